@@ -50,7 +50,7 @@ train_long: ## a larger network and Muon, for up to half an hour, into runs/shak
 train_many: ## the same in two processes of one thread (ARGS="--steps 500 ...")
 	@tools/need.sh cmake c++ mpi
 	@[ -f $(BUILD)-mpi/Makefile ] || cmake -S . -B $(BUILD)-mpi -DBUILD_MPI=ON >/dev/null
-	@$(MAKE) --no-print-directory BUILD=$(BUILD)-mpi START='tools/mpirun.sh 2' train \
+	@$(MAKE) --no-print-directory BUILD=$(BUILD)-mpi START='extras/distributed/mpirun.sh 2' train \
 	  ARGS='--threads 1 --shards 2 $(or $(ARGS),$(RECIPE))'
 
 train_gpu: ## the same on an NVIDIA GPU: the larger preset (ARGS="--preset ..."), in bf16, into runs/baby

@@ -305,7 +305,7 @@ class RowSum {
 }  // namespace abh
 
 // The scalar types that a layer is instantiated for: float in every instruction set, double once, and in the tests Dual
-// (tests/dual.hpp, which the build includes there).
+// (tests/harness/dual.hpp, which the build includes there).
 #if defined(ABH_SCALAR_LANES)
 #define ABH_FOR_EACH_SCALAR(INSTANTIATE) INSTANTIATE(float) INSTANTIATE(Dual)
 #elif ABH_LANE_BYTES == 16 && !defined(ABH_NEON_LANES)

@@ -9,8 +9,8 @@
 //
 // Coefficients: Remez exchange at 40 digits for the relative error of the function (for normal_distributions: the
 // absolute error), then rounded to float; those of normal_distributions were moved by a few units in the last place
-// where that lowered the error after rounding. Largest errors in units of the last place, as tests/test_math.cpp checks
-// them:
+// where that lowered the error after rounding. Largest errors in units of the last place, as tests/layers/test_math.cpp
+// checks them:
 //
 //   exponential         1.1    subnormal results are rounded once, not flushed: 0 below -103.97; infinity above 88.72
 //   normal_distributions 2.1  units of the last place of 1/2, 6e-8; 2 where a product and a sum are one rounding

@@ -1,9 +1,9 @@
 #include "layers/pooling.hpp"
 
 #include "cpu/pooling_global.hpp"
+#include "extras/bidirectional/pooling_of_all.hpp"
+#include "extras/windows/pooling_windowed.hpp"
 #include "layers/pooling_decay.hpp"
-#include "layers/pooling_of_all.hpp"
-#include "layers/pooling_windowed.hpp"
 
 namespace abh {
 

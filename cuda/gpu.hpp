@@ -42,7 +42,7 @@ template <Backend backend>
 MemorySource pinned_memory();
 
 template <Backend backend>
-class GpuSums;  // cuda/gpu_sums.hpp
+class GpuSums;  // extras/distributed/gpu_sums.hpp
 
 // Sums over rows of which many blocks have made parts: to_d[d] += sum over p of part_pd[p * stride + d], in the order
 // of p; and second_d, where given, the same of the D numbers behind the first ones of each part.

@@ -1,10 +1,10 @@
 #include "cuda/partial_sums.hpp"
 #include "cuda/pooling_global.hpp"
 #include "cuda/pooling_in_tile.hpp"
+#include "extras/bidirectional/pooling_of_all.hpp"
+#include "extras/windows/pooling_windowed.hpp"
 #include "layers/parts/pooling_with_logits.hpp"
 #include "layers/pooling_decay.hpp"
-#include "layers/pooling_of_all.hpp"
-#include "layers/pooling_windowed.hpp"
 
 namespace abh {
 

@@ -1,6 +1,6 @@
+#include "extras/bidirectional/pooling_of_all.hpp"
+#include "extras/windows/pooling_windowed.hpp"
 #include "layers/pooling_decay.hpp"
-#include "layers/pooling_of_all.hpp"
-#include "layers/pooling_windowed.hpp"
 #include "plain/pooling_backward.hpp"
 
 namespace abh {

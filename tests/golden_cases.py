@@ -410,7 +410,7 @@ def sequences_case(folder, name, encoder_layers, decoder_layers, N=2, C=6, V=11,
 
 
 def beam_search(log_probabilities, width, most, begin, end, penalty):
-    """docs/beam_search.md: (tokens, score, log probability), best first. log_probabilities(tokens): of the next one."""
+    """extras/seq2seq/beam_search.md: (tokens, score, log probability), best first. log_probabilities(tokens): of the next one."""
     live, finished = [((), 0.0)], []
     for _ in range(most):
         candidates = []

@@ -24,14 +24,14 @@ check "tests that take minutes each" build/tests "[check_all]"
 check "symbols of wide instruction sets" tools/check_symbols.sh build
 check "loops that are compiled twice" tools/check_loops.py build
 check "all tests without AVX" env ATTENTION_ISA=baseline build/tests
-check "PyTorch computes the same models" tests/test_pytorch.py build
+check "PyTorch computes the same models" tests/network/test_pytorch.py build
 check "golden files from PyTorch" bash -c \
   'python3 tests/golden_cases.py build/golden_files && build/golden build/golden_files/*.safetensors'
 check "clang++" tools/clang_build.sh clang
 check "loops that are compiled twice, clang++" tools/check_loops.py build-clang
-check "several processes" tools/mpi_test.sh build 20
+check "several processes" extras/distributed/mpi_test.sh build 20
 check "several processes, MPICH" bash -c \
-  'cmake -S . -B build-mpich -DOMIT_AVX2=ON >/dev/null && MPI=mpich tools/mpi_test.sh build-mpich'
+  'cmake -S . -B build-mpich -DOMIT_AVX2=ON >/dev/null && MPI=mpich extras/distributed/mpi_test.sh build-mpich'
 check "clang-tidy" bash -c 'git ls-files "src/*.cpp" "cpu/*.cpp" | xargs clang-tidy --quiet -p build-clang'
 check "all tests, clang++" build-clang/tests
 for isa in baseline avx2 avx512; do

@@ -64,7 +64,7 @@ def tests_of(raw):
     count = next((re.fullmatch(r"(\d+) passed, (\d+) failed", line) for line in lines[-1:]), None)
     rows = []
     for line in lines:
-        # As tests/main.cpp prints them; names of cases and devices may hold blanks.
+        # As tests/harness/main.cpp prints them; names of cases and devices may hold blanks.
         names, numbers = r"(\S+)\s+(.*?)\s+(forward|backward)\s+(\S+)\s+(\S.*?)", r"(float|bf16)\s+(\S+)\s+(\S+)"
         match = re.match(names + r"\s+" + numbers + r"(\s+FAIL)?$", line)
         if match:

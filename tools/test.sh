@@ -43,12 +43,12 @@ else
   wait "$beside"
   count sh -c 'cat "$1"; exit "$2"' sh "$build/beside.txt" $?
 fi
-count tests/test_data_script.sh
-count tests/test_reviews_script.sh
-count tests/test_need_script.sh
-count tests/test_pairs_script.sh
-count tests/test_alone.sh "$build"
-count tests/test_documents.sh "$build"
+count tests/tasks/test_data_script.sh
+count extras/reviews/test_reviews_script.sh
+count tests/programs/test_need_script.sh
+count extras/seq2seq/test_pairs_script.sh
+count tests/network/test_alone.sh "$build"
+count tests/documents/test_documents.sh "$build"
 count tests/test_gpu_report.sh "$build"
 echo
 echo "$passed passed, $failed failed"

@@ -140,7 +140,7 @@ def body(root: Path, *, address: Callable[[str], str], sentences: dict[str, str]
         "LOSSES": "Its losses are those of your terminal, digit by digit.",
         "MIXERS": "".join(f'<option value="{name}"{" selected" if name == "dot" else ""}>{name}</option>' for name in order),
         "TEXT": html.escape(text),
-        "PICTURES": address("docs/pictures.md") + "#attention-is-not-an-explanation",
+        "PICTURES": address("extras/figures/README.md") + "#attention-is-not-an-explanation",
         "SAME": same,
         "STILLS": f'<div class="stills">\n{pictures}</div>',
         "BELL": bell,

@@ -134,8 +134,8 @@ class Constants(unittest.TestCase):
     def test_a_worked_example_that_differs_is_found(self):
         for file, old, new in (
             ("docs/layers/cross_entropy.md", "0, 1/16, -1/16, 0 |", "0, 1/8, -1/8, 0 |"),
-            ("docs/layers/rescale.md", "| **d_in** | 0.25 | -0.5", "| **d_in** | 0.5 | -0.5"),
-            ("docs/layers/rotary.md", "| in | 5 |", "| in | 6 |"),
+            ("extras/positions/rescale.md", "| **d_in** | 0.25 | -0.5", "| **d_in** | 0.5 | -0.5"),
+            ("extras/positions/rotary.md", "| in | 5 |", "| in | 6 |"),
         ):
             with self.subTest(file):
                 faults = self.planted(file, old, new)

@@ -3,7 +3,7 @@ computes them.
 
 A reader without script sees them as touch_pictures.py, touch_row.py and touch_bell.py draw them. Where clang can make
 WebAssembly (Debian: clang, lld, wasi-libc, libc++-dev-wasm32) a script takes them over, which carries the layer of its
-page: plain/pooling*.cpp, plain/attention.cpp or plain/kernel_regression.cpp.
+page: plain/pooling*.cpp, plain/attention.cpp or extras/kernel_regression/kernel_regression_plain.cpp.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@
 // Arrays have the names of the chapters, and a suffix with one letter a dimension: b sequence, c position, d channel,
 // n head, k channel of a head, q query and key side by side, f hidden channel, v character. d_x is the gradient of the
 // loss with respect to x. The network of src/network/ does the same sums in the same order, on every device:
-// tests/test_story.cpp compares its losses with these, to the last digit.
+// tests/network/test_story.cpp compares its losses with these, to the last digit.
 
 #include <cmath>
 #include <cstdio>

@@ -89,7 +89,7 @@ struct BlockOptions {
 //
 // The order in which a block claims its weights, which is that of its members, is their order in the table: the row of
 // a weight decides its initial values, and its place in the arena that of its gradient in every sum over all of them.
-// To move a member is to change every run (tests/test_weight_order.cpp).
+// To move a member is to change every run (tests/network/test_weight_order.cpp).
 template <class Device, class T>
 class Block {
  public:

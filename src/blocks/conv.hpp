@@ -3,8 +3,8 @@
 #include <string>
 
 #include "blocks/parts/norm.hpp"
-#include "blocks/parts/past_rows.hpp"
 #include "blocks/parts/residual.hpp"
+#include "extras/chunks/past_rows.hpp"
 #include "layers/causal_conv.hpp"
 #include "settings/config.hpp"
 

@@ -5,10 +5,10 @@
 #include "blocks/parts/attention_core.hpp"
 #include "blocks/parts/linear.hpp"
 #include "blocks/parts/norm.hpp"
-#include "blocks/parts/rescale.hpp"
 #include "blocks/parts/residual.hpp"
-#include "blocks/parts/rotary.hpp"
-#include "blocks/parts/sparse_products.hpp"
+#include "extras/positions/rescale_rows.hpp"
+#include "extras/positions/rotary_rows.hpp"
+#include "extras/sparse/sparse_products.hpp"
 #include "settings/config.hpp"
 
 namespace abh {
@@ -44,7 +44,7 @@ namespace abh {
 //   d_x_bcd = d_out_bcd + layernorm_backward(d_h_bcd)                      (dot.16)
 //
 // With rescale > 0 scores are multiplied by rescale / K in the place of 1/sqrt(K). With span > 0 the mixer has a weight
-// more, span_n, how far each head looks back (layers/adaptive_span.hpp).
+// more, span_n, how far each head looks back (extras/adaptive_span/adaptive_span.hpp).
 //
 // Saved: h (unless it is computed again), query, key, value, t and the log-sum-exp of every row of scores, and the
 // deviations of what is rescaled. Step by step: a cache of keys, as the core takes them, and values, or a ring of those

@@ -5,8 +5,8 @@
 #include "blocks/parts/linear.hpp"
 #include "blocks/parts/norm.hpp"
 #include "blocks/parts/residual.hpp"
+#include "extras/seq2seq/relu.hpp"
 #include "layers/gelu.hpp"
-#include "layers/relu.hpp"
 #include "settings/config.hpp"
 
 namespace abh {

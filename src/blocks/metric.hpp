@@ -8,7 +8,7 @@
 #include "blocks/parts/linear.hpp"
 #include "blocks/parts/norm.hpp"
 #include "blocks/parts/residual.hpp"
-#include "blocks/parts/rotary.hpp"
+#include "extras/positions/rotary_rows.hpp"
 #include "layers/metric_key.hpp"
 #include "settings/config.hpp"
 

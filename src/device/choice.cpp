@@ -7,7 +7,7 @@
 #include "device/isa.hpp"
 #if defined(ABH_CUDA)
 #include "cuda/gpu.hpp"
-#include "cuda/gpu_sums.hpp"
+#include "extras/distributed/gpu_sums.hpp"
 #endif
 
 namespace abh {

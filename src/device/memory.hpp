@@ -17,7 +17,7 @@ struct MemorySource {
 MemorySource host_memory();
 
 // Memory of the devices that share it with the host: host_memory(), or what stands in its place from now on. The tests
-// put red zones around everything (tests/red_zones.hpp).
+// put red zones around everything (tests/harness/red_zones.hpp).
 MemorySource memory_of_host_devices();
 void replace_memory_of_host_devices(MemorySource source);
 

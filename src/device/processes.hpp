@@ -37,7 +37,7 @@ class Processes {
 };
 
 // How processes add up their gradients, while backward goes on with others, on devices that compute in the memory of
-// the host. A GPU has its own (cuda/gpu_sums.hpp).
+// the host. A GPU has its own (extras/distributed/gpu_sums.hpp).
 class HostSums {
  public:
   template <class Device>

@@ -8,7 +8,7 @@
 namespace abh {
 
 // The memory of a network beside its weights: what forward saves for backward, what a step keeps for the next, and what
-// a chunk hands to the next (docs/chunks.md), with the borders between chunks that are kept.
+// a chunk hands to the next (extras/chunks/README.md), with the borders between chunks that are kept.
 template <class Device, class T>
 class Arenas {
  public:

@@ -12,7 +12,7 @@
 #include "plain/plain.hpp"
 #if defined(ABH_CUDA) || defined(ABH_EMULATOR)
 #include "cuda/gpu.hpp"
-#include "cuda/gpu_sums.hpp"
+#include "extras/distributed/gpu_sums.hpp"
 #endif
 
 namespace abh {

@@ -18,7 +18,7 @@ struct NetworkExtent {
   bool average = false;    // one of the weights, beside them
   bool recompute = false;  // save less for backward, which computes it again: bit by bit the same
   Index shards = 1;        // of B sequences each, one after the other in a step; a power of two
-  Index chunk = 0;         // positions of a sequence at a time (docs/chunks.md); 0: batches at once
+  Index chunk = 0;         // positions of a sequence at a time (extras/chunks/README.md); 0: batches at once
   Index sequence = 0;      // longest that chunks are parts of; 0: C
   bool truncated = false;  // no gradient crosses the border of a chunk
   Index S = 0;             // longest source, of a network with an encoder

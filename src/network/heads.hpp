@@ -5,8 +5,8 @@
 #include "blocks/block.hpp"
 #include "blocks/parts/linear.hpp"
 #include "blocks/parts/norm.hpp"
-#include "layers/masked_mean.hpp"
-#include "layers/place.hpp"
+#include "extras/chunks/place.hpp"
+#include "extras/classifiers/masked_mean.hpp"
 #include "settings/config.hpp"
 
 namespace abh {

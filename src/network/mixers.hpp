@@ -8,13 +8,13 @@
 #include "base/text.hpp"
 #include "blocks/additive.hpp"
 #include "blocks/average.hpp"
-#include "blocks/bahdanau.hpp"
 #include "blocks/dot.hpp"
 #include "blocks/identity.hpp"
-#include "blocks/leap.hpp"
-#include "blocks/lsh.hpp"
 #include "blocks/metric.hpp"
-#include "blocks/transformer_xl.hpp"
+#include "extras/bahdanau/bahdanau.hpp"
+#include "extras/leap/leap.hpp"
+#include "extras/lsh/lsh.hpp"
+#include "extras/transformer_xl/transformer_xl.hpp"
 #include "settings/config.hpp"
 
 namespace abh {

@@ -5,8 +5,8 @@
 
 #include "blocks/layout.hpp"
 #include "device/memory.hpp"
+#include "extras/adaptive_span/adaptive_span.hpp"
 #include "layers/adamw.hpp"
-#include "layers/adaptive_span.hpp"
 #include "layers/global_norm.hpp"
 #include "layers/muon.hpp"
 #include "layers/weight_average.hpp"

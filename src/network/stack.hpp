@@ -8,10 +8,10 @@
 
 #include "blocks/block.hpp"
 #include "blocks/conv.hpp"
-#include "blocks/cross.hpp"
 #include "blocks/ffn.hpp"
-#include "blocks/parts/additive_scores.hpp"
-#include "blocks/parts/norm_after.hpp"
+#include "extras/bahdanau/additive_scores.hpp"
+#include "extras/seq2seq/cross.hpp"
+#include "extras/seq2seq/norm_after.hpp"
 #include "network/mixers.hpp"
 #include "network/weights.hpp"
 #include "settings/config.hpp"

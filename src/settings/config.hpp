@@ -54,15 +54,15 @@ struct ModelConfig {
   double penalty = 0;  // nats of the loss for a position of the mean span, layer by layer
   AdditiveSettings additive{};
   LeapSettings leap{};
-  double rescale = 0;           // c of rescaled products, in leap and dot; 0: off
-  bool reversible = false;      // two streams, of which blocks read one and add to the other (docs/reversible.md)
-  Index segment = 0;            // of transformer_xl: positions of a segment, ...
-  Index memory = 0;             // ... before it that are remembered, without a gradient into them
-  Index clamp = 0;              // ... and the distance as which all longer ones count; 0: none
-  Index lsh_rounds = 0;         // of lsh: how often it hashes, ...
-  Index lsh_buckets = 0;        // ... into so many buckets, an even number, ...
-  Index lsh_piece = 0;          // ... and the positions of a piece of the sorted sequence
-  bool causal = true;           // of metric, quadratic and dot; golden files may let them see all positions
+  double rescale = 0;       // c of rescaled products, in leap and dot; 0: off
+  bool reversible = false;  // two streams, of which blocks read one and add to the other (extras/reversible/README.md)
+  Index segment = 0;        // of transformer_xl: positions of a segment, ...
+  Index memory = 0;         // ... before it that are remembered, without a gradient into them
+  Index clamp = 0;          // ... and the distance as which all longer ones count; 0: none
+  Index lsh_rounds = 0;     // of lsh: how often it hashes, ...
+  Index lsh_buckets = 0;    // ... into so many buckets, an even number, ...
+  Index lsh_piece = 0;      // ... and the positions of a piece of the sorted sequence
+  bool causal = true;       // of metric, quadratic and dot; golden files may let them see all positions
   bool attention_bias = false;  // biases of the projections of `dot`; golden files may have them
   Index conv_kernel = 0;        // 0: no convolution
   Index conv_groups = 1;        // 0: one group a channel (depthwise)
@@ -86,7 +86,7 @@ struct ModelConfig {
   double embedding_scale = 1;            // of what a token adds to the stream
   std::string positions = "learned";     // learned | none | sinusoidal | rotary | alibi
   std::string alibi_slopes = "formula";  // formula | interleaved, of alibi's heads where they are no power of two
-  // Which keys a position sees in `dot`, where that is not all of them (blocks/parts/pattern.hpp).
+  // Which keys a position sees in `dot`, where that is not all of them (extras/sparse/pattern.hpp).
   std::string pattern = "none";  // none | strided | fixed
   Index stride = 0;              // of a pattern
   Index summary = 0;             // of fixed: so many positions at the end of a block are seen by all later ones
@@ -155,7 +155,7 @@ struct ModelConfig {
 struct TrainingConfig {
   Index batch = 12;        // B
   Index shards = 1;        // S, parts of the batch whose gradients are summed as a binary tree; a power of two
-  Index chunk = 0;         // S, positions of a sequence that are computed at a time (docs/chunks.md); 0: all
+  Index chunk = 0;         // S, positions of a sequence that are computed at a time (extras/chunks/README.md); 0: all
   bool truncated = false;  // no gradient crosses the border of a chunk
   Index steps = 4000;
   std::string optimizer = "adamw";  // adamw | muon, for the matrices of linear maps

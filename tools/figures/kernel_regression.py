@@ -1,4 +1,4 @@
-"""Figures of docs/layers/kernel_regression.md: digits of a mean far from all keys, by what is kept of a row."""
+"""Figures of extras/kernel_regression/README.md: digits of a mean far from all keys, by what is kept of a row."""
 
 import math
 import random

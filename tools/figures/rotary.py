@@ -1,4 +1,4 @@
-"""Figures of docs/layers/rotary.md: how exact a sine of rotary positions is, by how its angle comes about."""
+"""Figures of extras/positions/rotary.md: how exact a sine of rotary positions is, by how its angle comes about."""
 
 import math
 

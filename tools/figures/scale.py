@@ -1,4 +1,4 @@
-"""The model of costs of docs/scale.md, as a table."""
+"""The model of costs of extras/distributed/README.md, as a table."""
 
 from math import log2
 

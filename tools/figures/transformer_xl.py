@@ -1,4 +1,4 @@
-"""Figures of docs/blocks/transformer_xl.md: how far off an angle of a distance is in float, as a table."""
+"""Figures of extras/transformer_xl/README.md: how far off an angle of a distance is in float, as a table."""
 
 from figures.rounding import to_float
 

@@ -112,11 +112,11 @@ PICTURES = [
         height=PASTS + 124,
         paint=paint,
         constants=(
-            Constant("src/network/chunks.hpp", r"\n    for \(Index j = 0; (j \+ 1 < J); \+\+j\) \{", "j + 1 < J"),
-            Constant("src/network/chunks.hpp", r"for \(Index j = J; (j-- > 0);\) \{", "j-- > 0"),
+            Constant("extras/chunks/chunks.hpp", r"\n    for \(Index j = 0; (j \+ 1 < J); \+\+j\) \{", "j + 1 < J"),
+            Constant("extras/chunks/chunks.hpp", r"for \(Index j = J; (j-- > 0);\) \{", "j-- > 0"),
             Constant("src/blocks/conv.hpp", r"past_\(layout, config\.conv_kernel (- 1),", "- 1"),
             Constant(
-                "src/blocks/parts/pooling_past.hpp",
+                "extras/chunks/pooling_past.hpp",
                 r"most_ = (global_ \? 1 : shape\.window - 1);",
                 "global_ ? 1 : shape.window - 1",
             ),

@@ -98,8 +98,8 @@ PICTURES = [
         height=TOP + C * CELL + 24,
         paint=paint,
         constants=(
-            Constant("src/layers/leap_gate.hpp", r" leap_epsilon = ([^,]+),", EPSILON),
-            Constant("plain/leap_logits.cpp", r"= ([^;=]+);  // \(leap_logits\.2\)", "bent ? log1p(score) : score"),
+            Constant("extras/leap/leap_gate.hpp", r" leap_epsilon = ([^,]+),", EPSILON),
+            Constant("extras/leap/leap_logits_plain.cpp", r"= ([^;=]+);  // \(leap_logits\.2\)", "bent ? log1p(score) : score"),
         ),
     )
 ]

@@ -60,7 +60,7 @@ PICTURES = [
         height=HEIGHT,
         paint=paint,
         constants=(
-            Constant("cuda/lsh_attention.cu", r"return \((apart == 0 \|\| apart == 1)\) &&", "apart == 0 || apart == 1"),
+            Constant("extras/lsh/lsh_attention_cuda.cu", r"return \((apart == 0 \|\| apart == 1)\) &&", "apart == 0 || apart == 1"),
         ),
     ),
 ]

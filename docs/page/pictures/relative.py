@@ -92,12 +92,12 @@ PICTURES = [
         paint=paint,
         constants=(
             Constant(
-                "src/layers/relative_attention.hpp",
+                "extras/transformer_xl/relative_attention.hpp",
                 r"const Index first = begin_of\(c\) \+ (offset - memory);",
                 "offset - memory",
             ),
             Constant(
-                "cpu/relative_attention.cpp",
+                "extras/transformer_xl/relative_attention_cpu.cpp",
                 r"Index first_diagonal\(Index c\) const \{ return (count\(queries\) - 1 - c); \}",
                 "count(queries) - 1 - c",
             ),

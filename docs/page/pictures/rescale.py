@@ -102,11 +102,11 @@ PICTURES = [
         height=HEIGHT,
         paint=paint,
         constants=(
-            Constant("src/layers/rescale.hpp", r"rescale_epsilon = ([^;]+);", EPSILON),
-            Constant("docs/layers/rescale.md", r"\n\| in \| ([-\d. |]+) \| mean", " | ".join(f"{x:g}" for x in HEAD)),
-            Constant("docs/layers/rescale.md", r"\n\| d_out \| ([-\d. |]+) \| mean", " | ".join(f"{x:g}" for x in D_OUT)),
+            Constant("extras/positions/rescale.hpp", r"rescale_epsilon = ([^;]+);", EPSILON),
+            Constant("extras/positions/rescale.md", r"\n\| in \| ([-\d. |]+) \| mean", " | ".join(f"{x:g}" for x in HEAD)),
+            Constant("extras/positions/rescale.md", r"\n\| d_out \| ([-\d. |]+) \| mean", " | ".join(f"{x:g}" for x in D_OUT)),
             Constant(
-                "docs/layers/rescale.md",
+                "extras/positions/rescale.md",
                 r"\n\| \*\*d_in\*\* \| ([-\d. |]+) \| \|",
                 " | ".join(f"{x:.3g}" for x in backward(HEAD, D_OUT)),
             ),

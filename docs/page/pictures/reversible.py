@@ -67,7 +67,7 @@ PICTURES = [
         paint=paint,
         constants=(
             Constant(
-                "src/network/reversible.hpp",
+                "extras/reversible/reversible.hpp",
                 r"return (i % 2 == 0 \? Streams\{other_bcd, in_bcd\} : Streams\{in_bcd, other_bcd\});",
                 "i % 2 == 0 ? Streams{other_bcd, in_bcd} : Streams{in_bcd, other_bcd}",
             ),

@@ -105,10 +105,10 @@ PICTURES = [
                 BASE,
             ),
             Constant(
-                "docs/layers/rotary.md", r"\n\| in \| (\d+ \| \d+) \|", " | ".join(f"{value:g}" for value in KEY)
+                "extras/positions/rotary.md", r"\n\| in \| (\d+ \| \d+) \|", " | ".join(f"{value:g}" for value in KEY)
             ),
             Constant(
-                "plain/rotary.cpp",
+                "extras/positions/rotary_plain.cpp",
                 r"out\(b, c, n, k\) = ([^;]+); +// \(rotary\.1\)",
                 "cosine * first - sine * second",
             ),

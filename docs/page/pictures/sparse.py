@@ -33,7 +33,7 @@ def pairs(part: Callable[[int, int], str]) -> int:
     return sum(bool(part(i, j)) for i in range(C) for j in range(C))
 
 
-PATTERN = "src/blocks/parts/pattern.hpp"
+PATTERN = "extras/sparse/pattern.hpp"
 PICTURES = [
     Picture(
         name="sparse-strided",

@@ -1,7 +1,7 @@
 // The kernel regression of plain/, as a page calls it: a few points, and questions about them. Numbers stand in arrays
 // that the caller writes and reads.
 
-#include "layers/kernel_regression.hpp"
+#include "extras/kernel_regression/kernel_regression.hpp"
 
 #include "docs/page/touch/device.hpp"
 

@@ -14,9 +14,9 @@
 #include <vector>
 
 #include "apps/golden/golden_networks.hpp"
-#include "apps/golden/golden_sequences.hpp"
 #include "base/error.hpp"
 #include "base/text.hpp"
+#include "extras/seq2seq/golden_sequences.hpp"
 #include "network/networks.hpp"
 #include "program/flags.hpp"
 #include "program/run_program.hpp"

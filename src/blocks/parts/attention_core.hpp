@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "blocks/block.hpp"
-#include "blocks/parts/attention_past.hpp"
 #include "blocks/parts/positions.hpp"
-#include "blocks/parts/span.hpp"
+#include "extras/adaptive_span/span.hpp"
+#include "extras/chunks/attention_past.hpp"
 #include "layers/attention.hpp"
 #include "plain/plain.hpp"
 #include "settings/config.hpp"

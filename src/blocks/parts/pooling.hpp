@@ -4,7 +4,7 @@
 #include <type_traits>
 #include <vector>
 
-#include "blocks/parts/pooling_past.hpp"
+#include "extras/chunks/pooling_past.hpp"
 #include "layers/parts/pooling_with_logits.hpp"
 #include "layers/pooling.hpp"
 #include "plain/plain.hpp"

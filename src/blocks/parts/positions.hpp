@@ -25,8 +25,8 @@ inline double sinusoid(Index c, Index d, Index D) {
   return d % 2 == 0 ? std::sin(angle) : std::cos(angle);
 }
 
-// What turns channel k of a head of K at position c (layers/rotary.hpp): the cosine of its pair's angle for the first
-// of the pair, the sine for the second.
+// What turns channel k of a head of K at position c (extras/positions/rotary.hpp): the cosine of its pair's angle for
+// the first of the pair, the sine for the second.
 inline double rotary_turn(Index c, Index k, Index K) {
   const double angle = position_angle(c, k / 2, K);
   return k % 2 == 0 ? std::cos(angle) : std::sin(angle);

@@ -1,8 +1,8 @@
 #pragma once
 
+#include "extras/seq2seq/relu.hpp"
 #include "layers/dropout.hpp"
 #include "layers/gelu.hpp"
-#include "layers/relu.hpp"
 
 namespace abh {
 

@@ -16,7 +16,7 @@
 // character that is no letter, so the cut falls on the borders between words; no alternative is empty; and alternatives
 // of one symbol begin with different tokens. Reading from the left, the next token therefore decides every choice: the
 // grammar is LL(1). Two registers of one list count as different tokens, since they are drawn apart and only ever
-// swapped. tests/test_corpus.cpp checks these conditions rule by rule, and recovers the choices from a text.
+// swapped. tests/tasks/test_corpus.cpp checks these conditions rule by rule, and recovers the choices from a text.
 
 #include <algorithm>
 #include <cctype>

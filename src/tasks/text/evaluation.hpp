@@ -25,7 +25,7 @@ using EachCharacter = std::function<void(std::string_view character, std::option
 // How a text is cut.
 struct Cut {
   Index context;    // tokens of a window
-  Index chunk = 0;  // tokens of a window that are computed at a time (docs/chunks.md); 0: windows at once
+  Index chunk = 0;  // tokens of a window that are computed at a time (extras/chunks/README.md); 0: windows at once
 };
 
 // Windows laid end to end, as in validation. `text` is what read_text_file(path) gave. Needs memory for one batch, or

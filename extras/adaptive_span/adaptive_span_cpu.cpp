@@ -1,0 +1,61 @@
+#include <algorithm>
+
+#include "cpu/lanes.hpp"
+#include "cpu/math.hpp"
+#include "extras/adaptive_span/adaptive_span.hpp"
+
+namespace abh {
+
+template <class Device, class T>
+void adaptive_span_forward(Device& device, const AdaptiveSpanForward<T>& a) {
+  const AdaptiveSpan<T>& in = a.in;
+  parallel_for(device, in.N, [&](Index n, Index) {
+    // Masks fall with the distance: those that are whole come first, and then those of the ramp.
+    Index first = 0, reach = 0;
+    T* bias_p = a.distance_bias_np + n * in.distances;
+    for (; first < in.distances && in.unclamped(n, first) >= T(1); ++first) bias_p[first] = T(0);
+    for (reach = first; reach < in.distances && in.unclamped(n, reach) > T(0); ++reach) {
+      bias_p[reach] = in.unclamped(n, reach);  // (adaptive_span.1)
+    }
+    for (Index p = reach; p < in.distances; ++p) bias_p[p] = T(0);
+    for_lanes<T>(reach - first,
+                 [&]<class L>(Index i) { store<L>(bias_p + first + i, natural_log<L>(load<L>(bias_p + first + i))); });
+    const T* base_p = in.base_np ? in.base_np + n * in.distances : nullptr;
+    for_lanes<T>(base_p ? reach : 0, [&]<class L>(Index p) {
+      store<L>(bias_p + p, load<L>(bias_p + p) + load<L>(base_p + p));  // (adaptive_span.2)
+    });
+    a.reach_n[n] = reach;  // (adaptive_span.3)
+    a.first_n[n] = first;
+  });
+}
+
+template <class Device, class T>
+void adaptive_span_backward(Device& device, const AdaptiveSpanBackward<T>& a) {
+  const AdaptiveSpan<T>& in = a.in;
+  parallel_for(device, in.N, [&](Index n, Index) {
+    T d_span = T(0);
+    for (Index p = 0; p < in.distances; ++p) {
+      const T mask = in.unclamped(n, p);
+      if (!(mask > T(0))) break;
+      if (mask < T(1)) d_span += a.d_distance_bias_np[n * in.distances + p] / (T(in.ramp) * mask);  // (adaptive_span.4)
+    }
+    a.d_span_n[n] += d_span + T(a.penalty / static_cast<double>(in.N));  // (adaptive_span.5)
+  });
+}
+
+template <class Device, class T>
+void adaptive_span_clamp(Device& device, T* span_n, Accum<T>* master_n, double largest, Index N) {
+  T* const exact_n = master_n ? master_n : span_n;
+  parallel_for(device, N, [&](Index n, Index) {
+    exact_n[n] = std::clamp(exact_n[n], T(0), T(largest));  // (adaptive_span.6)
+    span_n[n] = exact_n[n];
+  });
+}
+
+#define INSTANTIATE(T)                                                              \
+  template decltype(adaptive_span_forward<Cpu, T>) adaptive_span_forward<Cpu, T>;   \
+  template decltype(adaptive_span_backward<Cpu, T>) adaptive_span_backward<Cpu, T>; \
+  template decltype(adaptive_span_clamp<Cpu, T>) adaptive_span_clamp<Cpu, T>;
+ABH_FOR_EACH_SCALAR(INSTANTIATE)
+
+}  // namespace abh

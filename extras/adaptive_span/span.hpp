@@ -1,0 +1,85 @@
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+
+#include "blocks/block.hpp"
+#include "extras/adaptive_span/adaptive_span.hpp"
+#include "layers/attention.hpp"
+#include "settings/config.hpp"
+
+namespace abh {
+
+// How far the heads of an attention look back where they learn that, and what the attention has to know of it. Without
+// spans it takes no memory, and the sight stays as it is.
+template <class Device, class T>
+class Span {
+ public:
+  // The largest distance that a head may reach; 0: all.
+  static Index reach(const ModelConfig& config) {
+    return config.span > 0 ? config.span + static_cast<Index>(std::ceil(config.ramp)) : 0;
+  }
+
+  Span() = default;
+  Span(Layout<T>& layout, const std::string& prefix, const ModelConfig& config)
+      : present_(config.span > 0), N_(config.heads), ramp_(config.ramp), penalty_(config.penalty) {
+    if (!present_) return;
+    span_n_ = layout.weight(prefix + "span_n", {N_}, Init::zero, Kind::span, static_cast<double>(config.span));
+  }
+
+  // Goes with a sight, whose reach and distances stand: its bias, if it has one, is what the masks join.
+  void claim(Layout<T>& layout, Sight<Accum<T>>& sight) {
+    if (!present_) return;
+    distances_ = sight.distances;
+    base_np_ = sight.distance_bias_nc;
+    sight.distance_bias_nc = bias_np_ = layout.template lasting_activation<Accum<T>>(N_ * distances_);
+    sight.reach_n = reach_n_ = layout.template lasting_activation<Index>(N_);
+    first_n_ = layout.template lasting_activation<Index>(N_);
+  }
+
+  // Borders of the spans as they are; before attention_forward, or before steps.
+  void forward(Device& device) const {
+    if (!present_) return;
+    adaptive_span_forward<Device, T>(
+        device, {.distance_bias_np = bias_np_, .reach_n = reach_n_, .first_n = first_n_, .in = inputs()});
+  }
+
+  void look(Device& device, const Look& look) const {
+    if (present_) show(device, look, "span_n", span_n_.value, {N_}, N_);
+  }
+
+  // Adds to the gradient of the spans. a: what went into attention_backward. The penalty counts once a step.
+  void backward(Device& device, const AttentionBackward<T>& a, const Pass& pass) const {
+    if (!present_) return;
+    typename Device::Scope scratch(device.workspace);
+    Accum<T>* d_bias_np = scratch.template take<Accum<T>>(N_ * distances_);
+    attention_bias_backward<Device, T>(device, {.d_distance_bias_np = d_bias_np,
+                                                .first_n = first_n_,
+                                                .most = std::min(static_cast<Index>(std::ceil(ramp_)), distances_),
+                                                .d_out_bch = a.d_out_bch,
+                                                .out_bch = a.out_bch,
+                                                .lse_bnc = a.lse_bnc,
+                                                .in = a.in});
+    const bool first = pass.first_b == 0 && pass.first_c == 0;
+    adaptive_span_backward<Device, T>(device, {.d_span_n = span_n_.gradient,
+                                               .d_distance_bias_np = d_bias_np,
+                                               .penalty = first ? penalty_ : 0,
+                                               .in = inputs()});
+  }
+
+ private:
+  AdaptiveSpan<T> inputs() const {
+    return {.span_n = span_n_.value, .ramp = ramp_, .base_np = base_np_, .N = N_, .distances = distances_};
+  }
+
+  bool present_ = false;
+  Index N_ = 0, distances_ = 0;
+  double ramp_ = 1, penalty_ = 0;
+  Weight<T> span_n_{};
+  const Accum<T>* base_np_ = nullptr;
+  Accum<T>* bias_np_ = nullptr;
+  Index *reach_n_ = nullptr, *first_n_ = nullptr;
+};
+
+}  // namespace abh

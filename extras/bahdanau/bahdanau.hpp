@@ -1,0 +1,140 @@
+#pragma once
+
+#include <string>
+
+#include "blocks/parts/attention_core.hpp"
+#include "blocks/parts/linear.hpp"
+#include "blocks/parts/norm.hpp"
+#include "blocks/parts/residual.hpp"
+#include "extras/bahdanau/additive_scores.hpp"
+#include "settings/config.hpp"
+
+namespace abh {
+
+// The block of additive attention in its first form: a query and a key are added, and a small net makes a score of the
+// sum (Bahdanau, Cho, Bengio, 2015). Not the additive attention of the Fastformer (additive.hpp), which scores single
+// positions. Chapter: extras/bahdanau/README.md.
+//
+// Rows (bch) and the matrices that make them (hd) have the same names; q stands for the three side by side.
+//
+//   h_bcd = layernorm(x_bcd)                                               (bahdanau.1)
+//   query_bch = sum_d h_bcd query_hd,
+//   key_bch = sum_d h_bcd key_hd,
+//   value_bch = sum_d h_bcd value_hd                                       (bahdanau.2)
+//   t_bch = bahdanau_attention(query_bch, key_bch, value_bch, score_nk)    (bahdanau.3)
+//   y_bcd = sum_h t_bch output_dh                                          (bahdanau.4)
+//   out_bcd = x_bcd + dropout(y_bcd)                                       (bahdanau.5)
+//
+// Backward (layernorm_backward also adds to the gradients of the norm's weights, bahdanau_attention_backward to
+// d_score_nk):
+//
+//   d_y_bcd = dropout_backward(d_out_bcd)                                  (bahdanau.6)
+//   d_output_dh += sum_bc d_y_bcd t_bch                                    (bahdanau.7)
+//   d_t_bch = sum_d d_y_bcd output_dh                                      (bahdanau.8)
+//   d_query_bch, d_key_bch, d_value_bch = bahdanau_attention_backward(d_t_bch)   (bahdanau.9)
+//   d_query_hd += sum_bc d_query_bch h_bcd,
+//   d_key_hd += sum_bc d_key_bch h_bcd,
+//   d_value_hd += sum_bc d_value_bch h_bcd                                 (bahdanau.10)
+//   d_h_bcd = sum_h (d_query_bch query_hd + d_key_bch key_hd + d_value_bch value_hd)   (bahdanau.11)
+//   d_x_bcd = d_out_bcd + layernorm_backward(d_h_bcd)                      (bahdanau.12)
+//
+// Alibi joins the scores. Rotary positions do not act here: turning query and key alike keeps their product, not a
+// function of their sum.
+//
+// Saved: h (unless it is computed again), query, key, value, t and the log-sum-exp of every row of scores. Step by
+// step: a cache of keys and values.
+template <class Device, class T>
+class BahdanauBlock : public Block<Device, T> {
+ public:
+  BahdanauBlock(Layout<T>& layout, const std::string& prefix, const ModelConfig& config, const BlockExtent& extent,
+                const BlockOptions& options)
+      : D_(config.channels),
+        H_(config.heads * config.mixer_head_channels()),
+        norm_(layout, prefix + "norm_", options.norm, D_, extent),
+        qkv_(layout, prefix, {"query_hd", "key_hd", "value_hd"}, H_, D_, Init::normal),
+        scores_(AdditiveScores<Device, T>::of(layout, prefix, config)),
+        output_(layout, prefix, {"output_dh"}, D_, H_, Init::normal_residual),
+        residual_(options, sites::LayerUse::mixer, D_),
+        qkv_bcq_(layout.template activation<T>(extent.B * extent.C * 3 * H_)),
+        core_(layout, config, options, extent, true, 0, scores_) {}
+
+  void forward(Device& device, T* out_bcd, const T* in_bcd, const Pass& pass) override {
+    project(device, out_bcd, in_bcd, pass);
+    core_.forward(device, qkv(), pass);  // (bahdanau.3)
+    leave(device, out_bcd, in_bcd, pass);
+  }
+
+  void backward(Device& device, T* d_x_bcd, const T* in_bcd, const Pass& pass) override {
+    const Index BC = pass.BC();
+    typename Device::Scope scratch(device.workspace);
+    T* d_y_bcd = scratch.template take<T>(BC * D_);
+    T* d_t_bch = scratch.template take<T>(BC * H_);
+    T* d_qkv_bcq = scratch.template take<T>(BC * 3 * H_);
+    // A branch may still read d_y when d_h is written; without one d_h can take its place.
+    T* d_h_bcd = Device::Branch::runs_beside ? scratch.template take<T>(BC * D_) : d_y_bcd;
+    typename Device::Branch weights(device);  // whose gradients are computed beside those of inputs
+
+    residual_.backward(device, d_y_bcd, d_x_bcd, pass);                                           // (bahdanau.6)
+    output_.backward_weight(weights.fork(), d_y_bcd, core_.t_bch(), BC);                          // (bahdanau.7)
+    output_.backward_input(device, d_t_bch, d_y_bcd, BC);                                         // (bahdanau.8)
+    core_.backward(device, QueryKeyValue<T>::side_by_side(d_qkv_bcq, H_), d_t_bch, qkv(), pass);  // (bahdanau.9)
+    const T* h_bcd = norm_.normed(device, d_h_bcd, in_bcd, BC);
+    qkv_.backward_weight(weights.fork(), d_qkv_bcq, h_bcd, BC);  // (bahdanau.10)
+    if (h_bcd == d_h_bcd) weights.join();                        // computed again, it is in the way
+    qkv_.backward_input(device, d_h_bcd, d_qkv_bcq, BC);         // (bahdanau.11)
+    norm_.backward(device, d_x_bcd, d_h_bcd, residual_.around(d_x_bcd), in_bcd, BC);  // (bahdanau.12)
+  }
+
+  void look(Device& device, const Look& look, const T* out_bcd, const Pass& pass) const override {
+    const std::vector<Index> bcd = {pass.B, pass.C, D_};
+    show(device, look, "h_bcd", norm_.saved(), bcd, D_);
+    core_.look(device, look, qkv(), "value_bch", pass);
+    show(device, look, "out_bcd", out_bcd, bcd, D_);
+  }
+
+  void go_on(Device& device, Index positions) override { core_.go_on(device, positions); }
+  void step(Device& device, T* out_d, const T* in_d, Index position) override {
+    project(device, out_d, in_d, one_position);
+    device.copy(core_.key_h(position), qkv().key_bsh, H_);
+    device.copy(core_.value_h(position), qkv().value_bsh, H_);
+    core_.step(device, qkv().query_bch, position);
+    leave(device, out_d, in_d, one_position);
+  }
+
+ private:
+  void project(Device& device, T* room_bcd, const T* in_bcd, const Pass& pass) {
+    const T* h_bcd = norm_.forward(device, room_bcd, in_bcd, pass.BC());  // (bahdanau.1)
+    qkv_.forward(device, qkv_bcq_, h_bcd, pass.BC());                     // (bahdanau.2)
+  }
+
+  void leave(Device& device, T* out_bcd, const T* in_bcd, const Pass& pass) {
+    output_.forward(device, out_bcd, core_.t_bch(), pass.BC());  // (bahdanau.4)
+    residual_.forward(device, out_bcd, out_bcd, in_bcd, pass);   // (bahdanau.5)
+  }
+
+  QueryKeyValue<const T> qkv() const { return QueryKeyValue<const T>::side_by_side(qkv_bcq_, H_); }
+
+  Index D_, H_;
+  Norm<Device, T> norm_;
+  Linear<Device, T> qkv_;
+  AdditiveScores<Device, T> scores_;
+  Linear<Device, T> output_;
+  Residual<Device, T> residual_;
+  T* qkv_bcq_;
+  AttentionCore<Device, T, AdditiveScores> core_;
+};
+
+struct BahdanauMixer {
+  static constexpr MixerProperties properties = {.name = "bahdanau",
+                                                 .summary = "scores from a small net of query plus key",
+                                                 .golden_case = "bahdanau_attention",
+                                                 .head_projection = "query_hd",
+                                                 .has_cache = true,
+                                                 .has_scores = true,
+                                                 .in_chunks = true,
+                                                 .truncates = true};
+  template <class Device, class T>
+  using Type = BahdanauBlock<Device, T>;
+};
+
+}  // namespace abh

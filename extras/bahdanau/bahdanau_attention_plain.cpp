@@ -1,0 +1,162 @@
+#include <cstdlib>
+
+#include "extras/bahdanau/bahdanau_attention.hpp"
+#include "plain/view.hpp"
+
+namespace abh {
+
+namespace {
+
+// What the rows of one call are, indexed by (b, c, n, k) and (b, s, n, k).
+template <class T>
+struct Rows {
+  const AttentionInputs<T>& in;
+  const T* score_nk;
+  View<const T, 4> query = heads(in.query_bch, in.query_stride, in.C, in.N, in.K);
+  View<const T, 4> key = heads(in.key_bsh, in.key_stride, in.S, in.N, in.K);
+  View<const T, 4> value = heads(in.value_bsh, in.value_stride, in.S, in.N, in.K);
+  View<const T, 2> score = array(score_nk, in.K);
+
+  // Whether query c sees key s. Both passes ask the same.
+  bool sees(Index b, Index c, Index s) const {
+    return in.sight.sees(c, s) && (!in.sight.mask_bs || array(in.sight.mask_bs, in.S)(b, s) != 0);
+  }
+
+  // Channel k of the hidden layer that compares query c with key s.
+  T hidden(Index b, Index n, Index c, Index s, Index k) const { return tanh(query(b, c, n, k) + key(b, s, n, k)); }
+
+  T logit(Index b, Index n, Index c, Index s) const {
+    T sum = T(0);
+    for (Index k = 0; k < in.K; ++k) sum += score(n, k) * hidden(b, n, c, s, k);  // (bahdanau_attention.1)
+    const auto distance_bias = array(in.sight.distance_bias_nc, in.sight.distances);
+    if (distance_bias.first) sum += distance_bias(n, std::abs(c + in.sight.offset - s));  // (bahdanau_attention.12)
+    return sum;
+  }
+};
+
+}  // namespace
+
+template <class Device, class T>
+void bahdanau_attention_forward(Device& device, const AttentionForward<T>& a, const T* score_nk) {
+  const auto& in = a.in;
+  const Rows<T> rows{in, score_nk};
+  const auto out = heads(a.out_bch, 0, in.C, in.N, in.K);
+  const auto lse = array(a.lse_bnc, in.N, in.C);
+  typename Device::Scope scratch(device.workspace);
+  T* logit_s = scratch.template take<T>(in.S);
+  T* power_s = scratch.template take<T>(in.S);
+
+  for (Index b = 0; b < in.B; ++b) {
+    for (Index n = 0; n < in.N; ++n) {
+      for (Index c = 0; c < in.C; ++c) {  // every query by itself: one row of logits is all that is kept
+        T max = T(-infinity);
+        for (Index s = 0; s < in.S; ++s) {
+          if (!rows.sees(b, c, s)) continue;
+          logit_s[s] = rows.logit(b, n, c, s);
+          if (logit_s[s] > max) max = logit_s[s];  // (bahdanau_attention.2)
+        }
+        Longer<T> sum(0);
+        for (Index s = 0; s < in.S; ++s) {
+          if (!rows.sees(b, c, s)) continue;
+          power_s[s] = exp(logit_s[s] - max);
+          sum += power_s[s];  // (bahdanau_attention.2)
+        }
+        const bool sees_none = sum == Longer<T>(0);  // else the largest logit has added exp(0) = 1
+        for (Index k = 0; k < in.K; ++k) {
+          Longer<T> mixed(0);
+          for (Index s = 0; s < in.S; ++s) {
+            if (rows.sees(b, c, s)) mixed += power_s[s] * rows.value(b, s, n, k);
+          }
+          out(b, c, n, k) = sees_none ? T(0) : T(mixed / sum);  // (bahdanau_attention.3)
+        }
+        // exp(logit - infinity) is 0: backward needs no special case for a row that sees nothing.
+        lse(b, n, c) = sees_none ? T(infinity) : max + log(T(sum));  // (bahdanau_attention.4)
+      }
+    }
+  }
+}
+
+template <class Device, class T>
+void bahdanau_attention_weights(Device&, T* weight_bncs, const Accum<T>* lse_bnc, const AttentionInputs<T>& in,
+                                const T* score_nk) {
+  const Rows<T> rows{in, score_nk};
+  const auto lse = array(lse_bnc, in.N, in.C);
+  const auto weight = array(weight_bncs, in.N, in.C, in.S);
+  for (Index b = 0; b < in.B; ++b) {
+    for (Index n = 0; n < in.N; ++n) {
+      for (Index c = 0; c < in.C; ++c) {
+        for (Index s = 0; s < in.S; ++s) {
+          const bool seen = rows.sees(b, c, s);
+          weight(b, n, c, s) = seen ? exp(rows.logit(b, n, c, s) - lse(b, n, c)) : T(0);  // (bahdanau_attention.5)
+        }
+      }
+    }
+  }
+}
+
+template <class Device, class T>
+void bahdanau_attention_backward(Device& device, const AttentionBackward<T>& a, const T* score_nk,
+                                 Accum<T>* d_score_nk) {
+  const auto& in = a.in;
+  const Index C = in.C, S = in.S, N = in.N, K = in.K;
+  const Rows<T> rows{in, score_nk};
+  const auto out = heads(a.out_bch, 0, C, N, K), d_out = heads(a.d_out_bch, 0, C, N, K);
+  const auto d_query = heads(a.d_query_bch, a.d_query_stride, C, N, K);
+  const auto d_key = heads(a.d_key_bsh, a.d_key_stride, S, N, K);
+  const auto d_value = heads(a.d_value_bsh, a.d_value_stride, S, N, K);
+  const auto d_score = array(d_score_nk, K);
+  const auto lse = array(a.lse_bnc, N, C);
+
+  // The sums of one head: every pair adds to all four.
+  typename Device::Scope scratch(device.workspace);
+  const auto query_sum = array(scratch.template take<Longer<T>>(C * K), K);
+  const auto key_sum = array(scratch.template take<Longer<T>>(S * K), K);
+  const auto value_sum = array(scratch.template take<Longer<T>>(S * K), K);
+  Longer<T>* score_sum_k = scratch.template take<Longer<T>>(K);
+
+  for (Index n = 0; n < N; ++n) {
+    for (Index k = 0; k < K; ++k) score_sum_k[k] = Longer<T>(0);
+    for (Index b = 0; b < in.B; ++b) {
+      for (Index k = 0; k < K; ++k) {
+        for (Index c = 0; c < C; ++c) query_sum(c, k) = Longer<T>(0);
+        for (Index s = 0; s < S; ++s) key_sum(s, k) = value_sum(s, k) = Longer<T>(0);
+      }
+      for (Index c = 0; c < C; ++c) {
+        T delta = T(0);  // sum_s weight d_weight of this row, without a sweep over its keys
+        for (Index k = 0; k < K; ++k) delta += d_out(b, c, n, k) * out(b, c, n, k);  // (bahdanau_attention.6)
+        for (Index s = 0; s < S; ++s) {
+          if (!rows.sees(b, c, s)) continue;
+          const T weight = exp(rows.logit(b, n, c, s) - lse(b, n, c));  // (bahdanau_attention.5)
+          T d_weight = T(0);  // out is linear in the weights, their coefficients are the values
+          for (Index k = 0; k < K; ++k) d_weight += d_out(b, c, n, k) * rows.value(b, s, n, k);
+          const T d_logit = weight * (d_weight - delta);  // (bahdanau_attention.7)
+          for (Index k = 0; k < K; ++k) {
+            const T hidden = rows.hidden(b, n, c, s, k);
+            const T slope = d_logit * (T(1) - hidden * hidden);
+            query_sum(c, k) += slope;
+            key_sum(s, k) += slope;
+            value_sum(s, k) += weight * d_out(b, c, n, k);
+            score_sum_k[k] += d_logit * hidden;
+          }
+        }
+      }
+      for (Index k = 0; k < K; ++k) {
+        for (Index c = 0; c < C; ++c)
+          d_query(b, c, n, k) = rows.score(n, k) * T(query_sum(c, k));  // (bahdanau_attention.8)
+        for (Index s = 0; s < S; ++s) {
+          d_key(b, s, n, k) = rows.score(n, k) * T(key_sum(s, k));  // (bahdanau_attention.9)
+          d_value(b, s, n, k) = T(value_sum(s, k));                 // (bahdanau_attention.10)
+        }
+      }
+    }
+    for (Index k = 0; k < K; ++k) d_score(n, k) += T(score_sum_k[k]);  // (bahdanau_attention.11)
+  }
+}
+
+#define INSTANTIATE(T)                                                                                      \
+  template decltype(bahdanau_attention_forward<PlainDevice, T>) bahdanau_attention_forward<PlainDevice, T>; \
+  template decltype(bahdanau_attention_weights<PlainDevice, T>) bahdanau_attention_weights<PlainDevice, T>; \
+  template decltype(bahdanau_attention_backward<PlainDevice, T>) bahdanau_attention_backward<PlainDevice, T>;
+ABH_FOR_EACH_SCALAR(INSTANTIATE)
+
+}  // namespace abh

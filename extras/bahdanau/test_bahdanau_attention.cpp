@@ -1,0 +1,234 @@
+#include <cmath>
+#include <limits>
+#include <type_traits>
+
+#include "extras/bahdanau/bahdanau_attention.hpp"
+#include "extras/bahdanau/bahdanau_attention_case.hpp"
+#include "tests/harness/attention_case.hpp"
+
+namespace abh {
+namespace {
+
+TEST_CASE("bahdanau_attention: every derivative, every width", "[bahdanau_attention]") {
+  check_layer(BahdanauAttentionCase{{.B = 2, .C = 7, .N = 2, .K = 3}});
+  check_layer(BahdanauAttentionCase{{.B = 2, .C = 6, .N = 1, .K = 5, .causal = false}});
+  check_layer(BahdanauAttentionCase{{.B = 1, .C = 17, .N = 2, .K = 4, .side_by_side = true}});
+  check_layer(BahdanauAttentionCase{{.B = 3, .C = 1, .N = 2, .K = 3}});
+  check_layer(BahdanauAttentionCase{{.B = 2, .C = 5, .N = 3, .K = 1, .side_by_side = true}});
+  check_layer(BahdanauAttentionCase{{.B = 1, .C = 67, .N = 1, .K = 2}});
+}
+
+TEST_CASE("bahdanau_attention: masked keys, positions that see nothing", "[bahdanau_attention]") {
+  check_layer(BahdanauAttentionCase{{.B = 2, .C = 11, .N = 2, .K = 3, .mask_bs = holes(2, 11)}});
+  check_layer(BahdanauAttentionCase{{.B = 2, .C = 8, .N = 1, .K = 3, .causal = false, .mask_bs = holes(2, 8)}});
+}
+
+TEST_CASE("bahdanau_attention: another sequence, a past, a reach, a bias by distance", "[bahdanau_attention]") {
+  check_layer(BahdanauAttentionCase{{.B = 2, .C = 5, .N = 2, .K = 3, .causal = false, .S = 8}});
+  check_layer(BahdanauAttentionCase{{.B = 2, .C = 9, .N = 1, .K = 2, .causal = false, .mask_bs = holes(2, 4), .S = 4}});
+  check_layer(BahdanauAttentionCase{{.B = 1, .C = 5, .N = 2, .K = 3, .S = 9, .offset = 4}});
+  check_layer(BahdanauAttentionCase{{.B = 1, .C = 9, .N = 2, .K = 3, .S = 9, .offset = -3}});
+  check_layer(BahdanauAttentionCase{{.B = 2, .C = 11, .N = 1, .K = 3, .reach = 3}});
+  check_layer(BahdanauAttentionCase{{.B = 1, .C = 7, .N = 3, .K = 2, .distances = 7}});
+  check_layer(BahdanauAttentionCase{{.B = 1, .C = 6, .N = 2, .K = 2, .causal = false, .reach = 2, .distances = 6}});
+  // No query sees the first keys, or no key is in reach.
+  check_layer(BahdanauAttentionCase{{.B = 1, .C = 3, .N = 1, .K = 2, .S = 6, .offset = 3, .reach = 2}});
+  check_layer(BahdanauAttentionCase{{.B = 1, .C = 6, .N = 1, .K = 2, .S = 3, .offset = 4, .reach = 2}});
+}
+
+TEST_CASE("bahdanau_attention: several tiles", "[bahdanau_attention][heavy]") {
+  for (const bool causal : {true, false}) {
+    for (const BahdanauAttentionCase& layer :
+         {BahdanauAttentionCase{{.B = 2, .C = 37, .N = 3, .K = 19, .causal = causal}},
+          BahdanauAttentionCase{{.B = 1, .C = 64, .N = 1, .K = 32, .causal = causal}},
+          BahdanauAttentionCase{{.B = 1, .C = 131, .N = 2, .K = 33, .causal = causal, .side_by_side = true}},
+          BahdanauAttentionCase{{.B = 2, .C = 131, .N = 1, .K = 8, .causal = causal, .mask_bs = holes(2, 131)}},
+          BahdanauAttentionCase{{.B = 1, .C = 40, .N = 1, .K = 16, .causal = false, .S = 203, .reach = 150}},
+          BahdanauAttentionCase{{.B = 20, .C = 70, .N = 1, .K = 7, .causal = causal, .distances = 70}}}) {
+      check_float(layer, 3);
+      check_threads(layer, 3);
+    }
+  }
+}
+
+TEST_CASE("bahdanau_attention: lane widths agree at every odd size", "[bahdanau_attention]") {
+  check_widths([](Index size) { return BahdanauAttentionCase{{.B = 1, .C = size, .N = 2, .K = size}}; });
+}
+
+// Some rows are beyond what their powers can be of, in one channel of one head at least.
+TEST_CASE("bahdanau_attention: rows of any size", "[bahdanau_attention][gpu]") {
+  for (const double scale : {8.0, 20.0, 100.0}) {
+    for (const bool causal : {true, false}) {
+      BahdanauAttentionCase layer{{.B = 2, .C = 75, .N = 2, .K = 9, .causal = causal, .query_scale = scale}};
+      check_float(layer, 3);
+      check_threads(layer, 3);
+      layer.key_scale = scale;
+      // Both at once: query and key may be large and their sum small.
+      check_float(layer, 5);
+      layer.query_scale = 1;
+      check_float(layer, 4);
+    }
+  }
+}
+
+// Beyond what the products of four can hold, then every softmax has one weight.
+TEST_CASE("bahdanau_attention: scores of any size", "[bahdanau_attention][gpu]") {
+  const auto layer_of = [](double scale) { return BahdanauAttentionCase{{.B = 2, .C = 37, .N = 2, .K = 6}, scale}; };
+  check_scales({1e9, 1e12, 1e20, 1e36}, layer_of, 1e-6);
+}
+
+// In which some of the changed rows are far, and none was before.
+TEST_CASE("bahdanau_attention: later tokens change no bit of earlier outputs", "[bahdanau_attention][gpu]") {
+  for (const Index K : {5, 33}) {
+    check_causality(BahdanauAttentionCase{{.B = 1, .C = 75, .N = 2, .K = K}}, 1000, {1, 20, 63, 64, 74});
+  }
+}
+
+TEST_CASE("bahdanau_attention: a row that sees nothing is 0 with infinite lse, and so are its gradients",
+          "[bahdanau_attention][gpu]") {
+  check_nothing_seen(BahdanauAttentionCase{{.B = 1, .C = 40, .N = 1, .K = 3, .mask_bs = kept(Array<Token>(40, 0))}});
+}
+
+TEST_CASE("bahdanau_attention: a masked key has no influence and no gradient", "[bahdanau_attention][gpu]") {
+  const Index masked = 66;
+  Array<Token> mask_c(75, 1);
+  mask_c[size_of(masked)] = 0;
+  const BahdanauAttentionCase layer{{.B = 1, .C = 75, .N = 1, .K = 5, .causal = false, .mask_bs = kept(mask_c)}};
+  for_each_number([&]<class T>(auto& device, const std::string& name, T) {
+    INFO(name);
+    const Values<T> in = converted<T>(random_values(layer.inputs(), 1));
+    Values<T> changed = in;
+    for (Index k = 0; k < layer.K; ++k) {
+      changed[1][size_of(masked * layer.K + k)] = T(900.0f);
+      changed[2][size_of(masked * layer.K + k)] = T(-900.0f);
+    }
+    CHECK(converted<double>(run_forward<T>(layer, device, in)) ==
+          converted<double>(run_forward<T>(layer, device, changed)));
+    const Values<double> gradients =
+        run_backward<T>(layer, device, changed, converted<T>(random_values(layer.outputs(), 2)));
+    for (Index k = 0; k < layer.K; ++k) {
+      CHECK(gradients[1][size_of(masked * layer.K + k)] == 0);
+      CHECK(gradients[2][size_of(masked * layer.K + k)] == 0);
+    }
+  });
+}
+
+TEST_CASE("bahdanau_attention: what is not a number stays so, where it is seen", "[bahdanau_attention][gpu]") {
+  const BahdanauAttentionCase layer{{.B = 1, .C = 40, .N = 1, .K = 8}};
+  Values<float> in = converted<float>(random_values(layer.inputs(), 3));
+  const Index at = 21;
+  in[0][size_of(at * layer.K + 3)] = std::numeric_limits<float>::quiet_NaN();
+  for_each_device(1, [&](auto& device, const std::string& name) {
+    INFO(name);
+    CaseArrays<float> a = arrays_of(layer, in);
+    layer.forward(device, a);
+    wait_for(device);
+    for (Index c = 0; c < layer.C; ++c) {
+      CHECK(std::isnan(a.saved[0][size_of(c)]) == (c == at));
+      for (Index k = 0; k < layer.K; ++k) CHECK(std::isnan(a.out[0][size_of(c * layer.K + k)]) == (c == at));
+    }
+  });
+}
+
+TEST_CASE("bahdanau_attention: a position that sees one key has no score to learn", "[bahdanau_attention][gpu]") {
+  const BahdanauAttentionCase layer{{.B = 70, .C = 1, .N = 1, .K = 16}};
+  for_each_number([&]<class T>(auto& device, const std::string& name, T) {
+    INFO(name);
+    const Values<double> gradients = run_backward<T>(layer, device, converted<T>(random_values(layer.inputs(), 1)),
+                                                     converted<T>(random_values(layer.outputs(), 2)));
+    // On a CPU a compiler that does not optimise may round the two sums differently.
+    const bool gpu = name.find("emulated") != std::string::npos || name.find("cuda") != std::string::npos;
+    CHECK(largest(gradients[0]) <= (gpu ? 0 : 4e-6));
+    CHECK(largest(gradients[1]) <= (gpu ? 0 : 4e-6));
+  });
+}
+
+TEST_CASE("bahdanau_attention: step by step is the same as at once", "[bahdanau_attention][gpu]") {
+  const BahdanauAttentionCase layer{{.B = 1, .C = 40, .N = 3, .K = 13, .reach = 25}};
+  PlainDevice plain;
+  for_each_number([&]<class T>(auto& device, const std::string& name, T) {
+    const Values<T> in = converted<T>(random_values(layer.inputs(), 1));
+    CaseArrays<T> a = arrays_of(layer, in);
+    for (Index c = 0; c < layer.C; ++c) {
+      bahdanau_attention_step<std::remove_reference_t<decltype(device)>, T>(device,
+                                                                            {.out_h = a.out[0].data() + c * layer.H(),
+                                                                             .query_h = a.in[0].data() + c * layer.H(),
+                                                                             .key_ch = a.in[1].data(),
+                                                                             .value_ch = a.in[2].data(),
+                                                                             .sight = {.reach = layer.reach},
+                                                                             .length = c + 1,
+                                                                             .N = layer.N,
+                                                                             .K = layer.K},
+                                                                            a.in[3].data());
+    }
+    wait_for(device);
+    require_close(layer.outputs(), converted<double>(a.out), run_forward<double>(layer, plain, converted<double>(in)),
+                  std::is_same_v<T, float> ? 1e-5 : 4e-3, name);  // bf16: the rounding of the result, 2^-9
+  });
+}
+
+TEST_CASE("bahdanau_attention: the weights of whoever looks are those of the output", "[bahdanau_attention]") {
+  const BahdanauAttentionCase layer{{.B = 2, .C = 5, .N = 2, .K = 3, .mask_bs = holes(2, 5), .distances = 5}};
+  check_weights(layer);
+}
+
+TEST_CASE("bahdanau_attention: scratch memory grows with C, not with C x C", "[bahdanau_attention]") {
+  const auto peak = [](Index C) { return scratch_peak(BahdanauAttentionCase{{.B = 1, .C = C, .N = 1, .K = 2}}); };
+  const std::size_t half = peak(1024);
+  CHECK(half > 0);
+  CHECK(peak(2048) <= 2 * half);
+}
+
+// extras/bahdanau/bahdanau_attention.md.
+TEST_CASE("bahdanau_attention: the worked example of the chapter", "[bahdanau_attention][gpu]") {
+  const double log2 = std::log(2.0), half_log3 = std::log(3.0) / 2;
+  const BahdanauAttentionCase layer{{.B = 1, .C = 2, .N = 1, .K = 1, .causal = false}};
+  const Values<double> in = {{0, half_log3}, {0, -half_log3}, {0, 3}, {2 * log2}};
+  const Values<double> d_in = {{-log2, 3 * log2}, {-13 * log2, 15 * log2}, {8, 4}, {-4}};
+  const auto check = [&]<class T>(auto& device, T, double tolerance) {
+    CaseArrays<T> a = arrays_of(layer, converted<T>(in));
+    layer.forward(device, a);
+    wait_for(device);
+    require_close(layer.outputs(), converted<double>(a.out), {{1, 1}}, tolerance, "forward");
+    require_close(layer.saved(), converted<double>(a.saved), {{std::log(1.5), std::log(3.0)}}, tolerance, "lse");
+    require_close(layer.inputs(), run_backward<T>(layer, device, converted<T>(in), {{3, 9}}), d_in, tolerance,
+                  "backward");
+  };
+  PlainDevice plain;
+  check(plain, double{}, 1e-14);
+  for_each_device(1, [&](auto& device) { check(device, float{}, 2e-6); });
+}
+
+TEST_CASE("bahdanau_attention: on the GPU", "[bahdanau_attention][gpu]") {
+  const auto check = [](const std::string& what, const AttentionCase& layer) {
+    // Logits of unit size, however many channels they are sums over.
+    check_gpu("bahdanau_attention", what, BahdanauAttentionCase{layer, 2 / std::sqrt(double(layer.K))});
+  };
+  check("odd sizes", {.B = 3, .C = 37, .N = 5, .K = 8});
+  check("odd sizes, side by side", {.B = 3, .C = 37, .N = 5, .K = 7, .side_by_side = true});
+  check("one position", {.B = 3, .C = 1, .N = 2, .K = 3});
+  check("both directions", {.B = 2, .C = 67, .N = 2, .K = 33, .causal = false});
+  check("masked keys", {.B = 2, .C = 67, .N = 1, .K = 16, .mask_bs = holes(2, 67)});
+  check("another sequence", {.B = 2, .C = 9, .N = 2, .K = 24, .causal = false, .mask_bs = holes(2, 70), .S = 70});
+  check("a past, a bias", {.B = 1, .C = 20, .N = 2, .K = 5, .S = 53, .offset = 33, .distances = 53});
+  check("a reach", {.B = 1, .C = 50, .N = 2, .K = 5, .reach = 9});
+  // One slab of channels, two, and rows that leave no room for others.
+  for (const Index K : {1, 64, 65, 130, 600}) {
+    check("K " + std::to_string(K), {.B = 1, .C = 11, .N = 1, .K = K});
+  }
+}
+
+TEST_CASE("bahdanau_attention: nothing to do", "[bahdanau_attention][gpu]") {
+  for_each_number([]<class T>(auto& device, const std::string&, T) {
+    for (const AttentionCase& sizes :
+         {AttentionCase{.B = 0, .C = 4, .N = 2, .K = 3}, AttentionCase{.B = 2, .C = 0, .N = 2, .K = 3}}) {
+      const BahdanauAttentionCase layer{sizes};
+      const Values<T> in = converted<T>(random_values(layer.inputs(), 1));
+      CHECK(converted<double>(run_forward<T>(layer, device, in)) == Values<double>{{}});
+      CHECK(run_backward<T>(layer, device, in, {{}}) == Values<double>{{}, {}, {}, Array<double>(6, 0.0)});
+    }
+  });
+}
+
+}  // namespace
+}  // namespace abh

@@ -1,0 +1,83 @@
+#include "extras/bidirectional/pooling_of_all.hpp"
+#include "plain/pooling_state.hpp"
+
+namespace abh {
+
+template <class Device, class T>
+void pooling_of_all_forward(Device&, const PoolingForward<T>& a) {
+  using S = Longer<T>;
+  const auto [B, C, N, K, window, causal, payloads] = a.in.shape;
+  const auto x = heads(a.in.x_bch, a.in.x_stride, C, payloads * N, K);
+  const auto out = heads(a.out_bch, 0, C, payloads * N, K);
+  const auto max = array(a.max_bnc, N, C), sum = array(a.sum_bnc, N, C);
+  for (Index b = 0; b < B; ++b) {
+    for (Index n = 0; n < N; ++n) {
+      T most = T(-infinity);
+      S total = S(0);
+      for (Index c = 0; c < C; ++c) {
+        const T logit = logit_of(a.in, b, n, c);
+        if (logit > most) most = logit;
+      }
+      for (Index c = 0; c < C; ++c) total += S(power(logit_of(a.in, b, n, c), most));
+      for (Index c = 0; c < C; ++c) {
+        max(b, n, c) = most;
+        sum(b, n, c) = T(total);
+      }
+      for (Index m = n; m < payloads * N; m += N) {
+        for (Index k = 0; k < K; ++k) {
+          S average = S(0);
+          for (Index c = 0; c < C; ++c) {
+            const S alpha = total == S(0) ? S(0) : S(power(logit_of(a.in, b, n, c), most)) / total;
+            average += alpha * S(x(b, c, m, k));  // (pooling_of_all.1)
+          }
+          for (Index c = 0; c < C; ++c) out(b, c, m, k) = T(average);
+        }
+      }
+    }
+  }
+}
+
+template <class Device, class T>
+void pooling_of_all_backward(Device&, const PoolingBackward<T>& a) {
+  const auto [B, C, N, K, window, causal, payloads] = a.in.shape;
+  const auto x = heads(a.in.x_bch, a.in.x_stride, C, payloads * N, K), out = heads(a.out_bch, 0, C, payloads * N, K);
+  const auto d_out = heads(a.d_out_bch, 0, C, payloads * N, K);
+  const auto d_x = heads(a.d_x_bch, a.d_x_stride, C, payloads * N, K);
+  const auto d_logit = array(a.d_logit_bnc, N, C);
+  const auto max = array(a.max_bnc, N, C), sum = array(a.sum_bnc, N, C);
+  using S = Longer<T>;
+  for (Index b = 0; b < B; ++b) {
+    for (Index n = 0; n < N; ++n) {
+      S d_lse = 0;
+      for (Index c = 0; c < C; ++c) {
+        d_logit(b, n, c) = T(0);
+        if (a.d_lse_bnc) d_lse += S(array(a.d_lse_bnc, N, C)(b, n, c));
+      }
+      const auto alpha_of = [&, b = b, n = n](Index c) {
+        return sum(b, n, c) == T(0) ? S(0) : S(power(logit_of(a.in, b, n, c), max(b, n, c))) / S(sum(b, n, c));
+      };
+      for (Index m = n; m < payloads * N; m += N) {
+        for (Index k = 0; k < K; ++k) {
+          S adjoint = 0;
+          for (Index c = 0; c < C; ++c) adjoint += S(d_out(b, c, m, k));
+          for (Index c = 0; c < C; ++c) {
+            const S alpha = alpha_of(c);
+            d_x(b, c, m, k) = T(alpha * adjoint) + (a.accumulate ? d_x(b, c, m, k) : T(0));    // (pooling_of_all.2)
+            d_logit(b, n, c) += T(alpha * (S(x(b, c, m, k)) - S(out(b, c, m, k))) * adjoint);  // (pooling_of_all.3)
+          }
+        }
+      }
+      for (Index c = 0; c < C; ++c) {
+        const S alpha = alpha_of(c);
+        if (alpha != S(0)) d_logit(b, n, c) += T(alpha * d_lse);  // (pooling_of_all.3)
+      }
+    }
+  }
+}
+
+#define INSTANTIATE(T)                                                                              \
+  template decltype(pooling_of_all_forward<PlainDevice, T>) pooling_of_all_forward<PlainDevice, T>; \
+  template decltype(pooling_of_all_backward<PlainDevice, T>) pooling_of_all_backward<PlainDevice, T>;
+ABH_FOR_EACH_SCALAR(INSTANTIATE)
+
+}  // namespace abh

@@ -1,0 +1,54 @@
+// Pooling that is not causal: one average for all positions.
+
+#include "tests/harness/pooling_case.hpp"
+
+namespace abh {
+namespace {
+
+TEST_CASE("pooling: one average for all positions, every derivative", "[pooling]") {
+  for (Index payloads : {1, 3}) {
+    INFO("payloads " << payloads);
+    check_every_derivative({{2, 11, 2, 5, 0, false, payloads}});
+    check_every_derivative({{2, 11, 2, 3, 0, false, payloads}, holes_and_nothing(11)});
+    check_every_derivative({{2, 7, 2, 3, 0, false, payloads}, holes_and_nothing(7), true, 4, 9});
+    check_every_derivative({{1, 4, 1, 150, 0, false, payloads}});
+    check_every_derivative({{9, 5, 2, 3, 0, false, payloads}});
+    check_every_derivative({{1, 1, 1, 1, 0, false, payloads}});
+  }
+}
+
+TEST_CASE("pooling: on the GPU, one average for all positions", "[pooling][gpu]") {
+  for (Index C : {1, 2, 17, 255, 256, 257, 513, 1100}) {
+    check_on_gpu(LseCase{{{1, C, 2, 3, 0, false}}});
+    check_on_gpu(PoolingCase{.shape = {.B = 2, .C = C, .N = 1, .K = 8, .window = 0, .causal = false, .payloads = 2}});
+  }
+  for (Index K : {1, 3, 33, 64, 100, 300}) {
+    check_on_gpu(LseCase{{{2, 19, 3, K, 0, false, 2}}});
+    check_on_gpu(LseCase{{{2, 37, 2, K, 0, false}, holes_and_nothing(37), true, 3, 5}});
+  }
+  check_on_gpu(PoolingCase{.shape = {.B = 1, .C = 3, .N = 1, .K = 1021, .window = 0, .causal = false, .payloads = 2}},
+               4e-2);
+  check_on_gpu(LseCase{{{2, 530, 1, 4, 0, false, 2}, holes_and_nothing(530), true, 8, 12}});
+  check_alignment(LseCase{{{1, 9, 2, 8, 0, false, 2}}});
+  for (double scale : {30.0, 1e4})
+    check_accuracy(PoolingCase{.shape = {.B = 2, .C = 600, .N = 2, .K = 4, .window = 0, .causal = false}}, scale, 1e-5);
+}
+
+TEST_CASE("pooling: on the GPU, one average for all positions is the same in every row", "[pooling][gpu]") {
+  const PoolingCase layer{{2, 300, 2, 3, 0, false, 2}, holes_and_nothing(300)};
+  const Values<float> in = converted<float>(random_values(layer.inputs(), 1));
+  for_each_gpu([&](auto& device, const std::string& name) {
+    const Array<float> out = run_forward<float>(layer, device, in)[0];
+    Index different = 0, not_zero = 0;
+    for (Index i = 0; i < 300 * 12; ++i) {
+      different += out[size(i)] != out[size(i % 12)];
+      not_zero += out[size(300 * 12 + i)] != 0;
+    }
+    INFO(name);
+    CHECK(different == 0);
+    CHECK(not_zero == 0);  // all of it is masked
+  });
+}
+
+}  // namespace
+}  // namespace abh

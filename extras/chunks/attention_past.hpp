@@ -1,0 +1,148 @@
+#pragma once
+
+#include <algorithm>
+
+#include "blocks/block.hpp"
+#include "blocks/parts/residual.hpp"
+#include "extras/chunks/past_rows.hpp"
+#include "extras/chunks/place.hpp"
+
+namespace abh {
+
+// Queries, keys and values, or their gradients: rows of N heads of K channels. A stride is the distance between two
+// consecutive rows, 0 for rows that touch.
+template <class Element>
+struct QueryKeyValue {
+  Element* query_bch;
+  Element* key_bsh;
+  Element* value_bsh;
+  Index query_stride = 0, key_stride = 0;  // values stand as keys do
+
+  // The three slices of rows in which they stand side by side, H channels each.
+  static QueryKeyValue side_by_side(Element* qkv_bcq, Index H) {
+    return {qkv_bcq, qkv_bcq + H, qkv_bcq + 2 * H, 3 * H, 3 * H};
+  }
+};
+
+// The keys and values of the positions before: those of earlier steps of inference, or of the chunks of a sequence
+// before this one (extras/chunks/README.md). Where attention has a window that is what it still sees, in rings and in
+// what one chunk hands to the next; else all, in arrays that grow.
+template <class Device, class T>
+class AttentionPast {
+ public:
+  // window: positions that a query sees, 0: all. caches_keys: whether steps compare with keys that are kept, else with
+  // the values.
+  AttentionPast(Layout<T>& layout, Index H, Index window, const BlockExtent& extent, bool caches_keys)
+      : H_(H),
+        window_(window),
+        caches_keys_(caches_keys),
+        key_rows_(layout, window - 1, H, extent),
+        value_rows_(layout, window - 1, H, extent) {
+    const Index all = std::max(extent.positions, extent.sequence);
+    rows_ = window > 0 ? std::min(window, all) : all;
+    const bool steps = extent.positions > 0, grows = extent.sequence > 0 && window == 0;
+    if (steps) {
+      value_sh_ = layout.template state<T>(rows_ * H);
+      if (caches_keys) key_sh_ = layout.template state<T>(rows_ * H);
+    } else if (grows) {
+      value_sh_ = layout.template lasting_activation<T>(rows_ * H);
+    }
+    if (!grows) return;
+    if (!steps || !caches_keys) key_sh_ = layout.template lasting_activation<T>(rows_ * H);
+    d_key_sh_ = layout.template adjoint<T>(extent.sequence * H);
+    d_value_sh_ = layout.template adjoint<T>(extent.sequence * H);
+  }
+
+  // How many positions before those of a pass there are, of which queries see some.
+  Index positions(const Pass& pass) const {
+    return pass.sequence == 0 ? 0 : window_ > 0 ? key_rows_.positions(pass) : pass.first_c;
+  }
+
+  // The past, and behind it the keys and values of the pass, which forward appends first.
+  void append(Device& device, const QueryKeyValue<const T>& rows, const Pass& pass) const {
+    if (!grows(pass)) return;
+    const Index first = pass.first_c * H_;
+    place(device, key_sh_ + first, H_, rows.key_bsh, stride_of(rows), pass.C);
+    place(device, value_sh_ + first, H_, rows.value_bsh, stride_of(rows), pass.C);
+  }
+  template <class Scope>
+  QueryKeyValue<const T> join(Device& device, Scope& scratch, const QueryKeyValue<const T>& rows,
+                              const Pass& pass) const {
+    if (pass.sequence == 0) return rows;
+    if (grows(pass)) return {rows.query_bch, key_sh_, value_sh_, rows.query_stride};
+    return {rows.query_bch, key_rows_.join(device, scratch, rows.key_bsh, pass, stride_of(rows)),
+            value_rows_.join(device, scratch, rows.value_bsh, pass, stride_of(rows)), rows.query_stride};
+  }
+  // What stands before the next chunk: after forward.
+  void leave(Device& device, const QueryKeyValue<const T>& joined, const Pass& pass) const {
+    if (pass.sequence == 0 || grows(pass)) return;
+    key_rows_.leave(device, joined.key_bsh, pass);
+    value_rows_.leave(device, joined.value_bsh, pass);
+  }
+
+  // Room for the gradients of what was joined, and then those of the pass, to which later chunks have added theirs.
+  template <class Scope>
+  QueryKeyValue<T> room(Scope& scratch, const QueryKeyValue<T>& d_rows, const Pass& pass) const {
+    if (pass.sequence == 0) return d_rows;
+    const Index count = (positions(pass) + pass.C) * H_;
+    T* d_key_sh = scratch.template take<T>(count);
+    return {d_rows.query_bch, d_key_sh, scratch.template take<T>(count), d_rows.query_stride};
+  }
+  void split(Device& device, const QueryKeyValue<T>& d_rows, const QueryKeyValue<T>& d_joined, const Pass& pass) const {
+    if (pass.sequence == 0) return;
+    const Index first = positions(pass) * H_;
+    const T *d_key_sh = d_joined.key_bsh, *d_value_sh = d_joined.value_bsh;
+    if (grows(pass)) {
+      // Later chunks, which come first, have added theirs: those of this one are complete here.
+      add<Device, T>(device, d_key_sh_, d_key_sh_, d_key_sh, first + pass.C * H_);
+      add<Device, T>(device, d_value_sh_, d_value_sh_, d_value_sh, first + pass.C * H_);
+      d_key_sh = d_key_sh_;
+      d_value_sh = d_value_sh_;
+    } else {
+      key_rows_.hand_on(device, d_joined.key_bsh, pass);
+      value_rows_.hand_on(device, d_joined.value_bsh, pass);
+    }
+    place(device, d_rows.key_bsh, stride_of(d_rows), d_key_sh + first, H_, pass.C);
+    place(device, d_rows.value_bsh, stride_of(d_rows), d_value_sh + first, H_, pass.C);
+  }
+
+  // Where the key and the value of a position are kept, from one step to the next. Those beyond a step's own position
+  // are never read: there is nothing to forget at the start.
+  T* key_h(Index position) const { return key_sh_ + row(position) * H_; }
+  T* value_h(Index position) const { return value_sh_ + row(position) * H_; }
+
+  // What a step at this position looks at: rows of what is kept, and the one of them where the oldest stands.
+  const T* keys() const { return caches_keys_ ? key_sh_ : value_sh_; }
+  const T* values() const { return value_sh_; }
+  Index length(Index position) const { return std::min(position + 1, rows_); }
+  Index oldest(Index position) const { return position < rows_ ? 0 : row(position + 1); }
+
+  // Steps go on behind so many positions, the last of which were those of the chunk that forward has just computed.
+  void go_on(Device& device, Index positions) const {
+    if (window_ == 0) return;
+    if (caches_keys_) key_rows_.put_in_ring(device, key_sh_, rows_, positions);
+    value_rows_.put_in_ring(device, value_sh_, rows_, positions);
+  }
+
+ private:
+  bool grows(const Pass& pass) const { return pass.sequence > 0 && window_ == 0; }
+  Index row(Index position) const { return window_ > 0 ? position % rows_ : position; }
+
+  template <class Element>
+  Index stride_of(const QueryKeyValue<Element>& rows) const {
+    return stride_or(rows.key_stride, H_);
+  }
+  void place(Device& device, T* to, Index to_stride, const T* from, Index from_stride, Index rows) const {
+    place_rows<Device, T>(
+        device,
+        {.to = to, .to_stride = to_stride, .from = from, .from_stride = from_stride, .rows = rows, .columns = H_});
+  }
+
+  Index H_, window_, rows_ = 0;
+  bool caches_keys_;
+  PastRows<Device, T> key_rows_, value_rows_;  // of the chunk before, where there is a window
+  Kept<T> key_sh_, value_sh_;
+  T *d_key_sh_ = nullptr, *d_value_sh_ = nullptr;  // of all of a sequence, from this chunk on
+};
+
+}  // namespace abh

@@ -1,0 +1,108 @@
+#pragma once
+
+#include <algorithm>
+
+#include "blocks/block.hpp"
+#include "network/batch.hpp"
+
+namespace abh {
+
+// A pass over B sequences of C positions, cut into chunks of S positions, the last of which may be shorter
+// (extras/chunks/README.md). Sequences come one after the other.
+class Chunks {
+ public:
+  // S = 0: the pass itself is the only one.
+  Chunks(const Pass& whole, Index S) : whole_(whole), S_(S) {}
+
+  Index sequences() const { return S_ ? whole_.B : 1; }
+  Index of_sequence() const { return S_ ? (whole_.C + S_ - 1) / S_ : 1; }
+
+  // Where chunk j of sequence b begins among the tokens of the whole, and what of a batch belongs to it. Patches and
+  // sources are not cut: a network that reads them is not built for chunks.
+  Index first(Index b, Index j) const { return b * whole_.C + j * S_; }
+  template <class T>
+  DeviceBatch<T> part(const DeviceBatch<T>& batch, Index b, Index j) const {
+    const Index begin = first(b, j);
+    return {batch.token_bc + begin, batch.target_r ? batch.target_r + begin : nullptr, batch.patch_bpi,
+            batch.source_bs};
+  }
+  Pass pass(Index b, Index j) const {
+    if (!S_) return whole_;
+    Pass chunk = whole_;
+    chunk.B = 1;
+    chunk.C = std::min(S_, whole_.C - j * S_);
+    if (whole_.mask_bc) chunk.mask_bc = whole_.mask_bc + first(b, j);
+    chunk.first_b = whole_.first_b + b;
+    chunk.first_c = j * S_;
+    chunk.sequence = whole_.C;
+    return chunk;
+  }
+
+ private:
+  Pass whole_;
+  Index S_;
+};
+
+// Losses of a pass, chunk by chunk, forward only: seen(b, j, pass of the chunk, loss of the chunk).
+template <class Network, class Seen>
+void run_in_chunks(Network& network, const typename Network::Given& batch, double label_smoothing, const Pass& whole,
+                   const Seen& seen) {
+  const Chunks chunks(whole, network.extent().chunk);
+  for (Index b = 0; b < chunks.sequences(); ++b) {
+    for (Index j = 0; j < chunks.of_sequence(); ++j) {
+      const Pass pass = chunks.pass(b, j);
+      const auto part = chunks.part(batch, b, j);
+      network.forward(part, pass);
+      seen(b, j, pass, network.loss(part, label_smoothing, pass, true));
+    }
+  }
+}
+
+// The gradient of a pass: loss and backward of the network, chunk by chunk where it was built for that. On the way
+// forward only what enters each chunk is kept; on the way back, from the last chunk to the first, a chunk is computed
+// again from that, with its loss, and is differentiated. Truncated there is one way: every chunk is differentiated as
+// it comes. seen: as above, before the logits are overwritten. whole.count is needed where there is more than one
+// chunk.
+template <class Network, class Seen>
+void differentiate(Network& network, const typename Network::Given& batch, double label_smoothing, const Pass& whole,
+                   const Seen& seen) {
+  const Chunks chunks(whole, network.extent().chunk);
+  const bool truncated = network.extent().truncated;
+  const Index J = chunks.of_sequence();
+  auto& arenas = network.arenas();
+  // A chunk, after what entered it. Backward wants that again, and when it is done the next chunk wants what has left.
+  const auto differentiate_chunk = [&](Index b, Index j, bool last) {
+    Pass pass = chunks.pass(b, j);
+    pass.last = last;
+    const auto part = chunks.part(batch, b, j);
+    network.forward(part, pass);
+    seen(b, j, pass, network.loss(part, label_smoothing, pass));
+    const bool goes_on = truncated && j + 1 < J;
+    if (goes_on) arenas.keep_border(1);
+    if (j > 0) arenas.restore_border(truncated ? 0 : j - 1);
+    network.backward(part, label_smoothing, pass);
+    if (goes_on) arenas.restore_border(1);
+  };
+  for (Index b = 0; b < chunks.sequences(); ++b) {
+    const bool last = b + 1 == chunks.sequences();
+    if (truncated) {
+      for (Index j = 0; j < J; ++j) {
+        if (j > 0) arenas.keep_border(0);
+        arenas.forget_adjoints();
+        differentiate_chunk(b, j, last && j + 1 == J);
+      }
+      continue;
+    }
+    for (Index j = 0; j + 1 < J; ++j) {
+      network.run_blocks(chunks.part(batch, b, j), chunks.pass(b, j));
+      arenas.keep_border(j);
+    }
+    arenas.forget_adjoints();
+    for (Index j = J; j-- > 0;) {
+      if (j > 0) arenas.restore_border(j - 1);
+      differentiate_chunk(b, j, last && j == 0);
+    }
+  }
+}
+
+}  // namespace abh

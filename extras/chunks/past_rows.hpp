@@ -1,0 +1,88 @@
+#pragma once
+
+#include <algorithm>
+
+#include "blocks/block.hpp"
+#include "blocks/parts/residual.hpp"
+#include "extras/chunks/place.hpp"
+
+namespace abh {
+
+// The last rows of D channels that a layer with a fixed reach saw of the chunks of a sequence before this one
+// (extras/chunks/README.md). They stand before those of the chunk, in arrays where both are joined. Where passes are no
+// chunks there are none, and it takes no memory and no time.
+template <class Device, class T>
+class PastRows {
+ public:
+  // most: how far the layer reaches back.
+  PastRows(Layout<T>& layout, Index most, Index D, const BlockExtent& extent)
+      : most_(extent.sequence && most > 0 ? std::min(most, extent.sequence) : 0), D_(D) {
+    if (most_ > 0) rows_pd_ = layout.template carried<T>(most_ * D);
+  }
+
+  // Rows before the chunk of a pass.
+  Index positions(const Pass& pass) const { return std::min(most_, pass.first_c); }
+
+  // The past and the chunk, one after the other, in rows that touch. stride: between two rows of the chunk.
+  template <class Scope>
+  const T* join(Device& device, Scope& scratch, const T* rows_bcd, const Pass& pass, Index stride = 0) const {
+    const Index past = positions(pass) * D_;
+    const bool touch = stride_or(stride, D_) == D_;
+    if (past == 0 && touch) return rows_bcd;
+    T* joined_bcd = scratch.template take<T>(past + pass.BC() * D_);
+    if (past > 0) device.copy(joined_bcd, rows_pd_.value, past);
+    if (touch) {
+      device.copy(joined_bcd + past, rows_bcd, pass.BC() * D_);
+    } else {
+      place_rows<Device, T>(device, {.to = joined_bcd + past,
+                                     .to_stride = D_,
+                                     .from = rows_bcd,
+                                     .from_stride = stride,
+                                     .rows = pass.BC(),
+                                     .columns = D_});
+    }
+    return joined_bcd;
+  }
+
+  // Room for as many rows: out_bcd itself where there is no past.
+  template <class Scope>
+  T* room(Scope& scratch, T* out_bcd, const Pass& pass) const {
+    const Index past = positions(pass) * D_;
+    return past == 0 ? out_bcd : scratch.template take<T>(past + pass.BC() * D_);
+  }
+
+  // What stands before the next chunk. joined_bcd: what join returned.
+  void leave(Device& device, const T* joined_bcd, const Pass& pass) const {
+    if (most_ > 0) device.copy(rows_pd_.value, last(joined_bcd, pass), positions_after(pass) * D_);
+  }
+
+  // What stands before the chunk at `position`, where a ring of so many rows has it: the row of position i in i % rows.
+  void put_in_ring(Device& device, T* ring_pd, Index rows, Index position) const {
+    if (most_ == 0) return;
+    const Index count = std::min(most_, position), begin = (position - count) % rows;
+    const Index to_end = std::min(count, rows - begin);
+    device.copy(ring_pd + begin * D_, rows_pd_.value, to_end * D_);
+    device.copy(ring_pd, rows_pd_.value + to_end * D_, (count - to_end) * D_);
+  }
+
+  // d_joined_bcd: what the rows of this chunk got from its own positions. Adds what they get from the next one, and
+  // hands on what belongs to the one before.
+  void hand_on(Device& device, T* d_joined_bcd, const Pass& pass) const {
+    if (most_ == 0) return;
+    T* last_pd = last(d_joined_bcd, pass);
+    add<Device, T>(device, last_pd, last_pd, rows_pd_.adjoint, positions_after(pass) * D_);
+    device.copy(rows_pd_.adjoint, static_cast<const T*>(d_joined_bcd), positions(pass) * D_);
+  }
+
+ private:
+  Index positions_after(const Pass& pass) const { return std::min(most_, pass.first_c + pass.C); }
+  template <class Element>
+  Element* last(Element* joined_bcd, const Pass& pass) const {
+    return joined_bcd + (positions(pass) + pass.C - positions_after(pass)) * D_;
+  }
+
+  Index most_, D_;
+  Carried<T> rows_pd_;
+};
+
+}  // namespace abh

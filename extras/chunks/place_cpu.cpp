@@ -1,0 +1,28 @@
+#include "cpu/lanes.hpp"
+#include "extras/chunks/place.hpp"
+
+namespace abh {
+
+namespace {
+constexpr Index rows_per_task = 32;
+}
+
+template <class Device, class T>
+void place_rows(Device& device, const PlaceRows<T>& a) {
+  parallel_rows(device, a.rows, rows_per_task, [&](Index row) {
+    T* to = a.to + row * a.to_stride;
+    const T* from = a.from + row * a.from_stride;
+    for_lanes<T>(a.columns, [&]<class L>(Index i) {
+      if (a.add) {
+        store<L>(to + i, load<L>(to + i) + load<L>(from + i));  // (place.2)
+      } else {
+        store<L>(to + i, load<L>(from + i));  // (place.1)
+      }
+    });
+  });
+}
+
+#define INSTANTIATE(T) template decltype(place_rows<Cpu, T>) place_rows<Cpu, T>;
+ABH_FOR_EACH_SCALAR(INSTANTIATE)
+
+}  // namespace abh

@@ -1,0 +1,27 @@
+#include "cpu/lanes.hpp"
+#include "cpu/math.hpp"
+#include "extras/chunks/pooling_chunk.hpp"
+
+namespace abh {
+
+// Pooling, what lies behind a chunk of a sequence.
+
+template <class Device, class T>
+void pooling_zeta(Device& device, Accum<T>* zeta_n, const Accum<T>* max_nc, const Accum<T>* sum_nc, Index C, Index N,
+                  Accum<T>* rest_n) {
+  using S = Longer<T>;
+  on_one_thread(device, [&] {
+    for (Index n = 0; n < N; ++n) {
+      const S sum = S(sum_nc[(n + 1) * C - 1]) + (rest_n ? S(rest_n[n]) : S(0));
+      const bool sees = sum > S(0);
+      const S zeta = sees ? S(max_nc[(n + 1) * C - 1]) + natural_log(sum) : S(pooling_nothing);  // (pooling_chunk.1)
+      zeta_n[n] = T(zeta);
+      if (rest_n) rest_n[n] = sees ? T(zeta - S(zeta_n[n])) : T(0);
+    }
+  });
+}
+
+#define INSTANTIATE(T) template decltype(pooling_zeta<Cpu, T>) pooling_zeta<Cpu, T>;
+ABH_FOR_EACH_SCALAR(INSTANTIATE)
+
+}  // namespace abh

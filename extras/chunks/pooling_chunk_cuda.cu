@@ -1,0 +1,33 @@
+#include "cuda/kernel.hpp"
+#include "extras/chunks/pooling_chunk.hpp"
+
+namespace abh {
+
+// Pooling, what lies behind a chunk of a sequence.
+
+namespace {
+
+// Grid: a thread a head.
+__global__ static void zeta_kernel(float* zeta_n, const float* max_nc, const float* sum_nc, Index C, Index N,
+                                   float* rest_n) {
+  wait_for_kernel_before();
+  const Index n = Index{blockIdx.x} * 128 + threadIdx.x;
+  if (n >= N) return;
+  const double max = max_nc[(n + 1) * C - 1], sum = double(sum_nc[(n + 1) * C - 1]) + (rest_n ? rest_n[n] : 0);
+  const double zeta = sum > 0 ? max + log(sum) : pooling_nothing;  // (pooling_chunk.1)
+  zeta_n[n] = float(zeta);
+  if (rest_n) rest_n[n] = sum > 0 ? float(zeta - zeta_n[n]) : 0;
+}
+
+}  // namespace
+
+template <class Device, class T>
+void pooling_zeta(Device& device, Accum<T>* zeta_n, const Accum<T>* max_nc, const Accum<T>* sum_nc, Index C, Index N,
+                  Accum<T>* rest_n) {
+  launch(zeta_kernel, blocks_for(N, 128), 128, 0, device.stream(), zeta_n, max_nc, sum_nc, C, N, rest_n);
+}
+
+#define INSTANTIATE(T) template decltype(pooling_zeta<Gpu, T>) pooling_zeta<Gpu, T>;
+ABH_FOR_EACH_NUMBER(INSTANTIATE)
+
+}  // namespace abh

@@ -1,0 +1,25 @@
+#include "extras/chunks/pooling_chunk.hpp"
+#include "plain/view.hpp"
+
+namespace abh {
+
+// Pooling, what lies behind a chunk of a sequence.
+
+template <class Device, class T>
+void pooling_zeta(Device&, Accum<T>* zeta_n, const Accum<T>* max_nc, const Accum<T>* sum_nc, Index C, Index N,
+                  Accum<T>* rest_n) {
+  using S = Longer<T>;
+  const auto max = array(max_nc, C), sum = array(sum_nc, C);
+  for (Index n = 0; n < N; ++n) {
+    const S all = S(sum(n, C - 1)) + (rest_n ? S(rest_n[n]) : S(0));
+    const bool sees = all > S(0);
+    const S zeta = sees ? S(max(n, C - 1)) + log(all) : S(pooling_nothing);  // (pooling_chunk.1)
+    zeta_n[n] = T(zeta);
+    if (rest_n) rest_n[n] = sees ? T(zeta - S(zeta_n[n])) : T(0);
+  }
+}
+
+#define INSTANTIATE(T) template decltype(pooling_zeta<PlainDevice, T>) pooling_zeta<PlainDevice, T>;
+ABH_FOR_EACH_SCALAR(INSTANTIATE)
+
+}  // namespace abh

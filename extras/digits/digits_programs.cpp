@@ -1,0 +1,14 @@
+#include "extras/digits/digits_kind.hpp"
+
+namespace abh {
+
+TaskPrograms digits_programs() {
+  return {.train = digits_training,
+          .evaluate =
+              [] {
+                return answer_evaluation(digits_again, "pictures, of which the test set is taken, else the last fifth");
+              },
+          .draw = digits_drawing};
+}
+
+}  // namespace abh

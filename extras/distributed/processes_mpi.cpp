@@ -1,0 +1,336 @@
+// Several processes by MPI: the one file that knows of it.
+
+#define OMPI_SKIP_MPICXX 1
+#define MPICH_SKIP_MPICXX 1
+#include <mpi.h>
+#include <poll.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <fstream>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "device/processes.hpp"
+#include "extras/distributed/halving.hpp"
+
+namespace abh {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr auto between_looks = std::chrono::milliseconds(50);  // at the other processes
+constexpr int looks_a_beat = 10;                               // a sign of life every half second
+constexpr int most_silent_looks = 120;                         // after six seconds without one a process counts as lost
+constexpr auto time_to_speak = std::chrono::seconds(1);  // for one that knows the reason, before another one tells it
+
+constexpr Index largest_message = Index{1} << 20;  // numbers of a sum that are sent at one time
+
+// What a message is.
+constexpr int of_sum = 1, of_life = 2, of_leaving = 3;
+// What one of life says: this process lives, or it is done and sends no more.
+constexpr char sign_of_life = 0, last_sign = 1;
+
+template <class T>
+const MPI_Datatype type_of = MPI_DATATYPE_NULL;
+template <>
+const MPI_Datatype type_of<float> = MPI_FLOAT;
+template <>
+const MPI_Datatype type_of<double> = MPI_DOUBLE;
+
+// Another process of this machine, whose end the system tells at once.
+class Neighbour {
+ public:
+  Neighbour() = default;
+  ~Neighbour() {
+    if (process_ >= 0) ::close(process_);
+  }
+  Neighbour(const Neighbour&) = delete;
+  Neighbour& operator=(const Neighbour&) = delete;
+
+  // This process as others find it: the machine, as long as it runs; the room that numbers of processes have there;
+  // the number.
+  struct Place {
+    char machine[64] = {}, room[64] = {};
+    pid_t number = 0;
+  };
+  static Place here() {
+    Place place;
+    std::ifstream("/proc/sys/kernel/random/boot_id").getline(place.machine, sizeof place.machine);
+    if (::readlink("/proc/self/ns/pid", place.room, sizeof place.room - 1) < 0) place.room[0] = 0;
+    place.number = ::getpid();
+    return place;
+  }
+
+  // Begins to watch the process at such a place. One on another machine is never seen to end.
+  void watch([[maybe_unused]] const Place& place) {
+#if defined(SYS_pidfd_open)
+    const Place mine = here();
+    if (!*mine.machine || !*mine.room) return;
+    if (std::string(mine.machine) != place.machine || std::string(mine.room) != place.room) return;
+    process_ = static_cast<int>(::syscall(SYS_pidfd_open, place.number, 0));
+#endif
+  }
+  bool has_ended() const {
+    pollfd end{process_, POLLIN, 0};
+    return process_ >= 0 && ::poll(&end, 1, 0) == 1;
+  }
+
+ private:
+  int process_ = -1;
+};
+
+// One thread alone speaks MPI. It does what it is given, one after the other, and all the time, whatever the layers
+// compute meanwhile, it looks after the process before this one in a ring: every process is looked after by one other,
+// so one says that it is lost, and why all end.
+class MpiProcesses : public Processes {
+ public:
+  explicit MpiProcesses(std::string program) : program_(std::move(program)) {
+    do_now([this] { join(); });
+  }
+  ~MpiProcesses() override {
+    largest(0);  // waits for those that still have something to do
+    do_now([this] { part(); });
+    speaker_.join();
+  }
+
+  void begin_sum(float* values, Index count) override {
+    for (Index first = 0; first < count; first += largest_message) {
+      const Index size = std::min(largest_message, count - first);
+      begin([this, part = values + first, size] { sum_by_tree(part, size); });
+    }
+  }
+  void finish_sums() override { finish(); }
+  void sum(double* values, Index count) override {
+    do_now([this, values, count] { sum_by_tree(values, count); });
+  }
+
+  Index largest(Index value) override {
+    do_now([this, &value] {
+      MPI_Request request;
+      require(MPI_Iallreduce(MPI_IN_PLACE, &value, 1, MPI_INT64_T, MPI_MAX, MPI_COMM_WORLD, &request));
+      wait_for(&request, 1);
+    });
+    return value;
+  }
+
+  std::string of_first(const std::string& text) override {
+    std::string first = text;
+    do_now([this, &first] {
+      MPI_Request request;
+      std::int64_t size = static_cast<std::int64_t>(first.size());
+      require(MPI_Ibcast(&size, 1, MPI_INT64_T, 0, MPI_COMM_WORLD, &request));
+      wait_for(&request, 1);
+      first.resize(static_cast<std::size_t>(size));
+      require(MPI_Ibcast(first.data(), static_cast<int>(size), MPI_CHAR, 0, MPI_COMM_WORLD, &request));
+      wait_for(&request, 1);
+    });
+    return first;
+  }
+
+  void leave(const std::string& message, int status) override {
+    // What is wrong for all, as a flag, all find at about the same time: process 0 says it.
+    if (!leads()) std::this_thread::sleep_for(time_to_speak);
+    reason_ = message;
+    status_ = status;
+    leaves_ = true;
+    for (;;) ::pause();  // the speaker ends this process
+  }
+
+ private:
+  // What the caller's thread does:
+
+  void begin(std::function<void()> task) {
+    {
+      const std::lock_guard lock(mutex_);
+      tasks_.push_back(std::move(task));
+    }
+    changed_.notify_all();
+  }
+  void finish() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return tasks_.empty(); });
+  }
+  void do_now(std::function<void()> task) {
+    begin(std::move(task));
+    finish();
+  }
+
+  // What the speaker does:
+
+  void speak() {
+    std::unique_lock lock(mutex_);
+    while (!over_) {
+      changed_.wait_for(lock, between_looks, [this] { return !tasks_.empty(); });
+      const std::function<void()> task = tasks_.empty() ? [this] { look_around(); } : tasks_.front();
+      const bool given = !tasks_.empty();
+      lock.unlock();
+      task();
+      lock.lock();
+      if (!given) continue;
+      tasks_.pop_front();
+      changed_.notify_all();
+    }
+  }
+
+  void join() {
+    int given = 0, rank = 0, size = 0, rank_here = 0;
+    MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &given);  // this thread is MPI's main thread
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    rank_ = rank;
+    size_ = size;
+    MPI_Comm here_only;  // the processes that share the memory of this machine
+    require(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, rank, MPI_INFO_NULL, &here_only));
+    MPI_Comm_rank(here_only, &rank_here);
+    MPI_Comm_free(&here_only);
+    rank_here_ = rank_here;
+    previous_ = (rank + size - 1) % size;
+    next_ = (rank + 1) % size;
+    Neighbour::Place here = Neighbour::here(), place;
+    require(MPI_Sendrecv(&here, sizeof here, MPI_BYTE, next_, of_life, &place, sizeof place, MPI_BYTE, previous_,
+                         of_life, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+    neighbour_.watch(place);
+    require(MPI_Irecv(&left_with_, 1, MPI_INT, MPI_ANY_SOURCE, of_leaving, MPI_COMM_WORLD, &leaving_));
+    await_life();
+  }
+  void await_life() { require(MPI_Irecv(&sign_, 1, MPI_CHAR, previous_, of_life, MPI_COMM_WORLD, &life_)); }
+  void send_life(const char& sign) {
+    MPI_Request sent;  // nothing waits for it: it is small, and `sign` stays where it is
+    require(MPI_Isend(&sign, 1, MPI_CHAR, next_, of_life, MPI_COMM_WORLD, &sent));
+    MPI_Request_free(&sent);
+  }
+
+  // The end of a run that is done: after it no message is on its way and no receive waits.
+  void part() {
+    send_life(last_sign);
+    const auto receive = [this] { require(MPI_Wait(&life_, MPI_STATUS_IGNORE)); };
+    for (receive(); sign_ != last_sign; receive()) await_life();
+    MPI_Cancel(&leaving_);
+    MPI_Wait(&leaving_, MPI_STATUS_IGNORE);
+    MPI_Finalize();
+    over_ = true;
+  }
+
+  template <class T>
+  void sum_by_tree(T* values, Index count) {
+    received_.resize(static_cast<std::size_t>((count + 1) / 2) * sizeof(T));
+    sum_by_halving(
+        values, count, reinterpret_cast<T*>(received_.data()), rank_, size_,
+        [this](Index partner, const T* out, Index out_count, T* in, Index in_count) {
+          exchange(partner, out, out_count, in, in_count);
+        },
+        [](T* to, const T* from, Index size) {
+          for (Index i = 0; i < size; ++i) to[i] += from[i];
+        });
+  }
+  template <class T>
+  void exchange(Index partner, const T* out, Index out_count, T* in, Index in_count) {
+    MPI_Request requests[2];
+    const int other = static_cast<int>(partner);
+    require(MPI_Irecv(in, static_cast<int>(in_count), type_of<T>, other, of_sum, MPI_COMM_WORLD, &requests[0]));
+    require(MPI_Isend(out, static_cast<int>(out_count), type_of<T>, other, of_sum, MPI_COMM_WORLD, &requests[1]));
+    wait_for(requests, 2);
+  }
+
+  // MPI gets on with a message only while it is called; between calls the core belongs to the layers.
+  void wait_for(MPI_Request* requests, int count) {
+    for (int turn = 0, done = 0;; ++turn) {
+      require(MPI_Testall(count, requests, &done, MPI_STATUSES_IGNORE));
+      if (done) return;
+      look_around();
+      turn < 200 ? std::this_thread::yield() : std::this_thread::sleep_for(std::chrono::microseconds(50));
+    }
+  }
+
+  // Now and then: is the process before this one alive, has one left, is this one to leave?
+  void look_around() {
+    const Clock::time_point now = Clock::now();
+    if (size_ == 1 || now < next_look_) return;
+    next_look_ = now + between_looks;
+    const bool ended = neighbour_.has_ended();
+    // Who leaves says so before it ends, but MPI may want to be asked more than once.
+    for (int turn = 0, left = 0; turn < (ended ? 1000 : 1); ++turn) {
+      require(MPI_Test(&leaving_, &left, MPI_STATUS_IGNORE));
+      if (left) ::_exit(left_with_);
+    }
+    int alive = 0;
+    require(MPI_Test(&life_, &alive, MPI_STATUS_IGNORE));
+    if (alive && sign_ != last_sign) await_life();  // after the last sign MPI_Test finds no receive, and calls it done
+    silent_looks_ = alive ? 0 : silent_looks_ + 1;
+    if (ended || silent_looks_ > most_silent_looks) {
+      end_all("process " + std::to_string(previous_) + " of " + std::to_string(size_) +
+                  (ended ? " has ended" : " gives no sign of life") +
+                  ": all others end, too, and save nothing; go on with --resume",
+              1);
+    }
+    if (leaves_) end_all(reason_, status_);
+    if (++looks_ % looks_a_beat == 0) send_life(sign_of_life);
+  }
+
+  [[noreturn]] void end_all(const std::string& reason, int status) {
+    const std::string line = program_ + ": " + reason + '\n';
+    [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, line.data(), line.size());
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));  // mpirun reads it before others end
+    std::vector<MPI_Request> requests(static_cast<std::size_t>(size_), MPI_REQUEST_NULL);
+    for (int other = 0; other < size_; ++other) {
+      if (other == rank_) continue;
+      MPI_Isend(&status, 1, MPI_INT, other, of_leaving, MPI_COMM_WORLD, &requests[static_cast<std::size_t>(other)]);
+    }
+    const Clock::time_point latest = Clock::now() + std::chrono::milliseconds(300);
+    for (int done = 0; !done && Clock::now() < latest;) {
+      if (MPI_Testall(static_cast<int>(size_), requests.data(), &done, MPI_STATUSES_IGNORE) != MPI_SUCCESS) break;
+    }
+    ::_exit(status);
+  }
+
+  void require(int result) {
+    if (result == MPI_SUCCESS) return;
+    std::array<char, MPI_MAX_ERROR_STRING> text{};
+    int size = 0;
+    MPI_Error_string(result, text.data(), &size);
+    end_all("MPI says: " + std::string(text.data(), static_cast<std::size_t>(size)), 1);
+  }
+
+  const std::string program_;
+  int previous_ = 0, next_ = 0;
+  Neighbour neighbour_;
+  MPI_Request leaving_ = MPI_REQUEST_NULL, life_ = MPI_REQUEST_NULL;  // messages that may come at any time
+  int left_with_ = 0;
+  char sign_ = sign_of_life;  // the last one that came
+  int looks_ = 0, silent_looks_ = 0;
+  Clock::time_point next_look_{};
+  std::vector<std::byte> received_;
+  bool over_ = false;
+
+  std::string reason_;  // of this process to leave
+  int status_ = 0;
+  std::atomic<bool> leaves_ = false;
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<std::function<void()>> tasks_;  // the first is being done
+  std::thread speaker_{&MpiProcesses::speak, this};
+};
+
+}  // namespace
+
+std::unique_ptr<Processes> join_mpi_processes(const std::string& program) {
+  return std::make_unique<MpiProcesses>(program);
+}
+
+}  // namespace abh

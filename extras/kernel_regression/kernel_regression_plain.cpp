@@ -1,0 +1,102 @@
+#include "extras/kernel_regression/kernel_regression.hpp"
+#include "plain/view.hpp"
+
+namespace abh {
+
+namespace {
+
+// How much farther a key is than `near`, as a difference of squares: below 0 where it is nearer. As a product it keeps
+// its digits where both are far away, and its sign is right where their distances round to the same number.
+template <class T>
+T gap_of(T query, T key, T near) {
+  return (near - key) * ((query - key) + (query - near));  // (kernel_regression.2)
+}
+
+template <class T>
+T width_of(const KernelRegressionInputs<T>& in) {
+  return in.width ? *in.width : T(in.fixed_width);
+}
+
+}  // namespace
+
+template <class Device, class T>
+void kernel_regression_forward(Device&, const KernelRegressionForward<T>& a) {
+  const KernelRegressionInputs<T>& in = a.in;
+  const T width = width_of(in);
+  for (Index c = 0; c < in.C; ++c) {
+    const T query = in.query_c[c];
+    Index seen = 0;
+    T near = T(0);
+    for (Index s = 0; s < in.S; ++s) {
+      // The first one is taken as it is: where it is NaN all gaps are, and the output.
+      if (in.sees(c, s) && (seen++ == 0 || gap_of(query, in.key_s[s], near) < T(0)))
+        near = in.key_s[s];  // (kernel_regression.1)
+    }
+    Longer<T> sum = 0, mixed = 0;
+    for (Index s = 0; s < in.S; ++s) {
+      if (!in.sees(c, s)) continue;
+      const T power = exp(T(-0.5) * width * width * gap_of(query, in.key_s[s], near));
+      sum += power;
+      mixed += power * in.value_s[s];
+    }
+    const T share = seen ? T(1 / sum) : T(0);                // (kernel_regression.3)
+    a.out_c[c] = seen ? T(Longer<T>(share) * mixed) : T(0);  // (kernel_regression.4)
+    a.near_c[c] = near;
+    a.share_c[c] = share;
+  }
+}
+
+template <class Device, class T>
+void kernel_regression_weights(Device&, T* weight_cs, const Accum<T>* near_c, const Accum<T>* share_c,
+                               const KernelRegressionInputs<T>& in) {
+  const auto weight = array(weight_cs, in.S);
+  const T width = width_of(in);
+  for (Index c = 0; c < in.C; ++c) {
+    for (Index s = 0; s < in.S; ++s) {
+      const T gap = gap_of(in.query_c[c], in.key_s[s], near_c[c]);
+      weight(c, s) = in.sees(c, s) ? share_c[c] * exp(T(-0.5) * width * width * gap) : T(0);  // (kernel_regression.5)
+    }
+  }
+}
+
+template <class Device, class T>
+void kernel_regression_backward(Device&, const KernelRegressionBackward<T>& a) {
+  const KernelRegressionInputs<T>& in = a.in;
+  const T width = width_of(in);
+  const auto gap = [&](Index c, Index s) { return gap_of(in.query_c[c], in.key_s[s], a.near_c[c]); };
+  const auto weight = [&](Index c, Index s) {
+    return in.sees(c, s) ? a.share_c[c] * exp(T(-0.5) * width * width * gap(c, s)) : T(0);  // (kernel_regression.5)
+  };
+  const auto d_score = [&](Index c, Index s) {
+    return in.sees(c, s) ? a.d_out_c[c] * weight(c, s) * (in.value_s[s] - a.out_c[c]) : T(0);  // (kernel_regression.6)
+  };
+  for (Index c = 0; c < in.C; ++c) {
+    Longer<T> sum = 0;
+    // In the place of the query stands its nearest key: the d_score of a row sum to 0, so that any number may.
+    for (Index s = 0; s < in.S; ++s) sum += d_score(c, s) * (a.near_c[c] - in.key_s[s]);
+    a.d_query_c[c] = -width * width * T(sum);  // (kernel_regression.7)
+  }
+  for (Index s = 0; s < in.S; ++s) {
+    Longer<T> of_key = 0, of_value = 0;
+    for (Index c = 0; c < in.C; ++c) {
+      of_key += d_score(c, s) * (in.query_c[c] - in.key_s[s]);
+      of_value += weight(c, s) * a.d_out_c[c];
+    }
+    a.d_key_s[s] = width * width * T(of_key);  // (kernel_regression.8)
+    a.d_value_s[s] = T(of_value);              // (kernel_regression.9)
+  }
+  if (!a.d_width) return;
+  Longer<T> sum = 0;
+  for (Index c = 0; c < in.C; ++c) {
+    for (Index s = 0; s < in.S; ++s) sum += d_score(c, s) * gap(c, s);
+  }
+  *a.d_width -= width * T(sum);  // (kernel_regression.10)
+}
+
+#define INSTANTIATE(T)                                                                                    \
+  template decltype(kernel_regression_forward<PlainDevice, T>) kernel_regression_forward<PlainDevice, T>; \
+  template decltype(kernel_regression_weights<PlainDevice, T>) kernel_regression_weights<PlainDevice, T>; \
+  template decltype(kernel_regression_backward<PlainDevice, T>) kernel_regression_backward<PlainDevice, T>;
+ABH_FOR_EACH_SCALAR(INSTANTIATE)
+
+}  // namespace abh

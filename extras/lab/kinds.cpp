@@ -1,0 +1,17 @@
+// In the place of src/tasks/kinds.cpp: the tasks of a page, which are trained here.
+
+#include "extras/digits/digits_kind.hpp"
+#include "extras/reviews/reviews_kind.hpp"
+#include "extras/sort/sort_kind.hpp"
+#include "tasks/task.hpp"
+#include "tasks/text/text_kind.hpp"
+
+namespace abh {
+
+TaskKinds task_kinds() {
+  static const TaskKind kinds[] = {text_kind({.train = text_training}), sort_kind({.train = sort_training}),
+                                   reviews_kind({.train = reviews_training}), digits_kind({.train = digits_training})};
+  return kinds;
+}
+
+}  // namespace abh

@@ -1,0 +1,133 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "extras/figures/drawing.hpp"
+#include "extras/lab/device.hpp"
+#include "network/model.hpp"
+#include "tasks/answers.hpp"
+#include "tasks/task.hpp"
+#include "tasks/text/generator.hpp"
+
+namespace abh {
+
+// Numbers for the page, and where each array of them begins.
+struct Numbers {
+  std::vector<float> values{};
+
+  std::size_t add(const std::vector<double>& more) {
+    const std::size_t first = values.size();
+    values.insert(values.end(), more.begin(), more.end());
+    return first;
+  }
+  std::size_t add(const std::vector<float>& more) {
+    const std::size_t first = values.size();
+    values.insert(values.end(), more.begin(), more.end());
+    return first;
+  }
+};
+
+// An array that a network showed, and where it lies.
+struct ShownArray {
+  std::string name;
+  std::vector<Index> shape;
+  const float* at;
+};
+
+// A run of train in a page, or a network that was read from a checkpoint. Every call that has something to tell returns
+// it as JSON, and puts numbers where the JSON says.
+class Session {
+ public:
+  // The words behind `train`.
+  Session(const std::vector<std::string>& words, Numbers& numbers);
+  // A checkpoint.
+  Session(std::string_view bytes, const std::string& name, Numbers& numbers);
+
+  std::string description() const;
+
+  // The next step; its loss.
+  double step();
+  bool done() const { return step_ >= training_.steps; }
+  Index steps() const { return step_; }
+  double gradient_norm() const { return result_.gradient_norm; }
+  double learning_rate() const;
+
+  // On the validation set as train does, some rows at a time: more to do?
+  void begin_evaluation();
+  bool evaluate_some();
+  std::string evaluation() const;
+
+  // Example `number` of the test set, in the form that look takes.
+  std::string example(Index number);
+  std::string look(const std::string& input);
+  std::string values(const std::string& name, const std::string& arena);
+
+  // What the network holds: parts, and of its activations the arrays that a look shows.
+  std::string memory();
+
+  // What is changed from here on in what is looked at, answered, written, scored and evaluated; not in what is trained.
+  // Each change is a list of words: off LAYER HEAD; uniform LAYER HEAD; logit LAYER ARRAY HEAD POSITION VALUE, where
+  // the array is one of logits; weight NAME PLACE VALUE.
+  void touch(const std::vector<std::vector<std::string>>& changes);
+
+  void begin_writing(const std::string& prompt, bool has_prompt, const SamplingSettings& settings);
+  std::string write_some(Index tokens);
+
+  std::string answer(const std::string& input);
+  std::string score(const std::string& text);
+  std::vector<char> checkpoint();
+
+ private:
+  Trained trained() const;
+  Subject subject_of(const std::string& input);
+  // The number of the first core of a layer, and how many the layer has.
+  std::pair<Index, Index> cores_of(const std::string& layer) const;
+  void touch_around_head(const std::string& layer, const std::string& what, Index head);
+  // A model with the weights that are evaluated, for what is touched.
+  std::unique_ptr<Model> model_for(const NetworkExtent& extent) const;
+  std::string gradients(Model& viewer, const Batch& batch, const std::vector<ShownArray>& shown);
+  std::vector<float> evaluated_weights() const;
+
+  Numbers& numbers_;
+  std::string name_;  // of the file of the network, for messages
+  std::string command_;
+  ModelConfig config_;
+  TrainingConfig training_;
+  bool trains_ = true;
+  std::unique_ptr<Task> task_;
+  Metadata metadata_;  // of the task
+  std::unique_ptr<Model> model_;
+  NetworkMemory memory_;
+  std::vector<float> weights_;  // of a network that is not trained here
+  Index step_ = 0;
+  Model::StepResult result_{};
+  std::unique_ptr<DrawnTask> drawn_;
+  std::vector<float> gradient_;  // of the last look
+
+  std::vector<Touch> touches_;
+  struct WeightTouch {
+    Index place;
+    float value;
+  };
+  std::vector<WeightTouch> weight_touches_;
+
+  struct Evaluated {
+    Index rows = 0, batches = 0, next = 0;
+    double loss = 0;
+    Index right = 0, asked = 0;
+    std::unique_ptr<Model> model{};  // with touched weights, or averaged ones; null: that which is trained
+  };
+  Evaluated evaluated_;
+
+  std::unique_ptr<Generator> generator_;
+  std::optional<TextModel> writer_;
+  std::string written_;
+  SamplingSettings sampling_;
+};
+
+}  // namespace abh

@@ -1,0 +1,215 @@
+#pragma once
+
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "blocks/block.hpp"
+#include "blocks/parts/linear.hpp"
+#include "blocks/parts/norm.hpp"
+#include "blocks/parts/residual.hpp"
+#include "extras/lsh/lsh_attention.hpp"
+#include "plain/plain.hpp"
+#include "settings/config.hpp"
+
+namespace abh {
+
+// The block of attention over candidates that hashing finds (Kitaev, Kaiser, Levskaya, 2020). Chapter:
+// extras/lsh/README.md.
+//
+// Rows (bch) and the matrices that make them (hd); q stands for query and value side by side. Rotations are drawn with
+// the weights and stay as they are.
+//
+//   h_bcd = layernorm(x_bcd)                                               (lsh.1)
+//   query_bch = sum_d h_bcd project_hd,
+//   value_bch = sum_d h_bcd value_hd                                       (lsh.2)
+//   order = lsh_order(query_bch, rotations_nukr)                           (lsh.3)
+//   t_bch = lsh_attention(query_bch, value_bch, order)                     (lsh.4)
+//   y_bcd = sum_h t_bch output_dh                                          (lsh.5)
+//   out_bcd = x_bcd + dropout(y_bcd)                                       (lsh.6)
+//
+// Backward (layernorm_backward also adds to the gradients of the norm's weights):
+//
+//   d_y_bcd = dropout_backward(d_out_bcd)                                  (lsh.7)
+//   d_output_dh += sum_bc d_y_bcd t_bch                                    (lsh.8)
+//   d_t_bch = sum_d d_y_bcd output_dh                                      (lsh.9)
+//   d_query_bch, d_value_bch = lsh_attention_backward(d_t_bch, order)      (lsh.10)
+//   d_project_hd += sum_bc d_query_bch h_bcd,
+//   d_value_hd += sum_bc d_value_bch h_bcd                                 (lsh.11)
+//   d_h_bcd = sum_h (d_query_bch project_hd + d_value_bch value_hd)        (lsh.12)
+//   d_x_bcd = d_out_bcd + layernorm_backward(d_h_bcd)                      (lsh.13)
+//
+// Saved: h (unless it is computed again), query, value, t, the log-sum-exp of every row of scores, and the order. A
+// pass that computes rows again keeps the buckets that were: by rounding alone rows might fall into others.
+//
+// There is no step: a new position may move all others into other pieces (extras/lsh/README.md).
+
+// What golden files may have otherwise than the mixer.
+struct LshRules {
+  bool counted = false, within_bucket = false;
+};
+
+template <class Device, class T>
+class LshBlock : public Block<Device, T> {
+ public:
+  LshBlock(Layout<T>& layout, const std::string& prefix, const ModelConfig& config, const BlockExtent& extent,
+           const BlockOptions& options, const LshRules& rules = {})
+      : D_(config.channels),
+        N_(config.heads),
+        K_(config.mixer_head_channels()),
+        U_(config.lsh_rounds),
+        R_(config.lsh_buckets / 2),
+        piece_(config.lsh_piece),
+        causal_(options.causal),
+        rules_(rules),
+        norm_(layout, prefix + "norm_", options.norm, D_, extent),
+        query_value_(layout, prefix, {"project_hd", "value_hd"}, H(), D_, Init::normal),
+        rotations_(layout.weight(prefix + "rotations_nukr", {N_, U_, K_, R_}, Init::unit_normal, Kind::constant)),
+        output_(layout, prefix, {"output_dh"}, D_, H(), Init::normal_residual),
+        residual_(options, sites::LayerUse::mixer, D_),
+        query_value_bcq_(layout.template activation<T>(extent.B * extent.C * 2 * H())),
+        t_bch_(layout.template activation<T>(extent.B * extent.C * H())),
+        lse_bnc_(layout.template activation<Accum<T>>(extent.B * extent.C * N_)),
+        // In a room that no block shares: buckets must outlast what is computed again.
+        order_{layout.template lasting_activation<Token>(extent.B * extent.C * N_ * U_),
+               layout.template activation<Token>(extent.B * extent.C * N_ * U_),
+               layout.template activation<Token>(extent.B * extent.C * N_ * U_)} {}
+
+  void forward(Device& device, T* out_bcd, const T* in_bcd, const Pass& pass) override {
+    const T* h_bcd = norm_.forward(device, out_bcd, in_bcd, pass.BC());                                      // (lsh.1)
+    query_value_.forward(device, query_value_bcq_, h_bcd, pass.BC());                                        // (lsh.2)
+    lsh_order<Device, T>(device, ordering(pass));                                                            // (lsh.3)
+    lsh_attention_forward<Device, T>(device, {.out_bch = t_bch_, .lse_bnc = lse_bnc_, .in = inputs(pass)});  // (lsh.4)
+    output_.forward(device, out_bcd, t_bch_, pass.BC());                                                     // (lsh.5)
+    residual_.forward(device, out_bcd, out_bcd, in_bcd, pass);                                               // (lsh.6)
+  }
+
+  void backward(Device& device, T* d_x_bcd, const T* in_bcd, const Pass& pass) override {
+    const Index BC = pass.BC();
+    typename Device::Scope scratch(device.workspace);
+    T* d_y_bcd = scratch.template take<T>(BC * D_);
+    T* d_t_bch = scratch.template take<T>(BC * H());
+    T* d_query_value_bcq = scratch.template take<T>(BC * 2 * H());
+    // A branch may still read d_y when d_h is written; without one d_h can take its place.
+    T* d_h_bcd = Device::Branch::runs_beside ? scratch.template take<T>(BC * D_) : d_y_bcd;
+    typename Device::Branch weights(device);  // whose gradients are computed beside those of inputs
+
+    residual_.backward(device, d_y_bcd, d_x_bcd, pass);                           // (lsh.7)
+    output_.backward_weight(weights.fork(), d_y_bcd, t_bch_, BC);                 // (lsh.8)
+    output_.backward_input(device, d_t_bch, d_y_bcd, BC);                         // (lsh.9)
+    lsh_attention_backward<Device, T>(device, {.d_query_bch = d_query_value_bcq,  // (lsh.10)
+                                               .d_value_bch = d_query_value_bcq + H(),
+                                               .d_query_stride = 2 * H(),
+                                               .d_value_stride = 2 * H(),
+                                               .d_out_bch = d_t_bch,
+                                               .out_bch = t_bch_,
+                                               .lse_bnc = lse_bnc_,
+                                               .in = inputs(pass)});
+    const T* h_bcd = norm_.normed(device, d_h_bcd, in_bcd, BC);
+    query_value_.backward_weight(weights.fork(), d_query_value_bcq, h_bcd, BC);  // (lsh.11)
+    if (h_bcd == d_h_bcd) weights.join();                                        // computed again, it is in the way
+    query_value_.backward_input(device, d_h_bcd, d_query_value_bcq, BC);         // (lsh.12)
+    norm_.backward(device, d_x_bcd, d_h_bcd, residual_.around(d_x_bcd), in_bcd, BC);  // (lsh.13)
+  }
+
+  void look(Device& device, const Look& look, const T* out_bcd, const Pass& pass) const override {
+    const std::vector<Index> bcd = {pass.B, pass.C, D_}, bch = {pass.B, pass.C, H()};
+    show(device, look, "h_bcd", norm_.saved(), bcd, D_);
+    show(device, look, "query_bch", static_cast<const T*>(query_value_bcq_), bch, H(), 2 * H());
+    show(device, look, "value_bch", static_cast<const T*>(query_value_bcq_ + H()), bch, H(), 2 * H());
+    show(device, look, "bucket_bnuc", static_cast<const Token*>(order_.bucket_bnuc), {pass.B, N_, U_, pass.C}, pass.C);
+    show(device, look, "lse_bnc", static_cast<const Accum<T>*>(lse_bnc_), {pass.B, N_, pass.C}, pass.C);
+    look_at_weights(device, look, pass);
+    show(device, look, "t_bch", static_cast<const T*>(t_bch_), bch, H());
+    show(device, look, "out_bcd", out_bcd, bcd, D_);
+  }
+
+  // Nobody gets here: check_steps refuses such a network before one is built.
+  void step(Device&, T*, const T*, Index) override {}
+
+ private:
+  Index H() const { return N_ * K_; }
+
+  LshOrdering<T> ordering(const Pass& pass) const {
+    return {.out = order_,
+            .query_bch = query_value_bcq_,
+            .query_stride = 2 * H(),
+            .rotations_nukr = rotations_.value,
+            .mask_bc = pass.mask_bc,
+            .buckets_stand = pass.again,
+            .B = pass.B,
+            .C = pass.C,
+            .N = N_,
+            .K = K_,
+            .U = U_,
+            .R = R_};
+  }
+
+  // Of rows `stride` apart, on the device or, for whoever looks, on the host.
+  template <class Number>
+  LshInputs<Number> inputs(const Number* query_bch, const Number* value_bch, Index stride,
+                           const LshOrder<const Token>& order, const Token* mask_bc, const Pass& pass) const {
+    return {.query_bch = query_bch,
+            .value_bch = value_bch,
+            .query_stride = stride,
+            .value_stride = stride,
+            .order = order,
+            .mask_bc = mask_bc,
+            .causal = causal_,
+            .counted = rules_.counted,
+            .within_bucket = rules_.within_bucket,
+            .piece_size = piece_,
+            .B = pass.B,
+            .C = pass.C,
+            .N = N_,
+            .K = K_,
+            .U = U_};
+  }
+  LshInputs<T> inputs(const Pass& pass) const {
+    return inputs<T>(query_value_bcq_, query_value_bcq_ + H(), 2 * H(),
+                     {order_.bucket_bnuc, order_.place_bnuc, order_.position_bnuc}, pass.mask_bc, pass);
+  }
+
+  // Who looks at whom: computed on the host from what was saved, by the plain loops.
+  void look_at_weights(Device& device, const Look& look, const Pass& pass) const {
+    using A = Accum<T>;
+    if constexpr (std::is_constructible_v<double, A>) {
+      const Index B = pass.B, C = pass.C;
+      const std::vector<A> query = on_host<A>(device, query_value_bcq_, B * C, H(), 2 * H());
+      const std::vector<A> lse = on_host<A>(device, lse_bnc_, B * N_, C);
+      const std::vector<Token> mask = on_host<Token>(device, pass.mask_bc, B, C);
+      const auto round = [&](const Token* place_bnuc) { return on_host<Token>(device, place_bnuc, B * N_ * U_, C); };
+      const std::vector<Token> bucket = round(order_.bucket_bnuc), place = round(order_.place_bnuc);
+      std::vector<A> weight(static_cast<std::size_t>(B * N_ * C * C));
+      PlainDevice plain;
+      lsh_attention_weights<PlainDevice, A>(
+          plain, weight.data(), lse.data(),
+          inputs<A>(query.data(), nullptr, H(), {bucket.data(), place.data(), nullptr},
+                    pass.mask_bc ? mask.data() : nullptr, pass));
+      look("weight_bncs", {B, N_, C, C}, std::vector<double>(weight.begin(), weight.end()));
+    }
+  }
+
+  Index D_, N_, K_, U_, R_, piece_;
+  bool causal_;
+  LshRules rules_;
+  Norm<Device, T> norm_;
+  Linear<Device, T> query_value_;
+  Weight<T> rotations_;
+  Linear<Device, T> output_;
+  Residual<Device, T> residual_;
+  T *query_value_bcq_, *t_bch_;
+  Accum<T>* lse_bnc_;
+  LshOrder<Token> order_;
+};
+
+struct LshMixer {
+  static constexpr MixerProperties properties = {.name = "lsh",
+                                                 .summary = "attention over candidates that hashing finds",
+                                                 .head_projection = "project_hd",
+                                                 .hashes = true};
+  template <class Device, class T>
+  using Type = LshBlock<Device, T>;
+};
+
+}  // namespace abh

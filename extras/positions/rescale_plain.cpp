@@ -1,0 +1,58 @@
+#include "extras/positions/rescale.hpp"
+#include "plain/view.hpp"
+
+namespace abh {
+
+template <class Device, class T>
+void rescale_forward(Device&, const RescaleForward<T>& a) {
+  const Index N = a.N, K = a.K;
+  const auto out = heads(a.out_bch, a.out_stride, a.BC, N, K);
+  const auto in = heads(a.in_bch, a.in_stride, a.BC, N, K);
+  const auto deviation = array(a.deviation_bcn, N);
+  const Index b = 0;  // all rows in one sequence: where one ends does not matter
+  for (Index c = 0; c < a.BC; ++c) {
+    for (Index n = 0; n < N; ++n) {
+      T sum = T(0), squares = T(0);
+      for (Index k = 0; k < K; ++k) sum += in(b, c, n, k);
+      const T mean = sum / T(K);  // (rescale.1)
+      for (Index k = 0; k < K; ++k) squares += (in(b, c, n, k) - mean) * (in(b, c, n, k) - mean);
+      deviation(c, n) = sqrt(squares / T(K - 1));  // (rescale.2)
+      for (Index k = 0; k < K; ++k) {
+        out(b, c, n, k) = (in(b, c, n, k) - mean) / (deviation(c, n) + T(rescale_epsilon));  // (rescale.3)
+      }
+    }
+  }
+}
+
+template <class Device, class T>
+void rescale_backward(Device&, const RescaleBackward<T>& a) {
+  const Index N = a.N, K = a.K;
+  const auto d_in = heads(a.d_in_bch, a.d_in_stride, a.BC, N, K);
+  const auto d_out = heads(a.d_out_bch, a.d_out_stride, a.BC, N, K);
+  const auto out = heads(a.out_bch, a.out_stride, a.BC, N, K);
+  const auto deviation = array(a.deviation_bcn, N);
+  const Index b = 0;
+  for (Index c = 0; c < a.BC; ++c) {
+    for (Index n = 0; n < N; ++n) {
+      T mean_d_out = T(0), product = T(0);
+      for (Index k = 0; k < K; ++k) {
+        mean_d_out += d_out(b, c, n, k) / T(K);
+        product += d_out(b, c, n, k) * out(b, c, n, k);
+      }
+      // A head whose channels are equal has moved by nothing in any direction yet: there is no length to correct.
+      const bool is_flat = deviation(c, n) == T(0);
+      const T along = is_flat ? T(0) : product / (T(K - 1) * deviation(c, n));  // (rescale.4)
+      for (Index k = 0; k < K; ++k) {
+        const T centred = (d_out(b, c, n, k) - mean_d_out) / (deviation(c, n) + T(rescale_epsilon));
+        d_in(b, c, n, k) = centred - along * out(b, c, n, k);  // (rescale.5)
+      }
+    }
+  }
+}
+
+#define INSTANTIATE(T)                                                                \
+  template decltype(rescale_forward<PlainDevice, T>) rescale_forward<PlainDevice, T>; \
+  template decltype(rescale_backward<PlainDevice, T>) rescale_backward<PlainDevice, T>;
+ABH_FOR_EACH_SCALAR(INSTANTIATE)
+
+}  // namespace abh

@@ -1,0 +1,63 @@
+#pragma once
+
+#include <algorithm>
+
+#include "blocks/block.hpp"
+#include "blocks/parts/positions.hpp"
+#include "extras/positions/rotary.hpp"
+#include "settings/config.hpp"
+
+namespace abh {
+
+// The turn of rows by their position, with its table, where the network has rotary positions. Where it has not, nothing
+// is turned, nothing is written, and a block goes on with the rows it has.
+template <class Device, class T>
+class Rotary {
+ public:
+  // Rows of `heads` heads, `stride` apart (0: they touch).
+  Rotary(Layout<T>& layout, const ModelConfig& config, const BlockExtent& extent, Index heads, Index stride = 0)
+      : present_(config.has_rotary()), heads_(heads), K_(config.mixer_head_channels()), stride_(stride) {
+    if (!present_) return;
+    const Index K = K_;
+    turn_ck_ = layout.template constant<Accum<T>>("turn_ck", std::max(extent.longest(), extent.positions) * K,
+                                                  [K](Index i) { return rotary_turn(i / K, i % K, K); });
+  }
+
+  bool present() const { return present_; }
+
+  // out_bch = rotary(in_bch), which may be the same array
+  void forward(Device& device, T* out_bch, const T* in_bch, const Pass& pass) const {
+    if (!present_) return;
+    rotary_forward<Device, T>(device, {.out_bch = out_bch,
+                                       .in_bch = in_bch,
+                                       .out_stride = stride_,
+                                       .in_stride = stride_,
+                                       .turn_ck = turn_ck_ + pass.first_c * K_,
+                                       .B = pass.B,
+                                       .C = pass.C,
+                                       .N = heads_,
+                                       .K = K_});
+  }
+
+  // d_in_bch = rotary_backward(d_out_bch), which may be the same array. It is the opposite turn: what it makes of
+  // turned rows is what they were.
+  void backward(Device& device, T* d_in_bch, const T* d_out_bch, const Pass& pass) const {
+    if (!present_) return;
+    rotary_backward<Device, T>(device, {.d_in_bch = d_in_bch,
+                                        .d_out_bch = d_out_bch,
+                                        .d_in_stride = stride_,
+                                        .d_out_stride = stride_,
+                                        .turn_ck = turn_ck_ + pass.first_c * K_,
+                                        .B = pass.B,
+                                        .C = pass.C,
+                                        .N = heads_,
+                                        .K = K_});
+  }
+
+ private:
+  bool present_;
+  Index heads_, K_, stride_;
+  const Accum<T>* turn_ck_ = nullptr;
+};
+
+}  // namespace abh

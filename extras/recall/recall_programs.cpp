@@ -1,0 +1,83 @@
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/error.hpp"
+#include "base/text.hpp"
+#include "extras/recall/recall_kind.hpp"
+#include "extras/recall/recall_task.hpp"
+
+namespace abh {
+
+namespace {
+
+class RecallTraining : public TaskTraining {
+ public:
+  void add_flags(Flags& flags) override {
+    reach_ = learned_;  // of a run that a command line is compared with
+    flags.integer("reach", reach_, "N", "how far back the symbol may be; 0: --context less 2, as far as there is room",
+                  0, RecallSize::farthest(largest_context));
+  }
+
+  void take(const Metadata& task, const std::string&) override { learned_ = *from_text<Index>(task.at("reach")); }
+  bool may_differ(const std::string& flag) const override { return flag == "reach"; }
+  void shape(ModelConfig& model) const override { model.vocabulary = recall_vocabulary; }
+
+  // How it was chosen is in extras/recall/README.md.
+  void recipe(const std::string&, ModelConfig& model, TrainingConfig& training) const override {
+    model = {.layers = 2, .channels = 64, .heads = 4, .context = 64, .mixer = "dot", .conv_kernel = 2};
+    training = {.batch = 64, .steps = 700, .learning_rate = 2e-3, .warmup = 50, .init_std = 0.1, .eval_every = 100};
+  }
+
+  Started start(Request request) const override {
+    const Index context = request.model.context, farthest = RecallSize::farthest(context);
+    if (context < shortest_recall) {
+      throw UsageError("--context: expected at least " + to_text(shortest_recall) +
+                       ", a marker, its symbol and a marker, found " + to_text(context));
+    }
+    Started started;
+    const Index reach = reach_ > 0        ? reach_
+                        : request.trained ? reach_from(*request.trained, farthest, started.notes)
+                        : learned_ > 0    ? learned_
+                                          : farthest;
+    if (reach > farthest) {
+      throw UsageError("--reach: expected at most " + to_text(farthest) + ", --context less 2, found " +
+                       to_text(reach));
+    }
+    started.task = std::make_unique<RecallTask>(RecallSize{.context = context, .reach = reach});
+    started.begin_with(request);
+    return started;
+  }
+
+ private:
+  // The distance that a trained network goes on with: what it learned, as far as there is room. One that learned all
+  // distances of its context goes on with all of the new one.
+  Index reach_from(const Trained& trained, Index farthest, std::vector<std::string>& notes) const {
+    const bool all = learned_ == RecallSize::farthest(trained.config.context);
+    const Index reach = all ? farthest : std::min(learned_, farthest);
+    if (reach != learned_) {
+      notes.push_back("note: the symbol is up to " + to_text(reach) + " back, " + to_text(learned_) +
+                      " where the model was trained; --reach sets another distance");
+    }
+    return reach;
+  }
+
+  Index reach_ = 0, learned_ = 0;  // of the command line, and of a run or a network; 0: none
+};
+
+std::unique_ptr<AnswerTask> recall_again(const Metadata& task, const ModelConfig& config, const OwnExamples&,
+                                         const std::string&) {
+  return std::make_unique<RecallTask>(recall_size_of(task, config));
+}
+
+}  // namespace
+
+TaskPrograms recall_programs() {
+  return {.train = []() -> std::unique_ptr<TaskTraining> { return std::make_unique<RecallTraining>(); },
+          .evaluate = [] { return answer_evaluation(recall_again); },
+          .draw = recall_drawing};
+}
+
+}  // namespace abh

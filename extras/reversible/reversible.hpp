@@ -1,0 +1,137 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+
+#include "extras/reversible/weighted_sum.hpp"
+#include "layers/dropout.hpp"
+#include "network/stack.hpp"
+
+namespace abh {
+
+// Two streams of rows, a and b, in the place of one (Gomez et al., "The reversible residual network", 2017). A block f,
+// with its norm and without its sum, reads one and adds to the other; then they change their places:
+//
+//   a_bcd = x_bcd,  b_bcd = x_bcd
+//   a_bcd, b_bcd <- b_bcd, a_bcd + f(b_bcd)                    for every block        (1)
+//   out_bcd = (a_bcd + b_bcd) / 2                                                     (2)
+//
+// Nothing is kept for the way back, where each block in turn is undone: what has been added is computed once more, and
+// is taken away. By then the block has saved what its backward pass wants, in a room that all share.
+//
+//   d_a_bcd = d_out_bcd / 2,  d_b_bcd = d_out_bcd / 2                                 (3)
+//   a_bcd, b_bcd <- b_bcd - f(a_bcd), a_bcd                    for every block        (4)
+//   d_a_bcd, d_b_bcd <- d_b_bcd, d_a_bcd + f_backward(d_b_bcd)   at b as it was       (5)
+//   d_x_bcd = d_a_bcd + d_b_bcd                                                       (6)
+//
+// Chapter: extras/reversible/README.md.
+template <class Device, class T>
+class ReversibleStack : public Stack<Device, T> {
+ public:
+  ReversibleStack(Layout<T>& layout, const StackShape<T>& shape, const ModelConfig& config, const BlockExtent& extent,
+                  double dropout)
+      : Stack<Device, T>(layout, shape, config, extent, dropout, false),
+        in_bcd_(layout.template activation<T>(extent.B * extent.C * D_)),
+        other_bcd_(layout.template activation<T>(extent.B * extent.C * D_)),
+        out_bcd_(layout.template activation<T>(extent.B * extent.C * D_)) {}
+
+  T* in_bcd() override { return in_bcd_; }
+  const T* out_bcd() const override { return out_bcd_; }
+
+  void forward(Device& device, const Pass& pass) override {
+    run(device, pass.BC(), [&](std::size_t i, const T* b_bcd) { blocks_[i]->forward(device, out_bcd_, b_bcd, pass); });
+  }
+
+  Index backward(Device& device, T* d_x_bcd, const Pass& pass, Weights<Device, T>& weights, Index end) override {
+    const Index count = pass.BC() * D_;
+    typename Device::Scope scratch(device.workspace);
+    T* d_other_bcd = scratch.template take<T>(count);
+    T* d_f_bcd = scratch.template take<T>(count);
+    weighted_sum_backward<Device, T>(device, d_x_bcd, d_other_bcd, 0.5, 0.5, d_x_bcd, count);  // (3)
+    for (std::size_t i = blocks_.size(); i-- > 0;) {
+      const auto [d_a_bcd, d_b_bcd] = of_block(i, d_x_bcd, d_other_bcd);
+      undo(device, i, pass);
+      device.copy(d_f_bcd, static_cast<const T*>(d_a_bcd), count);
+      blocks_[i]->backward(device, d_f_bcd, of_block(i).b_bcd, pass);
+      add<Device, T>(device, d_b_bcd, d_b_bcd, d_f_bcd, count);  // (5)
+      this->finish(i, pass, weights, end);
+    }
+    add<Device, T>(device, d_x_bcd, d_x_bcd, d_other_bcd, count);  // (6)
+    return end;
+  }
+
+  // The way back to what entered, and forward once more, as the room holds one block at a time. What is shown is off by
+  // the rounding of the way back.
+  void look(Device& device, const Look& look, const Pass& pass) const override {
+    for (std::size_t i = blocks_.size(); i-- > 0;) undo(device, i, pass);
+    show(device, look, prefix_ + "x_bcd", static_cast<const T*>(in_bcd_), {pass.B, pass.C, D_}, D_);
+    Pass again = pass;
+    again.again = true;
+    run(device, pass.BC(), [&](std::size_t i, const T* b_bcd) {
+      blocks_[i]->forward(device, out_bcd_, b_bcd, again);
+      blocks_[i]->look(device, named(look, names_[i]), out_bcd_, again);
+    });
+  }
+
+  void step(Device& device, Index position) override {
+    run(device, 1, [&](std::size_t i, const T* b_d) { blocks_[i]->step(device, out_bcd_, b_d, position); });
+  }
+
+ private:
+  using Stack<Device, T>::D_;
+  using Stack<Device, T>::prefix_;
+  using Stack<Device, T>::names_;
+  using Stack<Device, T>::blocks_;
+  using Stack<Device, T>::carried_;
+
+  // The streams change their places, not their arrays: block i finds a, to which it adds, in one of two and b, which it
+  // reads, in the other. The same of their gradients.
+  struct Streams {
+    T *a_bcd, *b_bcd;
+  };
+  static Streams of_block(std::size_t i, T* in_bcd, T* other_bcd) {
+    return i % 2 == 0 ? Streams{other_bcd, in_bcd} : Streams{in_bcd, other_bcd};
+  }
+  Streams of_block(std::size_t i) const { return of_block(i, in_bcd_, other_bcd_); }
+
+  // From in_bcd to out_bcd, of so many rows. f(i, b_bcd): puts into out_bcd what block i makes of b.
+  template <class F>
+  void run(Device& device, Index rows, const F& f) const {
+    const Index count = rows * D_;
+    device.copy(other_bcd_, static_cast<const T*>(in_bcd_), count);
+    for (std::size_t i = 0; i < blocks_.size(); ++i) {
+      const auto [a_bcd, b_bcd] = of_block(i);
+      f(i, b_bcd);
+      add<Device, T>(device, a_bcd, a_bcd, out_bcd_, count);  // (1)
+    }
+    weighted_sum_forward<Device, T>(device, out_bcd_, 0.5, in_bcd_, 0.5, other_bcd_, count);  // (2)
+  }
+
+  // Both streams as they were before block i, which leaves in the room what its backward pass wants. What entered a
+  // chunk stays, where forward alone would leave what follows.
+  void undo(Device& device, std::size_t i, const Pass& pass) const {
+    const auto [a_bcd, b_bcd] = of_block(i);
+    const auto [entered, bytes] = carried_[i];
+    typename Device::Scope scratch(device.workspace);
+    std::byte* kept = scratch.template take<std::byte>(bytes);
+    device.copy(kept, static_cast<const std::byte*>(entered), bytes);
+    Pass again = pass;
+    again.again = true;
+    blocks_[i]->forward(device, out_bcd_, b_bcd, again);
+    device.copy(entered, static_cast<const std::byte*>(kept), bytes);
+    weighted_sum_forward<Device, T>(device, a_bcd, 1, a_bcd, -1, out_bcd_, pass.BC() * D_);  // (4)
+  }
+
+  T *in_bcd_, *other_bcd_;
+  T* out_bcd_;  // until the end what a block makes of its stream
+};
+
+// The stack that a network has.
+template <class Device, class T>
+std::unique_ptr<Stack<Device, T>> make_stack(Layout<T>& layout, const StackShape<T>& shape, const ModelConfig& config,
+                                             const BlockExtent& extent, double dropout) {
+  if (config.reversible) return std::make_unique<ReversibleStack<Device, T>>(layout, shape, config, extent, dropout);
+  return std::make_unique<ResidualStack<Device, T>>(layout, shape, config, extent, dropout);
+}
+
+}  // namespace abh

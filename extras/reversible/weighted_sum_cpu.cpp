@@ -1,0 +1,39 @@
+#include "cpu/lanes.hpp"
+#include "extras/reversible/weighted_sum.hpp"
+
+namespace abh {
+
+namespace {
+
+constexpr Index elements_per_task = 16384;
+
+}  // namespace
+
+template <class Device, class T>
+void weighted_sum_forward(Device& device, T* out, double p, const T* a, double q, const T* b, Index count) {
+  parallel_pieces(device, count, elements_per_task, [=](Index begin, Index end) {
+    for_lanes<T>(end - begin, [=]<class L>(Index i) {
+      const L p_lanes = splat<L>(T(p)), q_lanes = splat<L>(T(q));
+      store<L>(out + begin + i,
+               fused<L>(p_lanes, load<L>(a + begin + i), q_lanes * load<L>(b + begin + i)));  // (weighted_sum.1)
+    });
+  });
+}
+
+template <class Device, class T>
+void weighted_sum_backward(Device& device, T* d_a, T* d_b, double p, double q, const T* d_out, Index count) {
+  parallel_pieces(device, count, elements_per_task, [=](Index begin, Index end) {
+    for_lanes<T>(end - begin, [=]<class L>(Index i) {
+      const L d = load<L>(d_out + begin + i);
+      store<L>(d_a + begin + i, splat<L>(T(p)) * d);  // (weighted_sum.2)
+      store<L>(d_b + begin + i, splat<L>(T(q)) * d);  // (weighted_sum.2)
+    });
+  });
+}
+
+#define INSTANTIATE(T)                                                          \
+  template decltype(weighted_sum_forward<Cpu, T>) weighted_sum_forward<Cpu, T>; \
+  template decltype(weighted_sum_backward<Cpu, T>) weighted_sum_backward<Cpu, T>;
+ABH_FOR_EACH_SCALAR(INSTANTIATE)
+
+}  // namespace abh

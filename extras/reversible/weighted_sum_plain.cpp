@@ -1,0 +1,25 @@
+#include "extras/reversible/weighted_sum.hpp"
+#include "plain/view.hpp"
+
+namespace abh {
+
+template <class Device, class T>
+void weighted_sum_forward(Device&, T* out, double p, const T* a, double q, const T* b, Index count) {
+  for (Index i = 0; i < count; ++i) out[i] = T(p) * a[i] + T(q) * b[i];  // (weighted_sum.1)
+}
+
+template <class Device, class T>
+void weighted_sum_backward(Device&, T* d_a, T* d_b, double p, double q, const T* d_out, Index count) {
+  for (Index i = 0; i < count; ++i) {
+    const T d = d_out[i];
+    d_a[i] = T(p) * d;  // (weighted_sum.2)
+    d_b[i] = T(q) * d;  // (weighted_sum.2)
+  }
+}
+
+#define INSTANTIATE(T)                                                                          \
+  template decltype(weighted_sum_forward<PlainDevice, T>) weighted_sum_forward<PlainDevice, T>; \
+  template decltype(weighted_sum_backward<PlainDevice, T>) weighted_sum_backward<PlainDevice, T>;
+ABH_FOR_EACH_SCALAR(INSTANTIATE)
+
+}  // namespace abh

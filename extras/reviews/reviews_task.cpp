@@ -1,0 +1,302 @@
+#include "extras/reviews/reviews_task.hpp"
+
+#include <algorithm>
+#include <iterator>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "base/error.hpp"
+#include "base/text.hpp"
+#include "extras/reviews/drawn_reviews.hpp"
+
+namespace abh {
+
+namespace {
+
+constexpr Index drawn_training = 20000, drawn_test = 2000;
+constexpr std::size_t most_words = 20000;
+constexpr Token unknown = 1;
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t end = std::min(text.find('\n', begin), text.size());
+    lines.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return lines;
+}
+
+std::string joined(const std::vector<std::string>& lines) {
+  std::string text;
+  for (const std::string& line : lines) text += line + "\n";
+  return text;
+}
+
+// How many of the records of a file are to be trained on.
+std::size_t training_records(std::size_t records, HeldBack held_back = HeldBack::last_tenth) {
+  return held_back == HeldBack::all ? 0 : records - records / 10;
+}
+
+// Each label once, as it is written most often; in the order of their letters.
+std::vector<std::string> labels_in(const std::vector<LabelledText>& texts, std::size_t training) {
+  std::map<std::string, std::map<std::string, Index>> spellings;
+  for (std::size_t i = 0; i < training; ++i) ++spellings[small_letters(texts[i].label)][one_line(texts[i].label)];
+  std::vector<std::string> labels;
+  for (const auto& [small, counts] : spellings) {
+    const auto is_rarer = [](const auto& a, const auto& b) { return a.second < b.second; };
+    labels.push_back(std::max_element(counts.begin(), counts.end(), is_rarer)->first);
+  }
+  std::sort(labels.begin(), labels.end());
+  return labels;
+}
+
+// Those that stand twice at least, the most frequent first.
+std::vector<std::string> words_in(const std::vector<LabelledText>& texts, std::size_t training,
+                                  const ReviewWords& reader) {
+  std::map<std::string, Index> count_of_word;
+  for (std::size_t i = 0; i < training; ++i) {
+    for (std::string& word : reader.in(texts[i].text)) ++count_of_word[std::move(word)];
+  }
+  std::vector<std::pair<Index, std::string>> by_count;
+  for (const auto& [word, count] : count_of_word) {
+    if (count >= 2) by_count.emplace_back(-count, word);
+  }
+  std::sort(by_count.begin(), by_count.end());
+  if (by_count.size() > most_words) by_count.resize(most_words);
+  std::vector<std::string> words = {"", "?"};
+  for (auto& [count, word] : by_count) words.push_back(std::move(word));
+  return words;
+}
+
+// How many of some texts have each label.
+std::map<std::string, Index> count_labels(std::span<const LabelledText> texts) {
+  std::map<std::string, Index> count;
+  for (const LabelledText& text : texts) ++count[small_letters(text.label)];
+  return count;
+}
+
+// The last tenth lacks a label, and from text to text labels change less than a tenth as often as in a random order.
+bool stand_in_blocks(std::span<const LabelledText> texts) {
+  const std::map<std::string, Index> all = count_labels(texts);
+  if (count_labels(texts.subspan(training_records(texts.size()))).size() == all.size()) return false;
+  double changes = 0, at_random = static_cast<double>(texts.size());
+  for (const auto& [label, count] : all) {
+    at_random -= static_cast<double>(count) * static_cast<double>(count) / static_cast<double>(texts.size());
+  }
+  for (std::size_t i = 1; i < texts.size(); ++i) {
+    changes += small_letters(texts[i].label) != small_letters(texts[i - 1].label) ? 1 : 0;
+  }
+  return 10 * changes <= at_random;
+}
+
+void require_value(const std::string& key, const std::vector<std::string>& expected, const std::string& found,
+                   const std::string& source) {
+  if (std::find(expected.begin(), expected.end(), found) != expected.end()) return;
+  throw Error(source + ": metadata " + key + ": expected " + listed(expected) + ", found " + in_quotes(found));
+}
+
+}  // namespace
+
+ReviewWords words_of_reviews(const Metadata& task, const std::string& source) {
+  const std::string& labels = task.at("labels");
+  if (labels == "tone" || labels == "meaning") return {drawn_words(), {"negative", "positive"}};
+  require_value("labels", {"tone", "meaning", "file"}, labels, source);
+  ReviewWords known{.words = {"", "?"}, .labels = lines_of(task.at("label_names"))};
+  for (std::string& word : lines_of(task.at("words"))) known.words.push_back(std::move(word));
+  if (const auto unit = task.find("unit"); unit != task.end()) {
+    require_value("unit", {"word", "char"}, unit->second, source);
+    known.are_characters = unit->second == "char";
+  }
+  return known;
+}
+
+HeldBack held_back_in(const Metadata& task, const std::string& source) {
+  const auto held_back = task.find("held_back");
+  if (held_back == task.end()) return HeldBack::last_tenth;
+  require_value("held_back", {"every tenth"}, held_back->second, source);
+  return HeldBack::every_tenth;
+}
+
+ReviewsTask::ReviewsTask(const std::string& labels, bool has_cls)
+    : AnswerTask("reviews", longest_drawn_review + (has_cls ? 1 : 0), 1, drawn_training, drawn_test),
+      labels_(labels),
+      fingerprint_("drawn reviews, " + labels),
+      name_("drawn reviews"),
+      longest_(longest_drawn_review),
+      has_cls_(has_cls),
+      words_(words_of_reviews({{"labels", labels}}, "--labels")),
+      training_(drawn_training) {}
+
+ReviewsTask::ReviewsTask(LabelledTexts file, std::string fingerprint, const std::string& path, Index longest,
+                         bool has_cls, ReviewWords known, HeldBack held_back)
+    : AnswerTask("reviews", longest + (has_cls ? 1 : 0), 1,
+                 static_cast<Index>(training_records(file.texts.size(), held_back)),
+                 static_cast<Index>(file.texts.size() - training_records(file.texts.size(), held_back))),
+      labels_("file"),
+      fingerprint_(std::move(fingerprint)),
+      name_(one_line(path)),
+      longest_(longest),
+      has_cls_(has_cls),
+      words_(std::move(known)),
+      held_back_(held_back),
+      training_(static_cast<Index>(training_records(file.texts.size(), held_back))),
+      notes_(std::move(file.notes)) {
+  if (held_back != HeldBack::all && file.texts.size() < 10) {
+    throw Error(path + ": holds " + to_text(static_cast<Index>(file.texts.size())) +
+                " texts, expected 10 at least: the last tenth is held back");
+  }
+  hold_back(file.texts, path);
+  const auto training = static_cast<std::size_t>(training_);
+  if (words_.labels.empty()) {
+    words_.labels = labels_in(file.texts, training);
+    words_.words = words_in(file.texts, training, words_);
+  }
+  if (words_.labels.size() < 2) throw Error(path + ": every text to train on has one label, expected two at least");
+  read(file.texts, path);
+  if (held_back_ != HeldBack::all) note_test_set(file.texts, path);
+}
+
+void ReviewsTask::hold_back(std::vector<LabelledText>& texts, const std::string& path) {
+  const bool decides = held_back_ == HeldBack::by_labels;
+  if (decides) held_back_ = stand_in_blocks(texts) ? HeldBack::every_tenth : HeldBack::last_tenth;
+  if (held_back_ != HeldBack::every_tenth) return;
+  std::vector<LabelledText> others, test;
+  for (std::size_t i = 0; i < texts.size(); ++i) (i % 10 == 9 ? test : others).push_back(std::move(texts[i]));
+  std::move(test.begin(), test.end(), std::back_inserter(others));
+  texts = std::move(others);
+  notes_.push_back(path + ": every tenth text is held back" +
+                   (decides ? ", not the last tenth: its labels stand in blocks" : ""));
+}
+
+void ReviewsTask::read(const std::vector<LabelledText>& texts, const std::string& path) {
+  std::map<std::string, Token> number_of_word;
+  for (std::size_t id = 2; id < words_.words.size(); ++id) number_of_word[words_.words[id]] = static_cast<Token>(id);
+  Index other_case = 0, test_words = 0, unknown_test_words = 0;
+  std::string first_of_other_case;
+  for (const LabelledText& text : texts) {
+    const std::optional<std::size_t> label = number_of_label(words_.labels, one_line(text.label));
+    if (!label) {
+      throw Error(path + ": line " + to_text(text.line) + ": expected a label among " + listed_briefly(words_.labels) +
+                  ", found " + in_quotes(text.label));
+    }
+    label_of_.push_back(static_cast<Token>(*label));
+    const std::string& taken_for = words_.labels[*label];
+    if (one_line(text.label) != trimmed(taken_for) && other_case++ == 0) {
+      first_of_other_case = in_quotes(text.label) + " for " + in_quotes(taken_for);
+    }
+    std::vector<Token>& tokens = texts_.emplace_back();
+    for (const std::string& word : words_.in(text.text)) {
+      const auto found = number_of_word.find(word);
+      tokens.push_back(found == number_of_word.end() ? unknown : found->second);
+    }
+    if (texts_.size() > static_cast<std::size_t>(training_)) {
+      test_words += static_cast<Index>(tokens.size());
+      unknown_test_words += std::count(tokens.begin(), tokens.end(), unknown);
+    }
+    if (tokens.empty()) tokens.push_back(unknown);  // a text without words is read as one that nobody knows
+    cut_ += static_cast<Index>(tokens.size()) > longest_;
+    tokens.resize(std::min(tokens.size(), static_cast<std::size_t>(longest_)));
+  }
+  if (other_case > 0) {
+    notes_.push_back(path + ": labels taken for one that differs in case alone: " + to_text(other_case) +
+                     ", the first " + first_of_other_case);
+  }
+  if (4 * unknown_test_words > 3 * test_words) {
+    const double percent = 100 * static_cast<double>(unknown_test_words) / static_cast<double>(test_words);
+    notes_.push_back(path + ": of the " + unit_name() + " of the test set, " + fixed_text(percent, 0) +
+                     " % are not known" +
+                     (words_.are_characters ? "" : "; for languages without blanks train has --unit char"));
+  }
+}
+
+void ReviewsTask::note_test_set(const std::vector<LabelledText>& texts, const std::string& path) {
+  const auto first_test = texts.begin() + training_;
+  const std::map<std::string, Index> tested = count_labels({first_test, texts.end()});
+  if (tested.size() == 1) {
+    notes_.push_back(path + ": the texts held back have one label, " + in_quotes(first_test->label) +
+                     ": accuracy says nothing of the others");
+  }
+  std::set<std::string_view> known;
+  for (auto text = texts.begin(); text != first_test; ++text) known.insert(text->text);
+  const Index repeated =
+      std::count_if(first_test, texts.end(), [&](const LabelledText& text) { return known.contains(text.text); });
+  if (repeated > 0) {
+    notes_.push_back(path + ": texts held back that stand among the others, too: " + to_text(repeated) + " of " +
+                     to_text(validation_rows()) + "; accuracy counts them");
+  }
+}
+
+Metadata ReviewsTask::metadata() const {
+  Metadata metadata = {{"task", "reviews"}, {"labels", labels_}, {"label_names", ""}, {"words", ""}};
+  if (labels_ == "file") {
+    metadata["label_names"] = joined(words_.labels);
+    metadata["words"] = joined({words_.words.begin() + 2, words_.words.end()});
+    if (words_.are_characters) metadata["unit"] = "char";
+    if (held_back_ == HeldBack::every_tenth) metadata["held_back"] = "every tenth";
+  }
+  return metadata;
+}
+
+void ReviewsTask::shape(ModelConfig& config) const {
+  config.vocabulary = static_cast<Index>(words_.words.size());
+  config.classes = static_cast<Index>(words_.labels.size());
+  config.context = longest_ + (has_cls_ ? 1 : 0);
+}
+
+std::size_t ReviewsTask::bytes() const {
+  std::size_t bytes = 0;
+  for (const std::vector<Token>& text : texts_) bytes += text.size() * sizeof(Token);
+  return bytes;
+}
+
+std::string ReviewsTask::summary() const {
+  return name_ + ", " + to_text(training_) + " for training, " + to_text(validation_rows()) + " for testing, " +
+         to_text(static_cast<Index>(words_.words.size())) + " " + unit_name() + ", labels " +
+         (labels_ == "file" ? listed_briefly(words_.labels) : labels_) +
+         (cut_ > 0 ? ", " + to_text(cut_) + " cut behind " + to_text(longest_) + " " + unit_name() : "");
+}
+
+std::vector<std::string> ReviewsTask::kinds() const {
+  std::vector<std::string> kinds;
+  for (const std::string& label : words_.labels) kinds.push_back("label " + label);
+  return kinds;
+}
+
+ReviewsTask::Review ReviewsTask::review(Index example) const {
+  if (texts_.empty()) {
+    DrawnReview review = drawn_review(static_cast<std::uint32_t>(example));
+    const bool praises = labels_ == "tone" ? review.tone : review.meaning;
+    return {std::move(review.words), praises ? 1 : 0};
+  }
+  const Index first_test = static_cast<Index>(first_test_example);
+  const auto i = static_cast<std::size_t>(example < first_test ? example : example - first_test + training_);
+  return {texts_[i], label_of_[i]};
+}
+
+void ReviewsTask::append(Batch& batch, Index example) const {
+  const auto [words, label] = review(example);
+  ++batch.B;
+  const Index C = batch.C, first = has_cls_ ? 1 : 0, length = first + static_cast<Index>(words.size());
+  if (has_cls_) batch.token_bc.push_back(static_cast<Token>(words_.words.size()));
+  batch.token_bc.insert(batch.token_bc.end(), words.begin(), words.end());
+  batch.token_bc.insert(batch.token_bc.end(), static_cast<std::size_t>(C - length), 0);
+  batch.mask_bc.insert(batch.mask_bc.end(), static_cast<std::size_t>(length), 1);
+  batch.mask_bc.insert(batch.mask_bc.end(), static_cast<std::size_t>(C - length), 0);
+  batch.target_r.push_back(label);
+}
+
+std::string ReviewsTask::shown(const Batch& batch, Index b, const std::vector<Token>& best_r) const {
+  std::string text;
+  for (Index c = has_cls_ ? 1 : 0; c < batch.C; ++c) {
+    const auto word = static_cast<std::size_t>(batch.token_bc[static_cast<std::size_t>(b * batch.C + c)]);
+    if (word > 0) text += words_.words[word] + " ";
+  }
+  const auto label = [&](Token number) { return words_.labels[static_cast<std::size_t>(number)]; };
+  const auto row = static_cast<std::size_t>(b);
+  return escaped_line(text + "-> " + label(best_r[row]) +
+                      (best_r[row] == batch.target_r[row] ? "" : ", is " + label(batch.target_r[row])));
+}
+
+}  // namespace abh

@@ -1,0 +1,138 @@
+#pragma once
+
+#include <string>
+
+#include "blocks/block.hpp"
+#include "blocks/parts/attention_core.hpp"
+#include "blocks/parts/linear.hpp"
+#include "blocks/parts/norm.hpp"
+#include "blocks/parts/residual.hpp"
+#include "settings/config.hpp"
+
+namespace abh {
+
+// The cross-attention block: queries from a sequence, keys and values from another one, the memory, which may have
+// another length and other channels (Vaswani et al., "Attention is all you need", 2017, 3.2.3). Chapter:
+// extras/seq2seq/cross.md.
+//
+//   h_bcd = layernorm(x_bcd)                                               (cross.1)
+//   query_bch = sum_d h_bcd query_hd {+ query_bias_h | bias}               (cross.2)
+//   key_bsh = sum_e memory_bse key_he {+ key_bias_h | bias},
+//   value_bsh = sum_e memory_bse value_he {+ value_bias_h | bias}          (cross.3)
+//   t_bch = attention(query_bch, key_bsh, value_bsh), or bahdanau_attention   (cross.4)
+//   y_bcd = sum_h t_bch output_dh {+ output_bias_d | bias}                 (cross.5)
+//   out_bcd = x_bcd + dropout(y_bcd)                                       (cross.6)
+//
+// Backward (layernorm_backward also adds to the gradients of the norm's weights); gradients of biases where there are
+// any:
+//
+//   d_y_bcd = dropout_backward(d_out_bcd)                                  (cross.7)
+//   d_output_dh += sum_bc d_y_bcd t_bch,  d_output_bias_d += sum_bc d_y_bcd   (cross.8)
+//   d_t_bch = sum_d d_y_bcd output_dh                                      (cross.9)
+//   d_query_bch, d_key_bsh, d_value_bsh = attention_backward(d_t_bch), or bahdanau_attention_backward   (cross.10)
+//   d_key_he += sum_bs d_key_bsh memory_bse,  d_key_bias_h += sum_bs d_key_bsh,
+//   d_value_he += sum_bs d_value_bsh memory_bse,  d_value_bias_h += sum_bs d_value_bsh   (cross.11)
+//   d_memory_bse += sum_h (d_key_bsh key_he + d_value_bsh value_he)        (cross.12)
+//   d_query_hd += sum_bc d_query_bch h_bcd,  d_query_bias_h += sum_bc d_query_bch   (cross.13)
+//   d_h_bcd = sum_h d_query_bch query_hd                                   (cross.14)
+//   d_x_bcd = d_out_bcd + layernorm_backward(d_h_bcd)                      (cross.15)
+//
+// The memory's gradient is added to: every layer that reads a memory has its part in it.
+//
+// Saved: h (unless it is computed again), query, key, value, t and the log-sum-exp of every row of scores. Step by
+// step: keys and values of the memory are made once, at the start, and nothing is kept of the positions.
+//
+// Comparison: how queries are compared with keys (attention_core.hpp); a weight of its own stands before the output's.
+template <class Device, class T, template <class, class> class Comparison = Products>
+class CrossBlock : public Block<Device, T> {
+ public:
+  // source: a memory of E channels, and of at most extent.S positions, as it is in each pass.
+  CrossBlock(Layout<T>& layout, const std::string& prefix, const ModelConfig& config, Index E, const Source<T>& source,
+             const BlockExtent& extent, const BlockOptions& options)
+      : source_(source),
+        D_(config.channels),
+        H_(config.heads * config.mixer_head_channels()),
+        norm_(layout, prefix + "norm_", options.norm, D_, extent),
+        query_(layout, prefix, {"query_hd"}, H_, D_, Init::normal, config.attention_bias),
+        key_value_(layout, prefix, {"key_he", "value_he"}, H_, E, Init::normal, config.attention_bias),
+        comparison_(Comparison<Device, T>::of(layout, prefix, config)),
+        output_(layout, prefix, {"output_dh"}, D_, H_, Init::normal_residual, config.attention_bias),
+        residual_(options, sites::LayerUse::cross, D_),
+        query_bch_(layout.template activation<T>(extent.B * extent.C * H_)),
+        // Steps find what start has made of the source.
+        key_value_bsq_(extent.positions ? layout.template lasting_activation<T>(extent.B * extent.S * 2 * H_)
+                                        : layout.template activation<T>(extent.B * extent.S * 2 * H_)),
+        core_(layout, config, extent, 0, comparison_) {}
+
+  void forward(Device& device, T* out_bcd, const T* in_bcd, const Pass& pass) override {
+    key_value_.forward(device, key_value_bsq_, source_.memory_bse, pass.B * source_.S);  // (cross.3)
+    ask(device, out_bcd, in_bcd, pass);
+  }
+
+  void backward(Device& device, T* d_x_bcd, const T* in_bcd, const Pass& pass) override {
+    const Index BC = pass.BC(), BS = pass.B * source_.S;
+    typename Device::Scope scratch(device.workspace);
+    T* d_y_bcd = scratch.template take<T>(BC * D_);
+    T* d_t_bch = scratch.template take<T>(BC * H_);
+    T* d_query_bch = scratch.template take<T>(BC * H_);
+    T* d_key_value_bsq = scratch.template take<T>(BS * 2 * H_);
+    // A branch may still read d_y when d_h is written; without one d_h can take its place.
+    T* d_h_bcd = Device::Branch::runs_beside ? scratch.template take<T>(BC * D_) : d_y_bcd;
+    typename Device::Branch weights(device);  // whose gradients are computed beside those of inputs
+
+    const QueryKeyValue<T> d_rows = rows<T>(d_query_bch, d_key_value_bsq);
+
+    residual_.backward(device, d_y_bcd, d_x_bcd, pass);                                   // (cross.7)
+    output_.backward_weight(weights.fork(), d_y_bcd, core_.t_bch(), BC);                  // (cross.8)
+    output_.backward_input(device, d_t_bch, d_y_bcd, BC);                                 // (cross.9)
+    core_.backward(device, d_rows, d_t_bch, saved(), source_, pass);                      // (cross.10)
+    key_value_.backward_weight(weights.fork(), d_key_value_bsq, source_.memory_bse, BS);  // (cross.11)
+    key_value_.add_backward_input(device, source_.d_memory_bse, d_key_value_bsq, BS);     // (cross.12)
+    const T* h_bcd = norm_.normed(device, d_h_bcd, in_bcd, BC);
+    query_.backward_weight(weights.fork(), d_query_bch, h_bcd, BC);  // (cross.13)
+    if (h_bcd == d_h_bcd) weights.join();                            // computed again, it is in the way
+    query_.backward_input(device, d_h_bcd, d_query_bch, BC);         // (cross.14)
+    norm_.backward(device, d_x_bcd, d_h_bcd, residual_.around(d_x_bcd), in_bcd, BC);  // (cross.15)
+  }
+
+  void look(Device& device, const Look& look, const T* out_bcd, const Pass& pass) const override {
+    const std::vector<Index> bcd = {pass.B, pass.C, D_};
+    show(device, look, "h_bcd", norm_.saved(), bcd, D_);
+    core_.look(device, look, saved(), {"key_bsh", "value_bsh"}, source_, pass);
+    show(device, look, "out_bcd", out_bcd, bcd, D_);
+  }
+
+  void start(Device& device) override {
+    key_value_.forward(device, key_value_bsq_, source_.memory_bse, source_.S);  // (cross.3)
+  }
+  void step(Device& device, T* out_d, const T* in_d, Index) override { ask(device, out_d, in_d, one_position); }
+
+ private:
+  void ask(Device& device, T* out_bcd, const T* in_bcd, const Pass& pass) {
+    const T* h_bcd = norm_.forward(device, out_bcd, in_bcd, pass.BC());  // (cross.1)
+    query_.forward(device, query_bch_, h_bcd, pass.BC());                // (cross.2)
+    core_.forward(device, saved(), source_, pass);                       // (cross.4)
+    output_.forward(device, out_bcd, core_.t_bch(), pass.BC());          // (cross.5)
+    residual_.forward(device, out_bcd, out_bcd, in_bcd, pass);           // (cross.6)
+  }
+
+  // Keys and values stand side by side in rows of the memory.
+  template <class Element>
+  QueryKeyValue<Element> rows(Element* query_bch, Element* key_value_bsq) const {
+    return {query_bch, key_value_bsq, key_value_bsq + H_, H_, 2 * H_};
+  }
+  QueryKeyValue<const T> saved() const { return rows<const T>(query_bch_, key_value_bsq_); }
+
+  const Source<T>& source_;
+  Index D_, H_;
+  Norm<Device, T> norm_;
+  Linear<Device, T> query_, key_value_;
+  Comparison<Device, T> comparison_;
+  Linear<Device, T> output_;
+  Residual<Device, T> residual_;
+  T* query_bch_;
+  T* key_value_bsq_;
+  AttentionCore<Device, T, Comparison> core_;
+};
+
+}  // namespace abh

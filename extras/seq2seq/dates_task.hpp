@@ -1,0 +1,22 @@
+#pragma once
+
+#include <string>
+
+#include "extras/seq2seq/sequence_task.hpp"
+
+namespace abh {
+
+// A date as people write it is read, and the same as machines write it is asked for (drawn_dates.hpp).
+class DatesTask : public SequenceTask {
+ public:
+  DatesTask();
+  static SequenceWords words_of_dates();
+
+  Pair pair(Index example) const override;
+  Metadata metadata() const override { return {{"task", "dates"}}; }
+  std::string fingerprint() const override { return "drawn dates"; }
+  std::string summary() const override;
+  std::string unit() const override { return "character"; }
+};
+
+}  // namespace abh

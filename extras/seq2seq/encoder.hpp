@@ -1,0 +1,89 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "blocks/parts/attention_core.hpp"
+#include "blocks/parts/norm.hpp"
+#include "extras/reversible/reversible.hpp"
+#include "network/entry.hpp"
+#include "network/stack.hpp"
+
+namespace abh {
+
+// What reads the source, a second sequence, once and from both sides (extras/seq2seq/README.md). Every layer of the
+// network's own stack asks what it made of it:
+//
+//   x_bsd = entry(source tokens),  x_bsd = stack(x_bsd),  memory_bsd = norm(x_bsd)
+//
+// The norm is optional. The gradient of the memory is the sum of what its readers add.
+template <class Device, class T>
+class Encoder {
+ public:
+  // extent: of the network's passes. entry: of the source.
+  Encoder(Layout<T>& layout, const EntryShape<T>& entry, const ModelConfig& config, const BlockExtent& extent,
+          double dropout)
+      : entry_(layout, entry, config, of_source(extent), dropout),
+        stack_(make_stack<Device, T>(layout, {.prefix = "encoder.", .layers = config.encoder_layers}, config,
+                                     of_source(extent), dropout)),
+        D_(config.channels),
+        has_norm_(config.has_final_norm()),
+        norm_(layout, "encoder.final_norm.", has_norm_, D_, of_source(extent), false),
+        normed_bsd_(has_norm_ ? layout.template activation<T>(extent.B * extent.S * D_) : nullptr) {}
+
+  // The memory of the last pass, to which nothing was added yet.
+  const Source<T>& source() const { return source_; }
+
+  // pass: of the network.
+  void forward(Device& device, const DeviceBatch<T>& batch, const Pass& pass) {
+    const Pass of_source = source_pass(pass);
+    entry_.forward(device, stack_->in_bcd(), source_batch(batch), of_source);
+    stack_->forward(device, of_source);
+    source_ = {.memory_bse = norm_.forward(device, normed_bsd_, stack_->out_bcd(), of_source.BC()),
+               .S = pass.S,
+               .mask_bs = pass.source_mask_bs};
+  }
+
+  // d_memory_bsd: where readers add their parts of the memory's gradient, before backward.
+  void collect(Device& device, T* d_memory_bsd, const Pass& pass) {
+    source_.d_memory_bse = d_memory_bsd;
+    device.set_zero(d_memory_bsd, source_pass(pass).BC() * D_);
+  }
+  // Overwrites what was collected. As Stack::backward.
+  Index backward(Device& device, const DeviceBatch<T>& batch, const Pass& pass, Weights<Device, T>& weights,
+                 Index end) {
+    const Pass of_source = source_pass(pass);
+    T* d_x_bsd = source_.d_memory_bse;
+    if (has_norm_) norm_.backward(device, d_x_bsd, d_x_bsd, nullptr, stack_->out_bcd(), of_source.BC());
+    const Index rest = stack_->backward(device, d_x_bsd, of_source, weights, end);
+    entry_.backward(device, d_x_bsd, source_batch(batch), of_source);
+    return rest;
+  }
+
+  void look(Device& device, const Look& look, const Pass& pass) const {
+    stack_->look(device, look, source_pass(pass));
+    show(device, look, "encoder.memory_bse", source_.memory_bse, {pass.B, pass.S, D_}, D_);
+  }
+
+ private:
+  static BlockExtent of_source(const BlockExtent& extent) { return {.B = extent.B, .C = extent.S, .positions = 0}; }
+  static Pass source_pass(const Pass& pass) {
+    return {.B = pass.B,
+            .C = pass.S,
+            .mask_bc = pass.source_mask_bs,
+            .state = pass.state,
+            .first_b = pass.first_b,
+            .last = pass.last};
+  }
+  static DeviceBatch<T> source_batch(const DeviceBatch<T>& batch) { return {.token_bc = batch.source_bs}; }
+
+  Entry<Device, T> entry_;
+  std::unique_ptr<Stack<Device, T>> stack_;
+  Index D_;
+  bool has_norm_;
+  Norm<Device, T> norm_;
+  T* normed_bsd_;  // the memory; without a norm it is what leaves the stack
+  Source<T> source_;
+};
+
+}  // namespace abh

@@ -1,0 +1,37 @@
+#include "cpu/lanes.hpp"
+#include "extras/seq2seq/relu.hpp"
+
+namespace abh {
+
+namespace {
+
+constexpr Index elements_per_task = 16384;
+
+}  // namespace
+
+template <class Device, class T>
+void relu_forward(Device& device, T* out, const T* in, Index count) {
+  parallel_pieces(device, count, elements_per_task, [=](Index begin, Index end) {
+    for_lanes<T>(end - begin, [=]<class L>(Index i) {
+      const L x = load<L>(in + begin + i), zero = splat<L>(T(0));
+      store<L>(out + begin + i, x <= zero ? zero : x);  // (relu.1)
+    });
+  });
+}
+
+template <class Device, class T>
+void relu_backward(Device& device, T* d_in, const T* d_out, const T* in, Index count) {
+  parallel_pieces(device, count, elements_per_task, [=](Index begin, Index end) {
+    for_lanes<T>(end - begin, [=]<class L>(Index i) {
+      const L x = load<L>(in + begin + i), zero = splat<L>(T(0));
+      store<L>(d_in + begin + i, x <= zero ? zero : load<L>(d_out + begin + i));  // (relu.2)
+    });
+  });
+}
+
+#define INSTANTIATE(T)                                          \
+  template decltype(relu_forward<Cpu, T>) relu_forward<Cpu, T>; \
+  template decltype(relu_backward<Cpu, T>) relu_backward<Cpu, T>;
+ABH_FOR_EACH_SCALAR(INSTANTIATE)
+
+}  // namespace abh

@@ -1,0 +1,21 @@
+#include "extras/seq2seq/relu.hpp"
+#include "plain/view.hpp"
+
+namespace abh {
+
+template <class Device, class T>
+void relu_forward(Device&, T* out, const T* in, Index count) {
+  for (Index i = 0; i < count; ++i) out[i] = in[i] <= T(0) ? T(0) : in[i];  // (relu.1)
+}
+
+template <class Device, class T>
+void relu_backward(Device&, T* d_in, const T* d_out, const T* in, Index count) {
+  for (Index i = 0; i < count; ++i) d_in[i] = in[i] <= T(0) ? T(0) : d_out[i];  // (relu.2)
+}
+
+#define INSTANTIATE(T)                                                          \
+  template decltype(relu_forward<PlainDevice, T>) relu_forward<PlainDevice, T>; \
+  template decltype(relu_backward<PlainDevice, T>) relu_backward<PlainDevice, T>;
+ABH_FOR_EACH_SCALAR(INSTANTIATE)
+
+}  // namespace abh

@@ -1,0 +1,93 @@
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <iostream>
+#include <iterator>
+#include <optional>
+#include <sstream>
+#include <utility>
+
+#include "base/error.hpp"
+#include "base/text.hpp"
+#include "device/available.hpp"
+#include "extras/sort/sort_kind.hpp"
+#include "extras/sort/sort_task.hpp"
+#include "network/model.hpp"
+#include "program/run_program.hpp"
+#include "tasks/plain_text.hpp"
+
+namespace abh {
+
+namespace {
+
+// Sorts arrays, one a line of the prompt.
+class SortGeneration : public TaskCommand {
+ public:
+  void add_flags(Flags& flags) override {
+    flags.text("prompt", prompt_, "TEXT|-", "arrays to sort, one a line, with spaces between digits");
+  }
+
+  int run(Trained trained, const std::string& source, const Machine& machine, const Flags&) override {
+    if (prompt_ == "-") {
+      prompt_.assign(std::istreambuf_iterator<char>(std::cin), {});
+      if (std::ferror(stdin)) throw Error("standard input: cannot be read");
+    }
+    const ArraySize size = array_size_of(trained.task);
+    const std::vector<std::vector<Token>> arrays = read_arrays(size);
+    Index longest = 0;
+    for (std::size_t i = 0; i < arrays.size(); ++i) {
+      const Index length = static_cast<Index>(arrays[i].size());
+      require_length(trained, length, place_of(i), source);
+      longest = std::max(longest, length);
+    }
+    set_length(trained, longest);
+    const NetworkExtent extent{.B = 1, .C = 1, .positions = trained.config.context};
+    require_memory(host_bytes(machine.device, model_memory(machine.device, trained.config, extent, machine.type)));
+    const auto model = make_model(machine.device, trained.config, extent, 0, machine.type);
+    model->write(Model::Arena::weights, trained.weights);
+    for (const std::vector<Token>& array_l : arrays) {
+      std::cout << array_text(sorted(*model, array_l)) << "\n";
+      flush_standard_output();
+    }
+    return 0;
+  }
+
+ private:
+  static std::string place_of(std::size_t array) { return "prompt: line " + to_text(array + 1); }
+
+  std::vector<std::vector<Token>> read_arrays(const ArraySize& size) {
+    prepare_text(prompt_, "prompt", "", nullptr);
+    std::vector<std::vector<Token>> arrays;
+    std::istringstream lines(prompt_);
+    for (std::string line; std::getline(lines, line);) {
+      arrays.push_back(array_of_line(line, size, place_of(arrays.size())));
+    }
+    if (arrays.empty()) arrays.push_back(array_of_line("", size, place_of(0)));
+    return arrays;
+  }
+
+  // What the network thinks likeliest, digit by digit, each with those before it given.
+  static std::vector<Token> sorted(Model& model, const std::vector<Token>& array_l) {
+    std::vector<Token> answer_l;
+    model.start();
+    Index position = 0;
+    std::span<const float> logits_v;
+    for (const Token digit : array_l) logits_v = model.step(digit, position++);
+    while (true) {
+      if (!std::all_of(logits_v.begin(), logits_v.end(), [](float logit) { return std::isfinite(logit); })) {
+        throw Error("the model computed a logit that is not finite: its weights are broken");
+      }
+      answer_l.push_back(static_cast<Token>(std::max_element(logits_v.begin(), logits_v.end()) - logits_v.begin()));
+      if (answer_l.size() == array_l.size()) return answer_l;
+      logits_v = model.step(answer_l.back(), position++);
+    }
+  }
+
+  std::string prompt_;
+};
+
+}  // namespace
+
+std::unique_ptr<TaskCommand> sort_generation() { return std::make_unique<SortGeneration>(); }
+
+}  // namespace abh

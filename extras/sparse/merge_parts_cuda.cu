@@ -1,0 +1,68 @@
+#include "cuda/kernel.hpp"
+#include "extras/sparse/merge_parts.hpp"
+
+namespace abh {
+
+namespace {
+
+constexpr int merge_warps = 4;  // in a block
+constexpr int most_parts = 2;
+constexpr float infinity = __builtin_inff();
+
+// Grid: a warp a row of a head. Its lanes all work out the shares of the parts; then they run along the channels. Loops
+// over parts have as many turns as there can be parts, so that what they index stays in registers.
+template <class T>
+__global__ void merge_parts_kernel(MergeParts<T> a) {
+  wait_for_kernel_before();
+  const Index N = a.N, K = a.K, H = N * K, bcn = Index{blockIdx.x} * merge_warps + threadIdx.x / warp_size;
+  if (bcn >= a.B * a.C * N) return;
+  const Index bc = bcn / N, n = bcn % N, b = bc / a.C, c = bc % a.C;
+  const int lane = int(threadIdx.x) % warp_size;
+  const T* out_mk[most_parts] = {};
+  float* lse_m[most_parts] = {};
+  float share_m[most_parts] = {-infinity, -infinity};
+  for (int m = 0; m < most_parts; ++m) {
+    if (m >= a.parts) continue;
+    const AttentionPart<T>& part = a.part[m];
+    const Index row = b * part.rows + (part.row_c ? part.row_c[c] : c);
+    out_mk[m] = part.out_rh + row * H + n * K;
+    lse_m[m] = part.lse_bnc + (row / part.positions * N + n) * part.positions + row % part.positions;
+    if (*lse_m[m] != infinity) share_m[m] = *lse_m[m];
+  }
+  // While nothing is seen the maximum is -infinity; 0 in its place keeps -inf - (-inf) out.
+  const float max = fmaxf(share_m[0], share_m[1]), base = max == -infinity ? 0 : max;
+  float sum = 0;
+  for (int m = 0; m < most_parts; ++m) {
+    if (m >= a.parts) continue;
+    share_m[m] = expf(share_m[m] - base);
+    sum += share_m[m];  // (merge_parts.1)
+  }
+  const float inverse = sum == 0 ? 0 : 1 / sum;
+  for (Index k = lane; k < K; k += warp_size) {
+    float out = 0;
+    for (int m = 0; m < most_parts; ++m) {
+      if (m < a.parts) out = fmaf(share_m[m] * inverse, float(out_mk[m][k]), out);
+    }
+    a.out_bch[bc * H + n * K + k] = T(out);  // (merge_parts.2)
+  }
+  __syncwarp();  // all lanes have read what is overwritten
+  if (lane > 0) return;
+  const float merged = sum == 0 ? infinity : max + logf(sum);  // (merge_parts.3)
+  for (int m = 0; m < most_parts; ++m) {
+    if (m < a.parts) *lse_m[m] = merged;  // (merge_parts.4)
+  }
+  a.lse_bnc[(b * N + n) * a.C + c] = merged;
+}
+
+}  // namespace
+
+template <class Device, class T>
+void merge_parts(Device& device, const MergeParts<T>& a) {
+  launch(merge_parts_kernel<T>, blocks_for(a.B * a.C * a.N, merge_warps), merge_warps * warp_size, 0, device.stream(),
+         a);
+}
+
+#define INSTANTIATE(T) template decltype(merge_parts<Gpu, T>) merge_parts<Gpu, T>;
+ABH_FOR_EACH_NUMBER(INSTANTIATE)
+
+}  // namespace abh

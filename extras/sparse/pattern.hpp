@@ -1,0 +1,154 @@
+#pragma once
+
+#include <algorithm>
+#include <string>
+
+#include "base/types.hpp"
+#include "blocks/layout.hpp"
+#include "settings/config.hpp"
+
+namespace abh {
+
+// Which of the positions before it a position sees, where that is not all of them (Child et al., "Generating long
+// sequences with sparse transformers", 2019). Two parts, by a stride:
+//
+//   strided   first: the last `stride` positions;          second: every stride-th one, counted back from here
+//   fixed     first: those of its own block of `stride`;   second: the last `summary` of every block
+//
+// Neither has a position behind. A layer has one of the parts, or both merged in one softmax, or its heads take turns:
+// even ones have the first part, odd ones the second. Chapter: extras/sparse/README.md.
+struct Pattern {
+  enum class Form { none, strided, fixed };
+  enum class Part { merged, first, second, heads };
+  Form form = Form::none;
+  Part part = Part::merged;
+  Index stride = 0, summary = 0;
+
+  // That of a layer of a network.
+  static Pattern of(const ModelConfig& config, Index layer) {
+    if (!config.has_pattern()) return {};
+    const Part turn = layer % 2 == 0 ? Part::first : Part::second;
+    return {.form = config.pattern == "strided" ? Form::strided : Form::fixed,
+            .part = config.part == "layers" ? turn : (config.part == "heads" ? Part::heads : Part::merged),
+            .stride = config.stride,
+            .summary = config.summary};
+  }
+
+  // The part of a head.
+  Part part_of(Index n) const { return part != Part::heads ? part : (n % 2 == 0 ? Part::first : Part::second); }
+
+  // Heads that have a part: all of them or, where they take turns, those of group 0 and those of group 1.
+  Index heads_of(Index group, Index N) const {
+    if (part != Part::heads) return group == 0 ? N : 0;
+    return (N + 1 - group) / 2;
+  }
+
+  // Whether head n of position c sees position s. This is what the folds below come to, and what is drawn; no pass
+  // asks.
+  bool sees(Index n, Index c, Index s) const {
+    if (s > c) return false;
+    const bool first = form == Form::strided ? c - s < stride : c / stride == s / stride;
+    const bool second = form == Form::strided ? (c - s) % stride == 0 : s % stride >= stride - summary;
+    const Part of_head = part_of(n);
+    return (of_head != Part::second && first) || (of_head != Part::first && second);
+  }
+};
+
+// A part of the pairs of a pattern, as attention over rows that lie side by side, of which somebody sees nearly all
+// that is looked at. Queries, and keys with values, are the rows of the sequence or gathered from it
+// (extras/sparse/gather_rows.hpp).
+struct Fold {
+  const Token *query_p = nullptr, *key_p = nullptr;  // where gathered rows come from; null: rows are where they are
+  const Token* row_c = nullptr;                      // which of its rows is that of a position; null: that one
+  const Token* mask_p = nullptr;                     // which keys are seen at all, as indices of the mask; null: all
+  Index queries, keys;                               // rows of a sequence, padding included,
+  Index sequences = 1;                               // which are so many sequences of the fold, one after the other
+  Index offset = 0, reach = 0, step_queries = 1, step_keys = 1;  // of its sight
+};
+
+// Fold by fold, what a head of some part of a pattern sees.
+struct Folds {
+  Fold fold[2];
+  int count;
+};
+
+// Where gathered rows come from, for sequences of up to C positions. They are tables of a network's constants: which
+// they are depends on the pattern alone, and any shorter sequence reads the beginnings of the same ones.
+struct PatternTables {
+  const Token *residue_p = nullptr, *residue_c = nullptr;  // by residue class, and which row that of a position is
+  const Token* summary_p = nullptr;                        // the last ones of every block
+  const Token* own_summary_p = nullptr;                    // themselves where they are such, else none
+
+  // constant(name, count, value): a table of value(i), i < count.
+  template <class Constant>
+  static PatternTables of(const Pattern& pattern, Index C, const Constant& constant) {
+    PatternTables tables;
+    const Index stride = pattern.stride, summary = pattern.summary;
+    if (pattern.form == Pattern::Form::strided && pattern.part != Pattern::Part::first) {
+      const Index classes = residue_classes(pattern, C), members = in_blocks(C, classes);
+      tables.residue_p =
+          constant("residue_p", classes * members, [=](Index p) { return p % members * classes + p / members; });
+      tables.residue_c = constant("residue_c", C, [=](Index c) { return c % classes * members + c / classes; });
+    }
+    if (pattern.form == Pattern::Form::fixed && pattern.part != Pattern::Part::first) {
+      const Index blocks = in_blocks(C, stride);
+      tables.summary_p = constant("summary_p", std::max<Index>(blocks - 1, 0) * summary,
+                                  [=](Index p) { return p / summary * stride + stride - summary + p % summary; });
+      if (pattern.part != Pattern::Part::merged) {
+        tables.own_summary_p = constant("own_summary_p", blocks > 1 ? blocks * stride : C,
+                                        [=](Index p) { return p % stride >= stride - summary ? p : Index{-1}; });
+      }
+    }
+    return tables;
+  }
+
+  static Index in_blocks(Index C, Index size) { return (C + size - 1) / size; }
+  // No two of C positions are C apart: then a longer stride sees no more.
+  static Index residue_classes(const Pattern& pattern, Index C) {
+    return std::max<Index>(std::min(pattern.stride, C), 1);
+  }
+};
+
+// Rows of a sequence of up to C positions whose log-sum-exps a fold keeps, in an order of its own.
+inline Index rows_of_folds(const Pattern& pattern, Index C) {
+  const Index size = PatternTables::residue_classes(pattern, C);  // as well as that of a block of `fixed`
+  return PatternTables::in_blocks(C, size) * size;
+}
+
+// The folds of a part of a pattern over sequences of C positions, with tables for `longest`.
+inline Folds folds_of(const Pattern& pattern, Pattern::Part part, const PatternTables& tables, Index C, Index longest) {
+  const Index stride = pattern.stride, summary = pattern.summary;
+  const bool merged = part == Pattern::Part::merged;
+  if (pattern.form == Pattern::Form::strided) {
+    const Index classes = PatternTables::residue_classes(pattern, longest);
+    const Index rows = classes * PatternTables::in_blocks(longest, classes);
+    const Fold window{.queries = C, .keys = C, .reach = stride};
+    // Merged with the window, which ends with itself, a position sees the others of its class alone.
+    const Fold residues{.query_p = tables.residue_p,
+                        .key_p = tables.residue_p,
+                        .row_c = tables.residue_c,
+                        .queries = rows,
+                        .keys = rows,
+                        .sequences = classes,
+                        .offset = merged ? -1 : 0};
+    if (merged) return {{window, residues}, 2};
+    return {{part == Pattern::Part::first ? window : residues, {}}, 1};
+  }
+  const Index blocks = std::max<Index>(PatternTables::in_blocks(C, stride), 1),
+              of_blocks = blocks > 1 ? blocks * stride : C;
+  const Fold block{.mask_p = part == Pattern::Part::second ? tables.own_summary_p : nullptr,
+                   .queries = of_blocks,
+                   .keys = of_blocks,
+                   .sequences = blocks};
+  if (part == Pattern::Part::first || blocks == 1) return {{block, {}}, 1};
+  // The queries of a block see the summaries of those before.
+  const Fold summaries{.key_p = tables.summary_p,
+                       .queries = C,
+                       .keys = (blocks - 1) * summary,
+                       .offset = -1,
+                       .step_queries = stride,
+                       .step_keys = summary};
+  return {{block, summaries}, 2};
+}
+
+}  // namespace abh

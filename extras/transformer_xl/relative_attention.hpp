@@ -1,0 +1,135 @@
+#pragma once
+
+#include <algorithm>
+
+#include "base/types.hpp"
+#include "layers/attention.hpp"
+
+namespace abh {
+
+// Attention by content and by distance, segment by segment: a query sees its own segment of the sequence up to itself,
+// and `memory` positions before that, through which no gradient goes back into the rows that they were made of. Dai et
+// al., "Transformer-XL: attentive language models beyond a fixed-length context", 2019. Derivation:
+// extras/transformer_xl/relative_attention.md.
+//
+// Arguments, rows and strides are those of attention.hpp; of the sight, offset and mask have their meaning there, it is
+// causal, and has neither reach nor biases by distance. Rows rho_ph, (P, N K), stand for the distances 0 to P - 1, the
+// last of them also for all that are longer. content_bias_nk and position_bias_nk, (N, K), are weights of the layer.
+//
+// The segment of query c begins with query first_c = c - c mod segment. With s at a distance of
+// p = min(c + offset - s, P - 1), for query c, over the keys s that it sees,
+// first_c + offset - memory <= s <= c + offset:
+//
+//   score_bncs = 1/sqrt(K) sum_k ((query_bcnk + content_bias_nk) key_bsnk
+//                                 + (query_bcnk + position_bias_nk) rho_pnk)       (relative_attention.1)
+//   max_bnc = max_s score_bncs,  sum_bnc = sum_s exp(score_bncs - max_bnc)         (relative_attention.2)
+//   out_bcnk = 1/sum_bnc sum_s exp(score_bncs - max_bnc) value_bsnk                (relative_attention.3)
+//   lse_bnc = max_bnc + log sum_bnc                                                (relative_attention.4)
+//
+// A query that sees no key: out 0, lse +infinity, all gradients 0.
+//
+// Backward, the weights recomputed from lse:
+//
+//   weight_bncs  = exp(score_bncs - lse_bnc)                                       (relative_attention.5)
+//   delta_bnc    = sum_k d_out_bcnk out_bcnk                                       (relative_attention.6)
+//   d_score_bncs = weight_bncs (sum_k d_out_bcnk value_bsnk - delta_bnc)           (relative_attention.7)
+//   d_content_bcnk  = 1/sqrt(K) sum_s d_score_bncs key_bsnk                        (relative_attention.8)
+//   d_position_bcnk = 1/sqrt(K) sum_s d_score_bncs rho_pnk                         (relative_attention.9)
+//   d_query_bcnk = d_content_bcnk + d_position_bcnk                                (relative_attention.10)
+//   d_content_bias_nk  += sum_bc d_content_bcnk                                    (relative_attention.11)
+//   d_position_bias_nk += sum_bc d_position_bcnk                                   (relative_attention.12)
+//   d_rho_pnk = 1/sqrt(K) sum_bcs d_score_bncs (query_bcnk + position_bias_nk)     (relative_attention.13)
+//
+// over the pairs of that distance. What a key and a value are to the queries of their own segment, and what they are to
+// later segments as memory, are gradients apart; over the queries c of the segment of s,
+//
+//   d_key_bsnk   = 1/sqrt(K) sum_c d_score_bncs (query_bcnk + content_bias_nk)     (relative_attention.14)
+//   d_value_bsnk = sum_c weight_bncs d_out_bcnk                                    (relative_attention.15)
+//
+// and over those of later segments the same sums are d_past_key_bsnk and d_past_value_bsnk.
+//
+// Long sums are made of sums over tiles of at most 64, and these are added with more digits than T has. Masked keys
+// must be finite numbers. A scale that is given stands in the place of 1/sqrt(K), everywhere.
+
+// segment, P >= 1; memory >= 0; K at most relative_attention_most_channels on a GPU.
+template <class T>
+struct RelativeTerms {
+  const T* content_bias_nk;
+  const T* position_bias_nk;
+  const T* rho_ph;
+  Index distances;  // P
+  Index segment, memory;
+
+  ABH_HOST_DEVICE constexpr Index begin_of(Index c) const { return c - c % segment; }
+  // Of the keys of a sequence those that query c sees.
+  ABH_HOST_DEVICE constexpr Stretch keys_of(Index c, Index offset) const {
+    const Index first = begin_of(c) + offset - memory;
+    return {first > 0 ? first : 0, c + offset + 1};
+  }
+  // Of C queries those that see key s, which are neighbours: from itself on, to the end of the last segment whose
+  // memory it is in.
+  ABH_HOST_DEVICE constexpr Stretch queries_of(Index s, Index offset, Index C) const {
+    const Index at = s - offset, first = at > 0 ? at : 0;
+    const Index last_begin = at + memory < 0 ? -segment : begin_of(at + memory), end = last_begin + segment;
+    const Index own_end = at < 0 ? 0 : begin_of(at) + segment, later = end > own_end ? end : own_end;
+    return {first, later < C ? later : C};
+  }
+  // Of those the first that is of a later segment than s.
+  ABH_HOST_DEVICE constexpr Index own_end(Index s, Index offset) const {
+    return s < offset ? 0 : begin_of(s - offset) + segment;
+  }
+  ABH_HOST_DEVICE constexpr Index row_of(Index distance) const {
+    return distance < distances ? distance : distances - 1;
+  }
+};
+
+// Flops: 6 B N K per pair (c, s) that sees each other. Memory: O((C + S + P) K) per head.
+template <class Device, class T>
+void relative_attention_forward(Device&, const AttentionForward<T>&, const RelativeTerms<T>&);
+
+// For whoever looks: (relative_attention.5) for every pair, 0 where c does not see s. In plain/ alone, from what
+// forward read, values excepted, and the lse that it saved. weight_bncs: (B, N, C, S).
+template <class Device, class T>
+void relative_attention_weights(Device&, T* weight_bncs, const Accum<T>* lse_bnc, const AttentionInputs<T>&,
+                                const RelativeTerms<T>&);
+
+// The gradients of the keys and values as memory, with the strides of d_key_bsh and d_value_bsh, and of rho are
+// overwritten, those of the two biases are added to.
+template <class T>
+struct RelativeGradients {
+  T* d_past_key_bsh;
+  T* d_past_value_bsh;
+  T* d_rho_ph;
+  Accum<T>* d_content_bias_nk;
+  Accum<T>* d_position_bias_nk;
+};
+
+// Flops: 16 B N K per pair. Scratch: O(B (C + P) N K).
+template <class Device, class T>
+void relative_attention_backward(Device&, const AttentionBackward<T>&, const RelativeTerms<T>&,
+                                 const RelativeGradients<T>&);
+
+// Inference: one query that stands at the last of `length` cached rows and sees all of them: forward with C = 1.
+template <class Device, class T>
+void relative_attention_step(Device& device, const AttentionStep<T>& a, const RelativeTerms<T>& terms) {
+  typename Device::Scope scratch(device.workspace);
+  RelativeTerms<T> of_all = terms;
+  of_all.segment = 1;
+  of_all.memory = a.length;
+  relative_attention_forward<Device, T>(device,
+                                        {.out_bch = a.out_h,
+                                         .lse_bnc = scratch.template take<Accum<T>>(a.N),
+                                         .in = {.query_bch = a.query_h,
+                                                .key_bsh = a.key_ch,
+                                                .value_bsh = a.value_ch,
+                                                .sight = {.offset = a.length - 1},
+                                                .scale = a.scale,
+                                                .B = 1,
+                                                .C = 1,
+                                                .S = a.length,
+                                                .N = a.N,
+                                                .K = a.K}},
+                                        of_all);
+}
+
+}  // namespace abh

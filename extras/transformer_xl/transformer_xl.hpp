@@ -1,0 +1,336 @@
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "blocks/parts/attention_core.hpp"
+#include "blocks/parts/linear.hpp"
+#include "blocks/parts/norm.hpp"
+#include "blocks/parts/residual.hpp"
+#include "extras/chunks/past_rows.hpp"
+#include "extras/chunks/place.hpp"
+#include "extras/transformer_xl/relative_attention.hpp"
+#include "plain/plain.hpp"
+#include "settings/config.hpp"
+
+namespace abh {
+
+// The block of Transformer-XL: attention within segments of the sequence and over a memory of positions before them, by
+// content and by distance (Dai et al., 2019). No gradient goes through the memory into the stream that it remembers;
+// the norm and the maps of keys and values, which are applied to it anew in every segment, learn from it. Chapter:
+// extras/transformer_xl/README.md.
+//
+// Rows (bch) and the matrices that make them (hd) have the same names. row_pd is the row of a distance p, of sines and
+// then cosines of p 10000^(-2t/D), t < D/2; there are as many as a query can see, or clamp + 1.
+//
+//   h_bcd = layernorm(x_bcd)                                               (transformer_xl.1)
+//   query_bch = sum_d h_bcd query_hd                                       (transformer_xl.2)
+//   key_bch = sum_d h_bcd key_hd,  value_bch = sum_d h_bcd value_hd        (transformer_xl.3)
+//   rho_ph = sum_d row_pd position_hd                                      (transformer_xl.4)
+//   t_bch = relative_attention(query_bch, key_bch, value_bch, rho_ph, content_bias_nk, position_bias_nk)
+//                                                                          (transformer_xl.5)
+//   y_bcd = sum_h t_bch output_dh                                          (transformer_xl.6)
+//   out_bcd = x_bcd + dropout(y_bcd)                                       (transformer_xl.7)
+//
+// The memory of a segment is the rows x before it. Their norm, keys and values are those of their own segment: a pass
+// over all segments computes them once. Backward they have two gradients, that of their own segment and that as memory
+// (past), of which only the first goes on to x (layernorm_backward also adds to the gradients of the norm's weights,
+// relative_attention_backward to those of the two biases):
+//
+//   d_y_bcd = dropout_backward(d_out_bcd)                                  (transformer_xl.8)
+//   d_output_dh += sum_bc d_y_bcd t_bch                                    (transformer_xl.9)
+//   d_t_bch = sum_d d_y_bcd output_dh                                      (transformer_xl.10)
+//   d_query_bch, d_key_bch, d_value_bch, d_past_key_bch, d_past_value_bch, d_rho_ph
+//       = relative_attention_backward(d_t_bch)                             (transformer_xl.11)
+//   d_position_hd += sum_p d_rho_ph row_pd                                 (transformer_xl.12)
+//   d_query_hd += sum_bc d_query_bch h_bcd                                 (transformer_xl.13)
+//   d_key_hd += sum_bc (d_key_bch + d_past_key_bch) h_bcd,
+//   d_value_hd += sum_bc (d_value_bch + d_past_value_bch) h_bcd            (transformer_xl.14)
+//   d_h_bcd = sum_h (d_query_bch query_hd + d_key_bch key_hd + d_value_bch value_hd)   (transformer_xl.15)
+//   d_past_bcd = sum_h (d_past_key_bch key_hd + d_past_value_bch value_hd) (transformer_xl.16)
+//   d_x_bcd = d_out_bcd + layernorm_backward(d_h_bcd)                      (transformer_xl.17)
+//   the weights of the norm: += those of layernorm_backward(d_past_bcd)    (transformer_xl.18)
+//
+// Saved: h (unless it is computed again), query, key, value, rho, t and the log-sum-exp of every row of scores. Step by
+// step: keys and values of the memory and of the segment so far. Where passes are chunks, of whole segments: the rows x
+// of the memory.
+template <class Device, class T>
+class TransformerXlBlock : public Block<Device, T> {
+ public:
+  TransformerXlBlock(Layout<T>& layout, const std::string& prefix, const ModelConfig& config, const BlockExtent& extent,
+                     const BlockOptions& options)
+      : D_(config.channels),
+        N_(config.heads),
+        K_(config.mixer_head_channels()),
+        segment_(config.segment),
+        memory_(config.memory),
+        distances_(distances_of(config, extent)),
+        norm_(layout, prefix + "norm_", options.norm, D_, with_past(extent)),
+        query_(layout, prefix, {"query_hd"}, H(), D_, Init::normal),
+        key_value_(layout, prefix, {"key_hd", "value_hd"}, H(), D_, Init::normal),
+        position_(layout, prefix, {"position_hd"}, H(), D_, Init::normal),
+        content_bias_(layout.weight(prefix + "content_bias_nk", {N_, K_}, Init::zero, Kind::undecayed)),
+        position_bias_(layout.weight(prefix + "position_bias_nk", {N_, K_}, Init::zero, Kind::undecayed)),
+        output_(layout, prefix, {"output_dh"}, D_, H(), Init::normal_residual),
+        residual_(options, sites::LayerUse::mixer, D_),
+        past_(layout, memory_, D_, extent),
+        query_bch_(layout.template activation<T>(extent.B * extent.C * H())),
+        key_value_bsq_(layout.template activation<T>(extent.B * with_past(extent).C * 2 * H())),
+        row_pd_(layout.template constant<T>("row_pd", distances_ * D_,
+                                            [D = D_](Index i) { return wave(i / D, i % D, D); })),
+        rho_ph_(layout.template lasting_activation<T>(distances_ * H())),  // steps read what start made
+        t_bch_(layout.template activation<T>(extent.B * extent.C * H())),
+        lse_bnc_(layout.template activation<Accum<T>>(extent.B * extent.C * N_)) {
+    if (!extent.positions) return;
+    key_sh_ = layout.template state<T>((memory_ + segment_) * H());
+    value_sh_ = layout.template state<T>((memory_ + segment_) * H());
+  }
+
+  void forward(Device& device, T* out_bcd, const T* in_bcd, const Pass& pass) override {
+    typename Device::Scope scratch(device.workspace);
+    const Index past = past_.positions(pass), rows = past + pass.BC();
+    const T* x_bsd = past_.join(device, scratch, in_bcd, pass);
+    T* room_bsd = past > 0 ? norm_.room(scratch, rows) : out_bcd;
+    const T* h_bsd = norm_.forward(device, room_bsd, x_bsd, rows);  // (transformer_xl.1)
+    past_.leave(device, x_bsd, pass);
+    query_.forward(device, query_bch_, h_bsd + past * D_, pass.BC());  // (transformer_xl.2)
+    key_value_.forward(device, key_value_bsq_, h_bsd, rows);           // (transformer_xl.3)
+    position_.forward(device, rho_ph_, row_pd_, distances_);           // (transformer_xl.4)
+    relative_attention_forward<Device, T>(device,                      // (transformer_xl.5)
+                                          {.out_bch = t_bch_, .lse_bnc = lse_bnc_, .in = inputs(pass)}, terms());
+    leave(device, out_bcd, in_bcd, pass);
+  }
+
+  void backward(Device& device, T* d_x_bcd, const T* in_bcd, const Pass& pass) override {
+    const Index BC = pass.BC(), past = past_.positions(pass), rows = past + BC;
+    typename Device::Scope scratch(device.workspace);
+    T* d_y_bcd = scratch.template take<T>(BC * D_);
+    T* d_t_bch = scratch.template take<T>(BC * H());
+    T* d_query_bch = scratch.template take<T>(BC * H());
+    T* d_key_value_bsq = scratch.template take<T>(rows * 2 * H());
+    T* d_past_bsq = scratch.template take<T>(rows * 2 * H());
+    T* d_rho_ph = scratch.template take<T>(distances_ * H());
+    T* d_past_bsd = scratch.template take<T>(rows * D_);
+    T* room_bsd = norm_.room(scratch, rows);
+    // A branch may still read d_y when d_h is written; without one d_h can take its place.
+    T* d_h_bcd = Device::Branch::runs_beside ? scratch.template take<T>(BC * D_) : d_y_bcd;
+    const T* x_bsd = past_.join(device, scratch, in_bcd, pass);
+    const T* h_bsd = norm_.normed(device, room_bsd, x_bsd, rows);
+    typename Device::Branch weights(device);  // whose gradients are computed beside those of inputs
+
+    residual_.backward(device, d_y_bcd, d_x_bcd, pass);            // (transformer_xl.8)
+    output_.backward_weight(weights.fork(), d_y_bcd, t_bch_, BC);  // (transformer_xl.9)
+    output_.backward_input(device, d_t_bch, d_y_bcd, BC);          // (transformer_xl.10)
+    relative_attention_backward<Device, T>(device,                 // (transformer_xl.11)
+                                           {.d_query_bch = d_query_bch,
+                                            .d_key_bsh = d_key_value_bsq,
+                                            .d_value_bsh = d_key_value_bsq + H(),
+                                            .d_key_stride = 2 * H(),
+                                            .d_value_stride = 2 * H(),
+                                            .d_out_bch = d_t_bch,
+                                            .out_bch = t_bch_,
+                                            .lse_bnc = lse_bnc_,
+                                            .in = inputs(pass)},
+                                           terms(),
+                                           {.d_past_key_bsh = d_past_bsq,
+                                            .d_past_value_bsh = d_past_bsq + H(),
+                                            .d_rho_ph = d_rho_ph,
+                                            .d_content_bias_nk = content_bias_.gradient,
+                                            .d_position_bias_nk = position_bias_.gradient});
+    position_.backward_weight(weights.fork(), d_rho_ph, row_pd_, distances_);    // (transformer_xl.12)
+    query_.backward_weight(weights.fork(), d_query_bch, h_bsd + past * D_, BC);  // (transformer_xl.13)
+    query_.backward_input(device, d_h_bcd, d_query_bch, BC);                     // (transformer_xl.15)
+    key_value_.add_backward_input(device, d_h_bcd, d_key_value_bsq + past * 2 * H(), BC);
+    if (memory_ > 0) {
+      key_value_.backward_input(device, d_past_bsd, d_past_bsq, rows);  // (transformer_xl.16)
+      norm_.add_weight_gradients(device, d_past_bsd, x_bsd, rows);      // (transformer_xl.18)
+      add<Device, T>(device, d_key_value_bsq, d_key_value_bsq, d_past_bsq, rows * 2 * H());
+    }
+    key_value_.backward_weight(weights.fork(), d_key_value_bsq, h_bsd, rows);               // (transformer_xl.14)
+    norm_.backward(device, d_x_bcd, d_h_bcd, residual_.around(d_x_bcd), in_bcd, BC, past);  // (transformer_xl.17)
+  }
+
+  void look(Device& device, const Look& look, const T* out_bcd, const Pass& pass) const override {
+    const std::vector<Index> bcd = {pass.B, pass.C, D_}, bch = {pass.B, pass.C, H()};
+    show(device, look, "h_bcd", norm_.saved(), bcd, D_);
+    show(device, look, "query_bch", static_cast<const T*>(query_bch_), bch, H());
+    show(device, look, "key_bch", static_cast<const T*>(key_value_bsq_), bch, H(), 2 * H());
+    show(device, look, "value_bch", static_cast<const T*>(key_value_bsq_ + H()), bch, H(), 2 * H());
+    show(device, look, "rho_ph", static_cast<const T*>(rho_ph_), {distances_, H()}, H());
+    show(device, look, "lse_bnc", static_cast<const Accum<T>*>(lse_bnc_), {pass.B, N_, pass.C}, pass.C);
+    look_at_weights(device, look, pass);
+    show(device, look, "t_bch", static_cast<const T*>(t_bch_), bch, H());
+    show(device, look, "out_bcd", out_bcd, bcd, D_);
+  }
+
+  void start(Device& device) override { position_.forward(device, rho_ph_, row_pd_, distances_); }
+
+  void go_on(Device& device, Index positions) override {
+    const Index kept = row_of(positions - 1) + 1;
+    const T* last_sq = key_value_bsq_ + (rows_ - kept) * 2 * H();
+    place(device, key_sh_, last_sq, kept);
+    place(device, value_sh_, last_sq + H(), kept);
+  }
+
+  void step(Device& device, T* out_d, const T* in_d, Index position) override {
+    const T* h_d = norm_.forward(device, out_d, in_d, 1);  // (transformer_xl.1)
+    query_.forward(device, query_bch_, h_d, 1);            // (transformer_xl.2)
+    key_value_.forward(device, key_value_bsq_, h_d, 1);    // (transformer_xl.3)
+    if (position > 0 && position % segment_ == 0) {
+      const Index before = row_of(position - 1) + 1;
+      keep_last(device, key_sh_, before, row_of(position));
+      keep_last(device, value_sh_, before, row_of(position));
+    }
+    const Index row = row_of(position);
+    device.copy(key_sh_ + row * H(), static_cast<const T*>(key_value_bsq_), H());
+    device.copy(value_sh_ + row * H(), static_cast<const T*>(key_value_bsq_ + H()), H());
+    relative_attention_step<Device, T>(device,  // (transformer_xl.5)
+                                       {.out_h = t_bch_,
+                                        .query_h = query_bch_,
+                                        .key_ch = key_sh_,
+                                        .value_ch = value_sh_,
+                                        .length = row + 1,
+                                        .N = N_,
+                                        .K = K_},
+                                       terms());
+    leave(device, out_d, in_d, one_position);
+  }
+
+ private:
+  Index H() const { return N_ * K_; }
+
+  // A sine or, in the second half, a cosine of channel d of a distance. In double: float angles are off by 5e-4 at a
+  // distance of 10,000.
+  static double wave(Index distance, Index d, Index D) {
+    const Index half = D / 2, t = d % half;
+    const double angle =
+        static_cast<double>(distance) * std::pow(10000.0, -2.0 * static_cast<double>(t) / static_cast<double>(D));
+    return d < half ? std::sin(angle) : std::cos(angle);
+  }
+
+  // Distances that have a row of their own: all that a query sees, or up to the clamp.
+  static Index distances_of(const ModelConfig& config, const BlockExtent& extent) {
+    const Index seen = std::min(config.memory + config.segment, std::max(extent.longest(), extent.positions));
+    return config.clamp > 0 ? std::min(config.clamp + 1, seen) : seen;
+  }
+
+  // Positions of a pass with those that stand before a chunk.
+  BlockExtent with_past(BlockExtent extent) const {
+    if (extent.sequence) extent.C += std::min(memory_, extent.sequence);
+    return extent;
+  }
+
+  // Where the key and the value of a position are kept: behind the memory of its segment.
+  Index row_of(Index position) const {
+    const Index within = position % segment_;
+    return std::min(memory_, position - within) + within;
+  }
+
+  // Of `count` rows the last `kept` become the first.
+  void keep_last(Device& device, T* rows_sh, Index count, Index kept) const {
+    if (count == kept) return;
+    typename Device::Scope scratch(device.workspace);
+    T* room_sh = scratch.template take<T>(kept * H());
+    device.copy(room_sh, static_cast<const T*>(rows_sh + (count - kept) * H()), kept * H());
+    device.copy(rows_sh, static_cast<const T*>(room_sh), kept * H());
+  }
+
+  void place(Device& device, T* to_sh, const T* from_sq, Index rows) const {
+    place_rows<Device, T>(
+        device, {.to = to_sh, .to_stride = H(), .from = from_sq, .from_stride = 2 * H(), .rows = rows, .columns = H()});
+  }
+
+  void leave(Device& device, T* out_bcd, const T* in_bcd, const Pass& pass) {
+    rows_ = past_.positions(pass) + pass.BC();
+    output_.forward(device, out_bcd, t_bch_, pass.BC());        // (transformer_xl.6)
+    residual_.forward(device, out_bcd, out_bcd, in_bcd, pass);  // (transformer_xl.7)
+  }
+
+  RelativeTerms<T> terms() const {
+    return {.content_bias_nk = content_bias_.value,
+            .position_bias_nk = position_bias_.value,
+            .rho_ph = rho_ph_,
+            .distances = distances_,
+            .segment = segment_,
+            .memory = memory_};
+  }
+
+  AttentionInputs<T> inputs(const Pass& pass) const {
+    const Index past = past_.positions(pass);
+    return {.query_bch = query_bch_,
+            .key_bsh = key_value_bsq_,
+            .value_bsh = key_value_bsq_ + H(),
+            .key_stride = 2 * H(),
+            .value_stride = 2 * H(),
+            .sight = {.offset = past, .mask_bs = pass.mask_bc ? pass.mask_bc - past : nullptr},
+            .B = pass.B,
+            .C = pass.C,
+            .S = past + pass.C,
+            .N = N_,
+            .K = K_};
+  }
+
+  // Who looks at whom: computed on the host from what was saved, by the plain loops.
+  void look_at_weights(Device& device, const Look& look, const Pass& pass) const {
+    using A = Accum<T>;
+    if constexpr (std::is_constructible_v<double, A>) {
+      const Index B = pass.B, C = pass.C;
+      const std::vector<A> query = on_host<A>(device, query_bch_, B * C, H());
+      const std::vector<A> key = on_host<A>(device, key_value_bsq_, B * C, H(), 2 * H());
+      const std::vector<A> rho = on_host<A>(device, rho_ph_, distances_, H());
+      const std::vector<A> content = on_host<A>(device, content_bias_.value, 1, H());
+      const std::vector<A> position = on_host<A>(device, position_bias_.value, 1, H());
+      const std::vector<Token> mask = on_host<Token>(device, pass.mask_bc, B, C);
+      const std::vector<A> lse = on_host<A>(device, lse_bnc_, B * N_, C);
+      std::vector<A> weight(static_cast<std::size_t>(B * N_ * C * C));
+      PlainDevice plain;
+      relative_attention_weights<PlainDevice, A>(plain, weight.data(), lse.data(),
+                                                 {.query_bch = query.data(),
+                                                  .key_bsh = key.data(),
+                                                  .value_bsh = nullptr,
+                                                  .sight = {.mask_bs = pass.mask_bc ? mask.data() : nullptr},
+                                                  .B = B,
+                                                  .C = C,
+                                                  .S = C,
+                                                  .N = N_,
+                                                  .K = K_},
+                                                 {.content_bias_nk = content.data(),
+                                                  .position_bias_nk = position.data(),
+                                                  .rho_ph = rho.data(),
+                                                  .distances = distances_,
+                                                  .segment = segment_,
+                                                  .memory = memory_});
+      look("weight_bncs", {B, N_, C, C}, std::vector<double>(weight.begin(), weight.end()));
+    }
+  }
+
+  Index D_, N_, K_, segment_, memory_, distances_;
+  Norm<Device, T> norm_;
+  Linear<Device, T> query_, key_value_, position_;
+  Weight<T> content_bias_, position_bias_;
+  Linear<Device, T> output_;
+  Residual<Device, T> residual_;
+  PastRows<Device, T> past_;
+  T *query_bch_, *key_value_bsq_;
+  const T* row_pd_;
+  T *rho_ph_, *t_bch_;
+  Accum<T>* lse_bnc_;
+  Index rows_ = 0;  // of keys and values that the last pass made
+  Kept<T> key_sh_, value_sh_;
+};
+
+struct TransformerXlMixer {
+  static constexpr MixerProperties properties = {.name = "transformer_xl",
+                                                 .summary = "attention within segments and over a memory, by distance",
+                                                 .head_projection = "query_hd",
+                                                 .has_segments = true,
+                                                 .in_chunks = true,
+                                                 .truncates = true};
+  template <class Device, class T>
+  using Type = TransformerXlBlock<Device, T>;
+};
+
+}  // namespace abh

@@ -1,0 +1,81 @@
+#include "extras/windows/pooling_windowed.hpp"
+#include "plain/pooling_state.hpp"
+
+namespace abh {
+
+namespace {
+
+// Two stretches of positions become one. The average goes from the prefix towards the suffix by the suffix's share,
+// which is 0 where there is no suffix: then nothing changes, to the last bit. The suffix ended `distance` positions
+// before the prefix does, and its state is as of its end, with an age of 0.
+template <class T>
+void merge(const State<T>& both, const State<T>& suffix, const State<T>& prefix, T slope, Index distance) {
+  using S = Longer<T>;
+  const S max_suffix = S(suffix.top()) - S(slope) * S(distance);  // (pooling_windowed.8)
+  const S max_prefix = prefix.max(slope);
+  const S max = max_suffix > max_prefix ? max_suffix : max_prefix;
+  const S older = suffix.sum() * power(max_suffix, max);
+  const S sum = older + prefix.sum() * power(max_prefix, max);  // (pooling_windowed.1)
+  const S gamma = sum == S(0) ? S(0) : older / sum;             // (pooling_windowed.2)
+  for (Index j = 0; j < both.J; ++j) {
+    both.set_out(j, prefix.out(j) + gamma * (suffix.out(j) - prefix.out(j)));  // (pooling_windowed.3)
+  }
+  both.top() = T(max);
+  both.age = T(0);
+  both.set_sum(sum);
+}
+
+}  // namespace
+
+template <class Device, class T>
+void pooling_windowed_forward(Device& device, const PoolingForward<T>& a) {
+  const Index B = a.in.shape.B, C = a.in.shape.C, N = a.in.shape.N, K = a.in.shape.K, payloads = a.in.shape.payloads;
+  const Index w = window_of(a.in.shape), J = payloads * K, width = State<T>::size(J);
+  const auto x = heads(a.in.x_bch, a.in.x_stride, C, payloads * N, K);
+  const auto out = heads(a.out_bch, 0, C, payloads * N, K);
+  const auto max = array(a.max_bnc, N, C), sum = array(a.sum_bnc, N, C);
+  typename Device::Scope scratch(device.workspace);
+  T* prefixes = scratch.template take<T>(C * width);
+  T* suffixes = scratch.template take<T>(C * width);
+  T* ages = scratch.template take<T>(2 * C + 2);
+  const auto prefix = [&](Index c) { return State<T>{&array(prefixes, width)(c, 0), ages[c], J}; };
+  const auto suffix = [&](Index c) { return State<T>{&array(suffixes, width)(c, 0), ages[C + c], J}; };
+  const State<T> none{scratch.template take<T>(width), ages[2 * C], J};
+  const State<T> merged{scratch.template take<T>(width), ages[2 * C + 1], J};
+  start(none);
+
+  for (Index b = 0; b < B; ++b) {
+    for (Index n = 0; n < N; ++n) {
+      const T slope = slope_of(a.in.slope_n, n);
+      // Number j of what the logits of head n weigh, at position c.
+      const auto payload = [&, b = b, n = n](Index c) {
+        return [&, b, n, c](Index j) { return x(b, c, j / K * N + n, j % K); };
+      };
+      for (Index c = 0; c < C; ++c) {
+        const bool starts = c % w == 0;
+        push(prefix(c), starts ? none : prefix(c - 1), logit_of(a.in, b, n, c), slope, payload(c));
+      }
+      // A suffix is a state at the end of its block: what joins it is older, and nothing in it grows old.
+      for (Index c = C - 1; c >= 0; --c) {
+        const Index block_end = (c / w + 1) * w, end = (block_end < C ? block_end : C) - 1;
+        const T logit = logit_of(a.in, b, n, c) - slope * T(end - c);  // (pooling_windowed.8)
+        push(suffix(c), c == end ? none : suffix(c + 1), logit, T(0), payload(c));
+      }
+      for (Index c = 0; c < C; ++c) {
+        const Index first = c - w + 1;
+        // Then the prefix is the window. The suffix from `first` would be the same block again, and count it twice.
+        const bool in_one_block = first < 0 || first % w == 0;
+        merge(merged, in_one_block ? none : suffix(first), prefix(c), slope, c % w + 1);
+        max(b, n, c) = merged.top();
+        sum(b, n, c) = T(merged.sum());
+        for (Index j = 0; j < J; ++j) out(b, c, j / K * N + n, j % K) = T(merged.out(j));
+      }
+    }
+  }
+}
+
+#define INSTANTIATE(T) \
+  template decltype(pooling_windowed_forward<PlainDevice, T>) pooling_windowed_forward<PlainDevice, T>;
+ABH_FOR_EACH_SCALAR(INSTANTIATE)
+
+}  // namespace abh

@@ -1,7 +1,0 @@
-#include "tasks/sort/sort_kind.hpp"
-
-namespace abh {
-
-TaskPrograms sort_programs() { return {sort_training, sort_evaluation, sort_generation, sort_drawing}; }
-
-}  // namespace abh

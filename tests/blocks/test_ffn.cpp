@@ -1,0 +1,43 @@
+#include "blocks/ffn.hpp"
+#include "tests/harness/block_case.hpp"
+
+namespace abh {
+namespace {
+
+using MakeFfn = MakeBlock<FfnBlock>;
+
+BlockCase<MakeFfn> ffn_case(Index D, Index B, Index C) {
+  BlockCase<MakeFfn> block;
+  block.config.channels = D;
+  block.B = B;
+  block.C = C;
+  return block;
+}
+
+TEST_CASE("ffn: every derivative, every width", "[ffn]") {
+  check_layer(ffn_case(5, 2, 3));
+  BlockCase<MakeFfn> plain = ffn_case(7, 1, 5);
+  plain.config.ffn_bias = false;
+  check_layer(plain);
+  check_layer(ffn_case(1, 1, 1));
+}
+
+TEST_CASE("ffn: with dropout, without norm, without residual", "[ffn]") {
+  check_dropout(ffn_case(3, 3, 5), 0.4, sites::LayerUse::ffn);
+  check_without_norm_and_residual(ffn_case(5, 1, 4));
+}
+
+TEST_CASE("ffn: positions do not see each other, and a step is a pass", "[ffn][gpu]") {
+  check_causality(ffn_case(9, 2, 7));
+  check_steps(ffn_case(9, 1, 7));
+}
+
+TEST_CASE("ffn: F is four times D", "[ffn]") {
+  // norm 2 D, up 4 D^2 + 4 D, down 4 D^2 + D.
+  Index count = 0;
+  for (const Slot& slot : ffn_case(6, 1, 1).inputs()) count += slot.weight ? slot.count() : 0;
+  CHECK(count == 2 * 6 + 4 * 36 + 4 * 6 + 4 * 36 + 6);
+}
+
+}  // namespace
+}  // namespace abh

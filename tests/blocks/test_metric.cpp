@@ -1,0 +1,151 @@
+#include "blocks/metric.hpp"
+#include "tests/harness/block_case.hpp"
+
+namespace abh {
+namespace {
+
+struct MakeMetric {
+  MetricForm form = MetricForm::packed;
+  template <class Device, class T>
+  std::unique_ptr<Block<Device, T>> operator()(Layout<T>& layout, const ModelConfig& config, const BlockExtent& extent,
+                                               const BlockOptions& options) const {
+    return std::make_unique<MetricBlock<Device, T>>(layout, "", config, extent, options, form);
+  }
+};
+
+BlockCase<MakeMetric> metric_case(MetricForm form, Index D, Index N, Index K, Index B, Index C) {
+  return case_of_heads<MakeMetric>(D, N, K, B, C, {form});
+}
+
+// Packed and full, causal or not.
+template <class Body>
+void for_each_form(BlockCase<MakeMetric> block, const Body& body) {
+  for (const MetricForm form : {MetricForm::packed, MetricForm::full}) {
+    for (const bool causal : {false, true}) {
+      block.make.form = form;
+      block.options.causal = causal;
+      CAPTURE(form == MetricForm::packed, causal);
+      body(block);
+    }
+  }
+}
+
+TEST_CASE("metric: every derivative, every width, every form", "[metric]") {
+  for_each_form(metric_case(MetricForm::packed, 5, 1, 5, 2, 3), [](const auto& block) { check_layer(block); });
+  for_each_form(metric_case(MetricForm::packed, 6, 3, 0, 1, 5), [](const auto& block) { check_layer(block); });
+  // H != D, from both sides.
+  for_each_form(metric_case(MetricForm::packed, 3, 2, 5, 1, 4), [](const auto& block) { check_layer(block); });
+  for_each_form(metric_case(MetricForm::packed, 7, 1, 2, 2, 3), [](const auto& block) { check_layer(block); });
+  for_each_form(metric_case(MetricForm::packed, 1, 1, 1, 1, 1), [](const auto& block) { check_layer(block); });
+}
+
+TEST_CASE("metric: with a mask", "[metric]") {
+  BlockCase<MakeMetric> block = metric_case(MetricForm::packed, 4, 2, 2, 2, 5);
+  block.mask_bc = {1, 1, 0, 0, 1, /**/ 0, 0, 1, 1, 0};  // a hole; padding on both sides
+  for_each_form(block, [](const auto& each) { check_layer(each); });
+
+  // The first two rows of the second sequence see no key: only the residual is left of them.
+  const Values<double> in = random_values(block.inputs(), 4);
+  CpuDevice<Isa::baseline> device(1);
+  const Array<double> out = run_forward<double>(block, device, in)[0];
+  for (std::size_t i = 20; i < 28; ++i) CHECK(out[i] == in[0][i]);
+}
+
+TEST_CASE("metric: biases by distance", "[metric][gpu]") {
+  BlockCase<MakeMetric> block = metric_case(MetricForm::packed, 6, 3, 2, 1, 7);
+  block.config.positions = "alibi";
+  for_each_form(block, [](const auto& each) {
+    check_layer(each);
+    if (!each.options.causal) return;
+    check_causality(each);
+    check_steps(each);
+  });
+}
+
+TEST_CASE("metric: with dropout, without norm, without residual", "[metric]") {
+  for (const MetricForm form : {MetricForm::packed, MetricForm::full}) {
+    check_dropout(metric_case(form, 6, 2, 3, 2, 3), 0.25, sites::LayerUse::mixer);
+  }
+  check_without_norm_and_residual(metric_case(MetricForm::packed, 4, 1, 4, 1, 4));
+}
+
+TEST_CASE("metric: packed and full agree on a symmetric metric", "[metric]") {
+  const BlockCase<MakeMetric> packed = metric_case(MetricForm::packed, 5, 2, 3, 2, 4);
+  const BlockCase<MakeMetric> full = metric_case(MetricForm::full, 5, 2, 3, 2, 4);
+  const std::vector<Slot> slots = packed.inputs();
+  std::size_t metric = 0;
+  while (slots[metric].name != "metric_nl") ++metric;
+  REQUIRE(full.inputs()[metric].name == "metric_nkk");
+  const Values<double> in = random_values(slots, 21);
+  const Values<double> d_out = random_values(packed.outputs(), 22);
+  Values<double> in_full = in;
+  in_full[metric].assign(2 * 9, 0);
+  const auto each_pair = [](const auto& body) {
+    for (std::size_t n = 0; n < 2; ++n) {
+      std::size_t l = 6 * n;
+      for (std::size_t k = 0; k < 3; ++k) {
+        for (std::size_t kk = k; kk < 3; ++kk, ++l) body(l, 9 * n + 3 * k + kk, 9 * n + 3 * kk + k);
+      }
+    }
+  };
+  each_pair([&](std::size_t l, std::size_t upper, std::size_t lower) {
+    in_full[metric][upper] = in[metric][l];
+    in_full[metric][lower] = in[metric][l];
+  });
+  CpuDevice<Isa::baseline> device(1);
+  require_close(packed.outputs(), run_forward<double>(packed, device, in), run_forward<double>(full, device, in_full),
+                1e-14, "outputs");
+  Values<double> d_full = run_backward<double>(full, device, in_full, d_out);
+  Array<double> folded(12);
+  each_pair([&](std::size_t l, std::size_t upper, std::size_t lower) {
+    folded[l] = d_full[metric][upper] + (upper == lower ? 0 : d_full[metric][lower]);
+  });
+  d_full[metric] = folded;
+  require_close(slots, run_backward<double>(packed, device, in, d_out), d_full, 1e-13, "gradients");
+}
+
+TEST_CASE("metric: causal, and step by step the same", "[metric][gpu]") {
+  for (const MetricForm form : {MetricForm::packed, MetricForm::full}) {
+    check_causality(metric_case(form, 10, 2, 5, 2, 9));
+    check_steps(metric_case(form, 6, 2, 3, 1, 12));
+    check_steps(metric_case(form, 5, 1, 7, 1, 12));
+  }
+}
+
+BlockCase<MakeMetric> turned_case(MetricForm form, Index D, Index N, Index K, Index B, Index C) {
+  BlockCase<MakeMetric> block = metric_case(form, D, N, K, B, C);
+  block.config.positions = "rotary";
+  return block;
+}
+
+TEST_CASE("metric: queries and keys turned by their position", "[metric][gpu]") {
+  for_each_form(turned_case(MetricForm::packed, 5, 2, 3, 2, 4), [](auto block) {
+    check_layer(block);
+    block.mask_bc = {1, 0, 1, 1, /**/ 0, 1, 1, 0};
+    check_layer(block);
+  });
+  for (const MetricForm form : {MetricForm::packed, MetricForm::full}) {
+    check_causality(turned_case(form, 10, 2, 5, 2, 9));
+    check_steps(turned_case(form, 6, 2, 4, 1, 12));
+    check_steps(turned_case(form, 5, 1, 7, 1, 12));
+  }
+}
+
+TEST_CASE("metric: a turned score depends on who looks at whom", "[metric]") {
+  // At distance 0 the turn is none, and a sequence of one position the same with it and without.
+  BlockCase<MakeMetric> block = turned_case(MetricForm::packed, 5, 2, 4, 3, 1);
+  const Values<double> in = random_values(block.inputs(), 3);
+  CpuDevice<Isa::baseline> device(1);
+  const Values<double> alone = run_forward<double>(block, device, in);
+  block.config.positions = "none";
+  CHECK(run_forward<double>(block, device, in) == alone);
+  // Of several, it changes what they hand on.
+  block = turned_case(MetricForm::packed, 5, 2, 4, 3, 4);
+  const Values<double> more = random_values(block.inputs(), 3);
+  const Values<double> turned = run_forward<double>(block, device, more);
+  block.config.positions = "none";
+  CHECK(run_forward<double>(block, device, more) != turned);
+}
+
+}  // namespace
+}  // namespace abh

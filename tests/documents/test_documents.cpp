@@ -1,0 +1,65 @@
+// Figures and statements of the documents that follow from the code.
+
+#include <array>
+#include <string>
+#include <vector>
+
+#include "layers/pooling.hpp"
+#include "tests/harness/catch.hpp"
+#include "tests/harness/document.hpp"
+#include "tests/harness/pattern.hpp"
+
+namespace abh {
+namespace {
+
+TEST_CASE("documents: chapters of mixers name the size of the pooling's state", "[documents]") {
+  struct Chapter {
+    std::string name;
+    Index poolings, payloads;
+    std::vector<bool> decays;  // of the sizes in the chapter
+  };
+  const Chapter chapters[] = {
+      {"additive", 2, 1, {false, true}}, {"leap", 1, 2, {false, true}}, {"average", 1, 1, {false}}};
+  for (const auto& [name, poolings, payloads, decays] : chapters) {
+    CAPTURE(name);
+    const std::string text = document("docs/blocks/" + name + ".md");
+    const std::string steps = text.substr(text.find("Step by step"));
+    const std::vector<Parts> sizes = matches(steps.substr(0, steps.find("##", 3)), "\\$(\\d+)D \\+ (\\d+)N\\$");
+    REQUIRE(sizes.size() == decays.size());
+    for (std::size_t i = 0; i < sizes.size(); ++i) {
+      const Index of_channel = std::stol(sizes[i][1]), of_head = std::stol(sizes[i][2]);
+      for (const auto& [N, K] : {std::array<Index, 2>{1, 7}, {4, 8}}) {
+        const PoolingShape shape{.B = 1, .C = 1, .N = N, .K = K, .payloads = payloads};
+        CHECK(of_channel * N * K + of_head * N == poolings * pooling_state_size(shape, decays[i]));
+      }
+    }
+  }
+}
+
+TEST_CASE("documents: the embedding's flops are the same in its chapter, its header and bench", "[documents]") {
+  const std::string chapter = document("docs/layers/embedding.md"), header = document("src/layers/embedding.hpp");
+  const std::string bench = document("src/apps/bench/layers.hpp");
+  REQUIRE(matches(bench, "layer\\(\"embedding\"[^;]*, 1, 2\\);").size() == 1);
+  CHECK(contains(chapter, "Forward one flop an element"));
+  CHECK(contains(chapter, "Backward two flops an element"));
+  CHECK(matches(header, "One flop an element.*void embedding_forward.*Two flops an element.*void embedding_backward")
+            .size() == 1);
+}
+
+TEST_CASE("documents: the reasons why numbers differ between machines are as many as announced", "[documents]") {
+  const std::string text = document("docs/same_bits.md");
+  const std::string reasons = text.substr(text.find("for five reasons only"));
+  CHECK(matches(reasons.substr(0, reasons.find("##")), " \\d\\. \\*\\*").size() == 5);
+}
+
+TEST_CASE("documents: the second query of kernel_regression adds nothing to the gradient of the width", "[documents]") {
+  const std::string text = document("extras/kernel_regression/README.md");
+  const std::string query = text.substr(text.find("**query 1/2**"));
+  const Parts gap = matches(query, "\\| gap \\| (\\d) \\| (\\d) \\| (\\d) \\|").at(0);
+  const Parts d_score = matches(query, "\\| d_score \\| (-?\\d+) \\| (-?\\d+) \\| (-?\\d+) \\|").at(0);
+  for (std::size_t s = 1; s <= 3; ++s) CHECK(std::stoi(gap[s]) * std::stoi(d_score[s]) == 0);
+  CHECK(contains(text, "where its gap is not 0, its `d_score` is 0"));
+}
+
+}  // namespace
+}  // namespace abh

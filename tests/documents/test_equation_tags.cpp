@@ -1,0 +1,605 @@
+// Every equation has a tag, NAME.NUMBER in parentheses, that stands beside it in the chapter, in the header and on the
+// line that computes it on every device. This test reads the sources and compares the tags. It also sees to it that
+// Markdown leaves the equations of the chapters alone.
+//
+// Layers whose names begin with that of another one, as pooling_decay and pooling_windowed with pooling, are a family:
+// what one of them computes may stand in a file of any.
+
+#include <algorithm>
+#include <cctype>
+#include <filesystem>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "tests/harness/catch.hpp"
+#include "tests/harness/folder.hpp"
+#include "tests/harness/lines.hpp"
+#include "tests/harness/pattern.hpp"
+
+namespace abh {
+namespace {
+
+struct Tag {
+  std::string name;
+  int number;
+  bool after_code;  // in a comment that follows code on its line
+  bool definition;  // followed by that word
+  bool operator==(const Tag&) const = default;
+};
+
+struct Tags {
+  std::vector<Tag> found;
+  std::vector<std::string> malformed;  // a name, a point and a digit, but then something else
+  std::vector<std::string> at_tails;   // lines with a tag whose code computes nothing
+};
+
+bool in_name(char c) { return std::islower(static_cast<unsigned char>(c)) || c == '_'; }
+bool is_digit(char c) { return std::isdigit(static_cast<unsigned char>(c)); }
+
+// Where the comment of a line starts, and whether code stands before it.
+bool has_code_before_comment(const std::string& line) {
+  const std::size_t comment = line.find("//");
+  const std::size_t first = line.find_first_not_of(" \t");
+  return first != std::string::npos && comment != std::string::npos && first < comment;
+}
+
+// The code of a line that stands in no bracket that opens there, but for bodies of lambdas; and whether it closes a
+// bracket that an earlier line opened.
+struct OwnLevel {
+  std::string code;
+  bool closes = false;
+};
+OwnLevel own_level(const std::string& code) {
+  OwnLevel own;
+  std::string open;  // the brackets, '}' for a body
+  for (std::size_t i = 0; i < code.size(); ++i) {
+    const char c = code[i];
+    const bool inside = open.find_first_not_of('}') != std::string::npos;
+    if (!inside) own.code += c;
+    if (c == '(' || c == '[' || c == '{') {
+      open += c == '{' && i > 1 && code[i - 2] == ')' ? '}' : c;
+    } else if (c == ')' || c == ']' || c == '}') {
+      own.closes = own.closes || open.empty();
+      if (!open.empty()) open.pop_back();
+    }
+  }
+  return own;
+}
+
+// True for code that holds an operator, or begins a call or a block. Other lines are tails of statements or jumps,
+// where a tag has no place.
+bool computes(const std::string& code) {
+  const std::string text = matches(code, "^\\s*(?:if \\(.*\\) (?=continue|break|return;))?(.*\\S)").at(0)[1];
+  const OwnLevel own = own_level(text);
+  if (!matches(own.code, " [-+*/]?= | [-+*/?<>|&^] | [<>=&|]{2} |\\+\\+|^return \\S").empty()) return true;
+  const bool is_tail = own.closes || (text.front() == ':' && text.back() == ';');
+  return !is_tail && !matches(own.code, "[\\w>][({]|\\{$").empty();
+}
+
+Tags tags_of_line(std::string line) {
+  // Chapters may write an underscore as \_.
+  for (std::size_t at; (at = line.find("\\_")) != std::string::npos;) line.erase(at, 1);
+  const bool after_code = has_code_before_comment(line);
+  Tags tags;
+  for (std::size_t open = line.find('('); open != std::string::npos; open = line.find('(', open + 1)) {
+    std::size_t at = open + 1;
+    while (at < line.size() && in_name(line[at])) ++at;
+    const std::size_t point = at;
+    if (point == open + 1 || point + 1 >= line.size() || line[point] != '.' || !is_digit(line[point + 1])) continue;
+    for (at = point + 1; at < line.size() && is_digit(line[at]);) ++at;
+    if (at < line.size() && line[at] == ')' && at - point < 6) {
+      tags.found.push_back({line.substr(open + 1, point - open - 1), std::stoi(line.substr(point + 1)), after_code,
+                            line.compare(at + 1, 11, " definition") == 0});
+    } else {
+      tags.malformed.push_back(line.substr(open, at - open + 1));
+    }
+  }
+  if (after_code && !tags.found.empty() && !computes(line.substr(0, line.find("//")))) tags.at_tails.push_back(line);
+  return tags;
+}
+
+Tags tags_of(const std::string& text) {
+  Tags all;
+  for (const std::string& line : lines_of(text)) {
+    const Tags tags = tags_of_line(line);
+    all.found.insert(all.found.end(), tags.found.begin(), tags.found.end());
+    all.malformed.insert(all.malformed.end(), tags.malformed.begin(), tags.malformed.end());
+    all.at_tails.insert(all.at_tails.end(), tags.at_tails.begin(), tags.at_tails.end());
+  }
+  return all;
+}
+
+// Files by their path in the repository.
+using Sources = std::map<std::string, std::string>;
+
+std::string stem(const std::string& path) { return std::filesystem::path(path).stem().string(); }
+
+bool is_in(const std::string& path, const std::string& folder, const std::string& extension) {
+  const std::filesystem::path p(path);
+  return p.parent_path() == folder && p.extension() == extension;
+}
+
+std::string folder_of(const std::string& path) { return std::filesystem::path(path).parent_path().string(); }
+
+bool is_of_device(const std::string& path) {
+  const std::string folder = folder_of(path);
+  return folder == "plain" || folder == "cpu" || folder == "cuda";
+}
+
+std::string printed(const std::string& name, int number) { return "(" + name + "." + std::to_string(number) + ")"; }
+
+class TagCheck {
+ public:
+  explicit TagCheck(const Sources& sources) : sources_(sources) {
+    for (const auto& [path, text] : sources) {
+      // A header without a tag and a chapter is a part that layers share.
+      if (is_in(path, "src/layers", ".hpp") && (!tags_of(text).found.empty() || has_chapter(sources, stem(path)))) {
+        layers_.insert(stem(path));
+      }
+      // The other headers there are parts that blocks share.
+      if (is_in(path, "src/blocks", ".hpp") && !matches(text, "class \\w+Block\\b").empty()) {
+        blocks_.insert(stem(path));
+      }
+    }
+    for (const auto& [path, text] : sources) {
+      if (is_of_device(path)) rooms_[folder_of(path) + "/" + family_of(layer_of(path))] += text;
+    }
+    for (const auto& [path, text] : sources) check_file(path, tags_of(text));
+    for (const std::string& name : layers_) check_layer(name);
+    for (const std::string& name : blocks_) check_block(name);
+  }
+
+  const std::vector<std::string>& faults() const { return faults_; }
+  const std::set<std::string>& layers() const { return layers_; }
+  const std::set<std::string>& blocks() const { return blocks_; }
+
+ private:
+  bool exists(const std::string& path) const { return sources_.count(path) > 0; }
+  static bool has_chapter(const Sources& sources, const std::string& name) {
+    return sources.count("docs/layers/" + name + ".md") > 0;
+  }
+
+  // A large layer of a device is spread over files: beside cpu/gelu.cpp, cpu/gelu_tiles.hpp is a part of its room,
+  // unless a layer gelu_tiles has a room of its own.
+  std::string layer_of(const std::string& path) const {
+    const std::string name = stem(path);
+    for (std::string part_of = name;; part_of.erase(part_of.rfind('_'))) {
+      if (layers_.count(part_of)) return part_of;
+      if (part_of.find('_') == std::string::npos) return name;
+    }
+  }
+
+  // The layer with the shortest name that a name begins with.
+  std::string family_of(const std::string& name) const {
+    std::string first = name;
+    for (std::string part_of = name; part_of.find('_') != std::string::npos;) {
+      part_of.erase(part_of.rfind('_'));
+      if (layers_.count(part_of)) first = part_of;
+    }
+    return first;
+  }
+
+  // Whether a device has a file of a layer's own.
+  bool has_room(const std::string& folder, const std::string& name) const {
+    return exists(folder + "/" + name + ".cpp") || exists(folder + "/" + name + ".hpp") ||
+           exists(folder + "/" + name + ".cu");
+  }
+
+  void fault(const std::string& path, const std::string& what) {
+    const std::string text = path + ": " + what;
+    if (std::find(faults_.begin(), faults_.end(), text) == faults_.end()) faults_.push_back(text);
+  }
+
+  void require(const std::string& path) {
+    if (!exists(path)) fault(path, "is missing");
+  }
+
+  // Numbers of the tags of `name` in a file, and how often each stands there in a comment of its own or after code.
+  struct Uses {
+    int in_comment = 0, after_code = 0;
+    bool definition = false;  // fast code computes it in another way
+  };
+  std::map<int, Uses> uses(const std::string& path, const std::string& name) const {
+    std::map<int, Uses> result;
+    const auto& texts = is_of_device(path) ? rooms_ : sources_;
+    const auto text = texts.find(is_of_device(path) ? folder_of(path) + "/" + family_of(name) : path);
+    if (text == texts.end()) return result;
+    for (const Tag& tag : tags_of(text->second).found) {
+      if (tag.name != name) continue;
+      Uses& use = result[tag.number];
+      ++(tag.after_code ? use.after_code : use.in_comment);
+      use.definition = use.definition || tag.definition;
+    }
+    return result;
+  }
+
+  void check_file(const std::string& path, const Tags& tags) {
+    for (const std::string& text : tags.malformed) fault(path, text + " is not a tag, (name.number)");
+    for (const std::string& line : tags.at_tails) fault(path, "a tag beside a line that computes nothing: " + line);
+    const std::string name = is_of_device(path) ? layer_of(path) : stem(path);
+    const bool of_layer = is_in(path, "docs/layers", ".md"), of_block = is_in(path, "docs/blocks", ".md");
+    const bool of_all_layers = is_of_device(path) && is_in(path, folder_of(path), ".hpp") && !layers_.count(name);
+    const bool refers = of_layer || of_block || of_all_layers;
+    if (of_layer && !layers_.count(name)) fault(path, "is a chapter of no layer");
+    if (of_block && !blocks_.count(name)) fault(path, "is a chapter of no block");
+    for (const Tag& tag : tags.found) {
+      const std::string text = printed(tag.name, tag.number);
+      if (tag.name == name) continue;
+      const bool of_family = layers_.count(name) && layers_.count(tag.name) && family_of(tag.name) == family_of(name);
+      if (!refers && !of_family) fault(path, text + " belongs into a file named " + tag.name);
+      // Of another's equations, there has to be such a one.
+      if ((refers || of_family) && !headers_hold(tag)) fault(path, text + " refers to no equation");
+    }
+    if (is_of_device(path) && !of_all_layers && !tags.found.empty() && !layers_.count(name))
+      require("src/layers/" + name + ".hpp");
+    if (is_in(path, "src/blocks", ".hpp") && !tags.found.empty() && !blocks_.count(name)) {
+      fault(path, "holds tags but no class of a block");
+    }
+  }
+
+  bool headers_hold(const Tag& tag) const {
+    return uses("src/layers/" + tag.name + ".hpp", tag.name).count(tag.number) ||
+           uses("src/blocks/" + tag.name + ".hpp", tag.name).count(tag.number);
+  }
+
+  void compare(const std::string& name, const std::string& header, const std::string& path) {
+    if (is_of_device(path) ? !has_room(folder_of(path), name) : !exists(path)) return;
+    const std::map<int, Uses> wanted = uses(header, name);
+    const std::map<int, Uses> got = uses(path, name);
+    const bool fast = folder_of(path) == "cpu" || folder_of(path) == "cuda";
+    for (const auto& [number, use] : wanted) {
+      if (use.definition && fast) {
+        if (got.count(number)) fault(path, "holds " + printed(name, number) + ", a definition");
+      } else if (!got.count(number))
+        fault(path, "lacks " + printed(name, number) + " of " + header);
+    }
+    for (const auto& [number, unused] : got) {
+      if (!wanted.count(number)) fault(header, "lacks " + printed(name, number) + " of " + path);
+    }
+  }
+
+  void check_numbering(const std::string& name, const std::string& header) {
+    int next = 1;
+    for (const auto& [number, unused] : uses(header, name)) {
+      for (; next < number; ++next) fault(header, "lacks " + printed(name, next) + ", numbering has a hole");
+      if (number == 0) fault(header, printed(name, 0) + ": numbers start at 1");
+      next = number + 1;
+    }
+    if (next == 1) fault(header, "holds no tag");
+  }
+
+  // In plain/, each array that an equation of the header names before a sign of equality has a line of its own.
+  void check_sides(const std::string& name, const std::string& header) {
+    if (!exists(header)) return;
+    const std::string path = "plain/" + name + ".cpp";
+    const std::map<int, Uses> got = uses(path, name);
+    for (const std::string& line : lines_of(sources_.at(header))) {
+      const Tags tags = tags_of_line(line);
+      if (tags.found.size() != 1 || !got.count(tags.found[0].number)) continue;
+      const int number = tags.found[0].number;
+      const std::string equation = line.substr(0, line.find(printed(name, number)));
+      const std::size_t sides = matches(equation, "(?:^//|,) +\\w+_\\w+ +(?:\\+?=|<-) ").size();
+      if (static_cast<std::size_t>(got.at(number).after_code) < sides)
+        fault(path, printed(name, number) + " stands at fewer lines than the equation has sides");
+    }
+  }
+
+  void check_layer(const std::string& name) {
+    const std::string header = "src/layers/" + name + ".hpp", chapter = "docs/layers/" + name + ".md";
+    for (const std::string& room : {"plain/" + name + ".cpp", "tests/test_" + name + ".cpp", chapter}) require(room);
+    if (!has_room("cpu", name)) require("cpu/" + name + ".cpp");
+    check_numbering(name, header);
+    check_sides(name, header);
+    for (const std::string& room : {"plain/" + name + ".cpp", "cpu/" + name + ".cpp", "cuda/" + name + ".cu", chapter})
+      compare(name, header, room);
+  }
+
+  void check_block(const std::string& name) {
+    const std::string header = "src/blocks/" + name + ".hpp", chapter = "docs/blocks/" + name + ".md";
+    if (layers_.count(name)) fault(header, "a layer has the same name, so their tags cannot be told apart");
+    for (const std::string& room : {"tests/test_" + name + ".cpp", chapter}) require(room);
+    check_numbering(name, header);
+    compare(name, header, chapter);
+    for (const auto& [number, use] : uses(header, name)) {
+      if (!use.in_comment) fault(header, printed(name, number) + " is not among the equations of the comment");
+      if (!use.after_code) fault(header, printed(name, number) + " stands at no line of code");
+    }
+  }
+
+  const Sources& sources_;
+  Sources rooms_;  // the texts of a family on a device, by folder and family
+  std::set<std::string> layers_, blocks_;
+  std::vector<std::string> faults_;
+};
+
+Sources read_sources() {
+  const std::filesystem::path root(ABH_SOURCE_DIR);
+  Sources sources;
+  const std::map<std::string, std::set<std::string>> extensions = {
+      {"src/layers", {".hpp"}},  {"src/blocks", {".hpp"}},          {"plain", {".cpp", ".hpp"}},
+      {"cpu", {".cpp", ".hpp"}}, {"cuda", {".cu", ".cpp", ".hpp"}}, {"tests", {".cpp"}},
+      {"docs/layers", {".md"}},  {"docs/blocks", {".md"}}};
+  for (const auto& [folder, of_folder] : extensions) {
+    if (!std::filesystem::is_directory(root / folder)) continue;
+    for (const auto& entry : std::filesystem::directory_iterator(root / folder)) {
+      if (!of_folder.count(entry.path().extension().string())) continue;
+      // Of the tests only the presence counts: they may name whatever tags they like.
+      sources[folder + "/" + entry.path().filename().string()] =
+          folder == "tests" ? "" : read_bytes(entry.path().string());
+    }
+  }
+  return sources;
+}
+
+TEST_CASE("equation tags: chapters, headers and devices agree", "[equation_tags]") {
+  const Sources sources = read_sources();
+  const TagCheck check(sources);
+  CHECK(check.layers().count("layernorm") == 1);
+  CHECK(check.blocks().count("ffn") == 1);
+  for (const std::string& fault : check.faults()) FAIL_CHECK(fault);
+}
+
+// What would not arrive at the typesetter as it is written, or is refused by it. Markdown reads `$` as text with
+// escapes, where a backslash before punctuation goes, but neither a ```math block nor what stands between $` and `$.
+std::vector<std::string> math_faults(const std::string& text) {
+  std::vector<std::string> faults;
+  bool fenced = false;
+  for (const std::string& line : lines_of(text)) {
+    const std::size_t first = line.find_first_not_of(' ');
+    if (first != std::string::npos && line.compare(first, 3, "```") == 0) {
+      fenced = !fenced;
+      continue;
+    }
+    if (line.find("\\operatorname") != std::string::npos) faults.push_back("operatorname: " + line);
+    for (std::size_t at = 0; (at = line.find("\\text{", at)) != std::string::npos; ++at) {
+      for (std::size_t i = at; i < line.size() && line[i] != '}'; ++i) {
+        if (line[i] == '_' && line[i - 1] != '\\') faults.push_back("bare _ in text: " + line);
+      }
+    }
+    if (fenced) continue;
+    for (std::size_t at = 0; at < line.size(); ++at) {
+      if (line[at] != '$' && line[at] != '`') continue;
+      const std::string close = line[at] == '`' ? "`" : line.compare(at, 2, "$`") == 0 ? "`$" : "$";
+      const std::size_t begin = at + close.size(), end = line.find(close, begin);
+      if (end == std::string::npos || end == begin) {
+        faults.push_back("not closed in its line: " + line);
+        break;
+      }
+      for (std::size_t i = begin; close == "$" && i + 1 < end; ++i) {
+        if (line[i] == '\\' && !std::isalpha(static_cast<unsigned char>(line[i + 1]))) {
+          faults.push_back("escape between $: " + line);
+        }
+      }
+      at = end + close.size() - 1;
+    }
+  }
+  return faults;
+}
+
+TEST_CASE("equation tags: Markdown leaves the equations of the chapters alone", "[equation_tags]") {
+  for (const auto& [path, text] : read_sources()) {
+    if (!is_in(path, "docs/layers", ".md") && !is_in(path, "docs/blocks", ".md")) continue;
+    for (const std::string& fault : math_faults(text)) FAIL_CHECK(path + ": " + fault);
+  }
+  CHECK(math_faults("$a_b$ and $`d\\_a`$ and `$`\n  ```math\nd\\_a \\, b \\text{(a\\_b.1)}\n  ```\n$a$").empty());
+  CHECK(math_faults("$d\\_a$").size() == 1);
+  CHECK(math_faults("$a \\, b$").size() == 1);
+  CHECK(math_faults("$$a$$").size() == 1);
+  CHECK(math_faults("$a\nb$").size() == 2);
+  CHECK(math_faults("```math\n\\text{(a_b.1)}\n```\n$a$").size() == 1);
+  CHECK(math_faults("$\\operatorname{softmax}$").size() == 1);
+}
+
+// The equations of a chapter that stand by themselves.
+std::vector<std::string> displayed(const std::string& text) {
+  std::vector<std::string> equations;
+  for (const Parts& block : matches(text, "```math\\n([^`]*)```")) equations.push_back(block[1]);
+  return equations;
+}
+
+// Letters that arrays of tagged equations have as dimensions, and `table` lacks.
+std::set<char> unknown_letters(const std::string& chapter, const std::set<char>& table) {
+  std::set<char> unknown;
+  for (const std::string& equation : displayed(chapter)) {
+    if (equation.find("\\text{(") == std::string::npos) continue;
+    for (const Parts& index : matches(equation, "[^\\\\]_(?:\\{([a-z',]+)\\}|([a-z]))")) {
+      for (const char letter : index[1] + index[2]) {
+        if (std::islower(static_cast<unsigned char>(letter)) && !table.count(letter)) unknown.insert(letter);
+      }
+    }
+  }
+  return unknown;
+}
+
+TEST_CASE("equation tags: letters of dimensions are those of the conventions", "[equation_tags]") {
+  std::set<char> table;
+  for (const Parts& cell :
+       matches(read_bytes(ABH_SOURCE_DIR "/docs/conventions.md"), "\\| ((?:[a-z], )*[a-z]) (?=\\|)")) {
+    for (const std::string& letter : lines_of(cell[1], ' ')) table.insert(letter[0]);
+  }
+  for (const auto& [path, text] : read_sources()) {
+    for (const char letter : unknown_letters(text, table)) FAIL_CHECK(path << ": " << letter << " is not in the table");
+  }
+  CHECK(unknown_letters("```math\n a_{bc'} b_d \\mathrm{x\\_y}_{be} \\text{(gelu.1)}\n```\n$a_f$", {'b', 'c'}) ==
+        std::set<char>{'d', 'e'});
+}
+
+// Square brackets in equations that hold no condition.
+std::vector<std::string> bracket_faults(const std::string& text) {
+  std::vector<std::string> faults;
+  for (const std::string& equation : displayed(text)) {
+    for (const Parts& bracket : matches(equation, "\\[([^\\]]*)\\]")) {
+      if (matches(bracket[1], "[<>=]|\\\\(?:le|ge|ne)\\b").empty()) faults.push_back(bracket[0]);
+    }
+  }
+  return faults;
+}
+
+TEST_CASE("equation tags: square brackets hold a condition, as the conventions say", "[equation_tags]") {
+  CHECK(contains(read_bytes(ABH_SOURCE_DIR "/docs/conventions.md"), "1 where the condition in square brackets holds"));
+  for (const auto& [path, text] : read_sources()) {
+    for (const std::string& fault : bracket_faults(text)) FAIL_CHECK(path << ": no condition in " << fault);
+  }
+  CHECK(bracket_faults("```math\na [s < c] [x \\le y]\n``` $[0, 1]$").empty());
+  CHECK(bracket_faults("```math\na [b + c]\n```") == std::vector<std::string>{"[b + c]"});
+}
+
+std::vector<std::string> texts_of(const std::string& text) {
+  std::vector<std::string> texts;
+  for (const Tag& tag : tags_of(text).found)
+    texts.push_back(printed(tag.name, tag.number) + (tag.after_code ? "!" : ""));
+  return texts;
+}
+
+TEST_CASE("equation tags: the parser", "[equation_tags]") {
+  using Texts = std::vector<std::string>;
+  CHECK(texts_of("").empty());
+  CHECK(texts_of("x = 1;  // (gelu.1)") == Texts{"(gelu.1)!"});
+  CHECK(texts_of("  //  y = x   (gelu.2), as in (gelu.10)") == Texts{"(gelu.2)", "(gelu.10)"});
+  CHECK(texts_of("y \\qquad \\text{(cross\\_entropy.3)}\n(cross_entropy.4)") ==
+        Texts{"(cross_entropy.3)", "(cross_entropy.4)"});
+  CHECK(texts_of("((gelu.1))\r\n(gelu.2)") == Texts{"(gelu.1)", "(gelu.2)"});
+  for (const char* no_tag : {"(gelu.hpp)", "(gelu)", "gelu.1", "f(x.y)", "(1.5)", "(.5)", "(", "(gelu", "(gelu."}) {
+    INFO(no_tag);
+    CHECK(texts_of(no_tag).empty());
+    CHECK(tags_of(no_tag).malformed.empty());
+  }
+  for (const char* malformed : {"(gelu.1a)", "(gelu.1, gelu.2)", "(gelu.1-3)", "(gelu.1", "(gelu.123456)"}) {
+    INFO(malformed);
+    CHECK(texts_of(malformed).empty());
+    CHECK(tags_of(malformed).malformed.size() == 1);
+  }
+}
+
+TEST_CASE("equation tags: a line that computes, and the tail of one", "[equation_tags]") {
+  for (const char* code :
+       {"a = b;", "sum += a;", "return {a / b, c};", "store<L>(a, b);", "multiply<T>({.out = a,", "p * a + q * b);",
+        "[&](int c) { a[c] = b; });", "for (Index k = 0; k < K; ++k) {", "if (a > b) b = a;", ": b(c), d(e) {}"}) {
+    INFO(code);
+    CHECK(computes(code));
+  }
+  for (const char* code : {"});", "in.K);", "lesser(a + b, c), K);", "float(a));", "E{a + b, c});", "device,",
+                           ": -infinity;", "if (!(a > b)) continue;", "if (a) return;"}) {
+    INFO(code);
+    CHECK_FALSE(computes(code));
+  }
+}
+
+// One layer and one block as they should be.
+Sources good_sources() {
+  return {{"src/layers/gelu.hpp", "// y  (gelu.1)\n// d_x  (gelu.2)\n"},
+          {"plain/gelu.cpp", "a();  // (gelu.1)\nb();  // (gelu.2)\n"},
+          {"cpu/gelu.cpp", "a();  // (gelu.1)\nb();  // (gelu.2)\n"},
+          {"tests/layers/test_gelu.cpp", ""},
+          {"docs/layers/gelu.md", "(gelu.1)\n(gelu.2)\n"},
+          {"src/blocks/ffn.hpp", "// y  (ffn.1)\nclass FfnBlock : public Block<Device, T> {\na();  // (ffn.1)\n"},
+          {"src/blocks/block.hpp", "class Block {\n"},
+          {"tests/blocks/test_ffn.cpp", ""},
+          {"docs/blocks/ffn.md", "(ffn.1), which uses (gelu.2)\n"}};
+}
+
+// The only fault of these sources, or how many there are.
+std::string fault_of(const Sources& sources) {
+  const TagCheck check(sources);
+  return check.faults().size() == 1 ? check.faults()[0] : std::to_string(check.faults().size()) + " faults";
+}
+
+// The same where `path` holds `text` ("missing": there is no such file).
+std::string fault_with(const std::string& path, const std::string& text) {
+  Sources sources = good_sources();
+  sources[path] = text;
+  if (text == "missing") sources.erase(path);
+  return fault_of(sources);
+}
+
+TEST_CASE("equation tags: every fault is found and named", "[equation_tags]") {
+  CHECK(fault_of(good_sources()) == "0 faults");
+  struct Case {
+    std::string path, text, fault;
+  };
+  const Case cases[] = {
+      {"cpu/gelu.cpp", "a();  // (gelu.1)\n", "cpu/gelu.cpp: lacks (gelu.2) of src/layers/gelu.hpp"},
+      {"cpu/gelu.cpp", "a();  // (gelu.1) (gelu.2) (gelu.3)\n", "src/layers/gelu.hpp: lacks (gelu.3) of cpu/gelu.cpp"},
+      {"docs/layers/gelu.md", "(gelu.2)\n", "docs/layers/gelu.md: lacks (gelu.1) of src/layers/gelu.hpp"},
+      {"cuda/gelu.cu", "a();  // (gelu.1)\n", "cuda/gelu.cu: lacks (gelu.2) of src/layers/gelu.hpp"},
+      {"cuda/gelu.cu", "a();  // (gelu.1)\nb();  // (gelu.2)\n", "0 faults"},
+      {"cpu/gelu.cpp", "a();  // (gelu.1)\nb();  // (gelu.2)\nc();  // (ffn.1)\n",
+       "cpu/gelu.cpp: (ffn.1) belongs into a file named ffn"},
+      {"cpu/gelu_tiles.hpp", "c();  // (gelu.3)\n", "src/layers/gelu.hpp: lacks (gelu.3) of cpu/gelu.cpp"},
+      {"cpu/gelu_tiles.hpp", "c();  // (ffn.1)\n", "cpu/gelu_tiles.hpp: (ffn.1) belongs into a file named ffn"},
+      {"cuda/kernel.hpp", "c();  // (gelu.2)\n", "0 faults"},
+      {"cuda/kernel.hpp", "c();  // (gelu.3)\n", "cuda/kernel.hpp: (gelu.3) refers to no equation"},
+      {"docs/blocks/ffn.md", "(ffn.1) (gelu.3)\n", "docs/blocks/ffn.md: (gelu.3) refers to no equation"},
+      {"docs/blocks/ffn.md", "(ffn.1) (gelu.2b)\n", "docs/blocks/ffn.md: (gelu.2b is not a tag, (name.number)"},
+      {"extras/seq2seq/relu.md", "", "extras/seq2seq/relu.md: is a chapter of no layer"},
+      {"docs/blocks/relu.md", "", "docs/blocks/relu.md: is a chapter of no block"},
+      {"cpu/gelu.cpp", "f(a,\n  b);  // (gelu.1)\nb();  // (gelu.2)\n",
+       "cpu/gelu.cpp: a tag beside a line that computes nothing:   b);  // (gelu.1)"},
+      {"src/layers/gelu.hpp", "// y_d = x, z_d = x  (gelu.1)\n// d_x  (gelu.2)\n",
+       "plain/gelu.cpp: (gelu.1) stands at fewer lines than the equation has sides"},
+      {"plain/gelu.cpp", "missing", "plain/gelu.cpp: is missing"},
+      {"cpu/gelu.cpp", "missing", "cpu/gelu.cpp: is missing"},
+      {"tests/layers/test_gelu.cpp", "missing", "tests/layers/test_gelu.cpp: is missing"},
+      {"docs/layers/gelu.md", "missing", "docs/layers/gelu.md: is missing"},
+      {"tests/blocks/test_ffn.cpp", "missing", "tests/blocks/test_ffn.cpp: is missing"},
+      {"docs/blocks/ffn.md", "missing", "docs/blocks/ffn.md: is missing"},
+      {"extras/seq2seq/relu_cuda.cu", "a();  // (relu.1)\n", "extras/seq2seq/relu.hpp: is missing"},
+      {"src/layers/shape.hpp", "struct Shape {\n", "0 faults"},
+  };
+  for (const auto& [path, text, fault] : cases) CHECK(fault_with(path, text) == fault);
+
+  Sources definition = good_sources();
+  definition["src/layers/gelu.hpp"] += "// z  (gelu.3) definition\n";
+  definition["docs/layers/gelu.md"] += "(gelu.3)\n";
+  definition["plain/gelu.cpp"] = "a();  // (gelu.1)\nb();  // (gelu.2)\nc();  // (gelu.3)\n";
+  CHECK(fault_of(definition) == "0 faults");
+  definition["plain/gelu.cpp"] = "a();  // (gelu.1)\nb();  // (gelu.2)\n";
+  CHECK(fault_of(definition) == "plain/gelu.cpp: lacks (gelu.3) of src/layers/gelu.hpp");
+  definition["plain/gelu.cpp"] += "c();  // (gelu.3)\n";
+  definition["cpu/gelu.cpp"] = "a();  // (gelu.1)\nb();  // (gelu.2)\nc();  // (gelu.3)\n";
+  CHECK(fault_of(definition) == "cpu/gelu.cpp: holds (gelu.3), a definition");
+
+  // A part counts for its layer, on its own device, and not for a layer whose name begins alike.
+  Sources parts = good_sources();
+  parts["cpu/gelu.cpp"] = "a();  // (gelu.1)\n";
+  parts["cpu/gelu_tiles_wide.hpp"] = "b();  // (gelu.2)\n";
+  CHECK(fault_of(parts) == "0 faults");
+  parts["cuda/gelu.cu"] = "a();  // (gelu.1)\n";
+  CHECK(fault_of(parts) == "cuda/gelu.cu: lacks (gelu.2) of src/layers/gelu.hpp");
+  parts["cuda/gelu_tiles.hpp"] = "b();  // (gelu.2)\n";
+  CHECK(fault_of(parts) == "0 faults");
+  parts["cpu/gelu_tiles_wide.hpp"] = "";
+  CHECK(fault_of(parts) == "cpu/gelu.cpp: lacks (gelu.2) of src/layers/gelu.hpp");
+  Sources alike = good_sources();
+  for (const char* path : {"src/layers/gelu_wide.hpp", "docs/layers/gelu_wide.md"}) alike[path] = "(gelu_wide.1)\n";
+  alike["tests/test_gelu_wide.cpp"] = "";
+  for (const char* path : {"plain/gelu_wide.cpp", "cpu/gelu_wide.cpp"}) alike[path] = "a();  // (gelu_wide.1)\n";
+  CHECK(fault_of(alike) == "0 faults");
+  alike["cpu/gelu_wide.cpp"] += "b();  // (gelu.2)\n";
+  CHECK(fault_of(alike) == "0 faults");  // a family
+  alike["cpu/gelu.cpp"] = "a();  // (gelu.1) (gelu_wide.1)\n";
+  alike["cpu/gelu_wide.cpp"] = "b();  // (gelu.2)\n";
+  CHECK(fault_of(alike) == "0 faults");
+  alike["cpu/gelu.cpp"] = "a();  // (gelu.1) (gelu_wide.2)\n";
+  CHECK(fault_of(alike) == "3 faults");
+
+  Sources hole = good_sources();
+  for (const char* path : {"src/layers/gelu.hpp", "plain/gelu.cpp", "cpu/gelu.cpp", "docs/layers/gelu.md"})
+    hole[path] = "a();  // (gelu.2)\n";
+  CHECK(fault_of(hole) == "src/layers/gelu.hpp: lacks (gelu.1), numbering has a hole");
+
+  const std::string block = "class FfnBlock : public Block<Device, T> {\n";
+  CHECK(fault_with("src/blocks/ffn.hpp", "// (ffn.1)\n" + block) ==
+        "src/blocks/ffn.hpp: (ffn.1) stands at no line of code");
+  CHECK(fault_with("src/blocks/ffn.hpp", block + "a();  // (ffn.1)\n") ==
+        "src/blocks/ffn.hpp: (ffn.1) is not among the equations of the comment");
+  CHECK(fault_with("src/blocks/ffn.hpp", "// (ffn.1) (ffn.2)\n" + block + "a();  // (ffn.1) (ffn.2)\n") ==
+        "docs/blocks/ffn.md: lacks (ffn.2) of src/blocks/ffn.hpp");
+  CHECK(fault_with("src/blocks/block.hpp", "a();  // (block.1)\n") ==
+        "src/blocks/block.hpp: holds tags but no class of a block");
+}
+
+}  // namespace
+}  // namespace abh

@@ -1,0 +1,356 @@
+// Whole networks on the GPUs of this build, the emulator among them, against the CPU.
+
+#include <cmath>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "base/random.hpp"
+#include "tests/harness/catch.hpp"
+#include "tests/harness/layer_case.hpp"
+#include "tests/harness/model_case.hpp"
+#include "tests/harness/near.hpp"
+#include "tests/harness/settings.hpp"
+#if defined(ABH_EMULATOR)
+#include "cuda/emulator/emulator.hpp"
+#endif
+
+namespace abh {
+namespace {
+
+std::vector<std::string> gpu_devices() {
+  std::vector<std::string> devices;
+#if defined(ABH_EMULATOR)
+  devices.push_back("emulated");
+#endif
+  if (has_real_gpu()) devices.push_back("cuda");
+  return devices;
+}
+
+// body(device, type) on every GPU in both types.
+template <class Body>
+void for_each_gpu_and_type(const Body& body) {
+  for (const std::string& device : gpu_devices()) {
+    for (const std::string type : {"float", "bf16"}) {
+      INFO(device << ", " << type);
+      body(device, type);
+    }
+  }
+}
+
+struct Setting {
+  ModelConfig model;
+  TrainingConfig training;
+  std::string gemm = "auto";
+};
+
+Setting setting_of(const std::string& mixer) {
+  return {model_with("layers=2 channels=32 heads=4 context=32 vocabulary_size=19 conv_kernel=3 conv_groups=0 mixer=" +
+                     mixer + " " + needs_of(mixer)),
+          {.batch = 2, .steps = 50, .learning_rate = 1e-2, .warmup = 5, .dropout = 0.1, .label_smoothing = 0.05}};
+}
+
+// A preset's recipe, on a small network of as many layers.
+Setting small_preset(const std::string& preset) {
+  Setting s;
+  apply_preset(preset, s.model, s.training);
+  s.model.channels = 8 * s.model.heads;
+  s.model.context = 32;
+  s.model.vocabulary = 19;
+  s.training.batch = 2;
+  return s;
+}
+
+std::unique_ptr<Model> model_on(const std::string& device, const Setting& s, const std::string& type = "float",
+                                bool recompute = false) {
+  return new_model({.device = device, .threads = 1, .gemm = s.gemm}, s.model, s.training, 0.06, s.training.seed, type,
+                   recompute);
+}
+
+// A text with something to learn: the next token follows from the last one, most of the time.
+std::vector<Token> tokens_of_step(const Setting& s, Index step) {
+  std::vector<Token> tokens(static_cast<std::size_t>(s.training.batch * s.model.context + 1));
+  Token last = 2;
+  for (std::size_t i = 0; i < tokens.size(); ++i) {
+    const std::uint32_t word = philox_word(5, i, static_cast<std::uint32_t>(step), 900);
+    tokens[i] = static_cast<Token>((word % 8 == 0 ? word / 8 : static_cast<std::uint32_t>(3 * last + 1)) %
+                                   static_cast<std::uint32_t>(s.model.vocabulary));
+    last = tokens[i];
+  }
+  return tokens;
+}
+
+Model::StepResult train(Model& model, const Setting& s, Index step) {
+  std::vector<Token> tokens = tokens_of_step(s, step), targets(tokens.begin() + 1, tokens.end());
+  tokens.pop_back();
+  targets[3] = -100;
+  return model.train_step(batch_of_sequences(s.model.context, tokens, targets), s.training, step);
+}
+
+// Losses of a GPU, and how far they and the norms of the gradients are from the CPU's, relative to these.
+struct Followed {
+  double loss = 0, norm = 0, first = 0, last = 0;
+};
+Followed follow(const std::string& device, const Setting& s, const std::string& type, Index steps) {
+  const auto cpu = model_on("cpu", s), gpu = model_on(device, s, type);
+  Followed followed;
+  for (Index step = 0; step < steps; ++step) {
+    const Model::StepResult expected = train(*cpu, s, step), got = train(*gpu, s, step);
+    followed.loss = at_least(followed.loss, std::abs(got.loss - expected.loss) / expected.loss);
+    followed.norm =
+        at_least(followed.norm, std::abs(got.gradient_norm - expected.gradient_norm) / expected.gradient_norm);
+    if (step == 0) followed.first = got.loss;
+    followed.last = got.loss;
+  }
+  return followed;
+}
+
+TEST_CASE("gpu network: fifty steps of training follow the CPU, dropout on", "[gpu_network][gpu]") {
+  for (const std::string& device : gpu_devices()) {
+    for (const MixerProperties& properties : Mixers::properties) {
+      const auto [loss, norm, first, last] = follow(device, setting_of(properties.name), "float", 50);
+      CAPTURE(device, properties.name, loss, norm, first, last);
+      CHECK_FALSE(!(at_least(loss, 0.1 * norm) <= 1e-4));
+      CHECK(last < 0.9 * first);  // it learned something, so the comparison means something
+    }
+  }
+}
+
+TEST_CASE("gpu network: training with Muon follows the CPU", "[gpu_network][gpu]") {
+  for (const std::string& device : gpu_devices()) {
+    for (const auto& [type, tolerance] : {std::pair<const char*, double>{"float", 1e-4}, {"bf16", 2e-2}}) {
+      Setting s = setting_of("additive,dot");
+      s.training.optimizer = "muon";
+      const auto [loss, norm, first, last] = follow(device, s, type, 20);
+      CAPTURE(device, type, loss, norm, first, last);
+      CHECK_FALSE(!(loss <= tolerance));
+      CHECK(last < 0.95 * first);
+    }
+  }
+}
+
+#if defined(ABH_EMULATOR)
+TEST_CASE("gpu network: with products as cuBLASLt is asked for them, training follows the CPU", "[gpu_network][gpu]") {
+  for (const auto& [type, tolerance] : {std::pair<const char*, double>{"float", 1e-4}, {"bf16", 1e-2}}) {
+    Setting s = setting_of("additive,dot,metric,quadratic,leap");
+    s.model.layers = 5;
+    s.model.conv_groups = 1;
+    s.model.attention_bias = s.model.logit_bias = s.model.additive.projection = true;
+    s.training.optimizer = "muon";
+    s.gemm = "library";
+    const auto [loss, norm, first, last] = follow("emulated", s, type, 4);
+    CAPTURE(type, loss, norm, first, last);
+    CHECK_FALSE(!(loss <= tolerance));
+    CHECK(last < first);
+  }
+}
+#endif
+
+TEST_CASE("gpu network: the recipe of every preset, on a small network, follows the CPU", "[gpu_network][gpu]") {
+  for (const std::string& device : gpu_devices()) {
+    for (const std::string& preset : preset_names) {
+      for (const auto& [type, tolerance] : {std::pair<const char*, double>{"float", 1e-4}, {"bf16", 1e-2}}) {
+        Setting s = small_preset(preset);
+        s.model.layers = 2;
+        s.training.warmup = 2;
+        const auto [loss, norm, first, last] = follow(device, s, type, 12);
+        CAPTURE(device, preset, type, loss, norm, first, last);
+        CHECK_FALSE(!(loss <= tolerance));
+        CHECK(last < first);
+      }
+    }
+  }
+}
+
+#if defined(ABH_EMULATOR)
+// The counts of docs/results/gpu.md: what a step gains or loses in launches should be meant, and in what has to wait
+// for each other.
+TEST_CASE("gpu network: a training step is so many pieces of work, on a way of so many", "[gpu_network][gpu]") {
+  const auto check = [](const std::string& preset, const std::string& mixer, const std::string& optimizer,
+                        std::size_t pieces, std::size_t way) {
+    CAPTURE(preset, mixer, optimizer);
+    Setting s = small_preset(preset);
+    // Heads and sequences that fit a tile of pooling, or do not, as those of the preset.
+    s.model.channels = 16 * s.model.heads;
+    if (preset == "shakespeare") s.model.context = 257;
+    if (!mixer.empty()) s.model.mixer = mixer;
+    if (!optimizer.empty()) s.training.optimizer = optimizer;
+    const auto model = model_on("emulated", s, "bf16");
+    for (Index step = 0; step < 2; ++step) train(*model, s, step);
+    CHECK(emulator::size_of_last_graph() == pieces);
+    CHECK(emulator::length_of_last_graph() == way);
+  };
+  check("baby", "", "", 212, 193);
+  check("baby", "metric", "", 253, 228);
+  check("baby", "dot", "", 211, 186);
+  check("baby", "", "muon", 260, 241);
+  check("shakespeare", "", "", 238, 222);
+}
+#endif
+
+TEST_CASE("gpu network: training in bf16 stays near float", "[gpu_network][gpu]") {
+  for (const std::string& device : gpu_devices()) {
+    for (const MixerProperties& properties : Mixers::properties) {
+      const auto [loss, norm, first, last] = follow(device, setting_of(properties.name), "bf16", 12);
+      CAPTURE(device, properties.name, loss, norm, first, last);
+      CHECK_FALSE(!(loss <= 1e-2));
+    }
+  }
+}
+
+TEST_CASE("gpu network: the same bits in every order of threads, and again", "[gpu_network][gpu]") {
+  for_each_gpu_and_type([&](const std::string& device, const std::string& type) {
+    Setting s = setting_of("additive,dot,metric");
+    s.model.layers = 3;
+    s.model.window = "5,0,0";
+    if (type == "bf16") s.training.optimizer = "muon";
+    s.training.weight_average = 2;
+    std::vector<std::vector<float>> runs;
+    for (const int order : {0, 1, 2, 2}) {
+      set_thread_order(order);
+      const auto model = model_on(device, s, type);
+      std::vector<float>& run = runs.emplace_back();
+      for (Index step = 0; step < 3; ++step) {
+        const Model::StepResult result = train(*model, s, step);
+        run.push_back(static_cast<float>(result.loss));
+        run.push_back(static_cast<float>(result.gradient_norm));
+      }
+      for (const auto arena :
+           {Model::Arena::weights, Model::Arena::first_moments, Model::Arena::second_moments, Model::Arena::average}) {
+        const std::vector<float> values = model->read(arena);
+        run.insert(run.end(), values.begin(), values.end());
+      }
+    }
+    set_thread_order(0);
+    for (const std::vector<float>& run : runs) CHECK((run == runs[0]));
+  });
+}
+
+TEST_CASE("gpu network: what is computed again is the same, bit by bit", "[gpu_network][gpu]") {
+  for_each_gpu_and_type([&](const std::string& device, const std::string& type) {
+    // Every mixer with a norm, and all that has a bias or is computed again in its place.
+    Setting s = setting_of("additive,dot,metric,quadratic,leap");
+    s.model.layers = 5;
+    s.model.embedding_norm = s.model.final_norm = s.model.logit_bias = s.model.additive.projection = true;
+    s.model.attention_bias = true;
+    std::vector<std::vector<float>> runs;
+    for (const int order : {0, 1, 2}) {  // of what a graph leaves open: gradients of weights beside those of inputs
+      set_thread_order(order);
+      for (const bool recompute : {false, true}) {
+        const auto model = model_on(device, s, type, recompute);
+        std::vector<float>& run = runs.emplace_back();
+        for (Index step = 0; step < 3; ++step) {  // a GPU records the second one and replays what follows
+          const Model::StepResult result = train(*model, s, step);
+          run.push_back(static_cast<float>(result.loss));
+          run.push_back(static_cast<float>(result.gradient_norm));
+        }
+        const std::vector<float> weights = model->read(Model::Arena::weights);
+        run.insert(run.end(), weights.begin(), weights.end());
+      }
+    }
+    set_thread_order(0);
+    for (const std::vector<float>& run : runs) CHECK((run == runs[0]));
+  });
+}
+
+TEST_CASE("gpu network: evaluation and steps of inference follow the CPU", "[gpu_network][gpu]") {
+  for (const std::string& device : gpu_devices()) {
+    std::vector<Setting> settings;
+    for (const MixerProperties& properties : Mixers::properties) {
+      if (!properties.hashes) settings.push_back(setting_of(properties.name));  // what hashes has no steps
+    }
+    for (const char* positions : {"sinusoidal", "rotary", "alibi"}) {
+      for (const char* mixers : {"dot,additive", "metric,quadratic"}) {
+        settings.push_back(setting_of(mixers));
+        settings.back().model.positions = positions;
+        settings.back().model.rescale = 5;
+      }
+    }
+    for (Setting& s : settings) {
+      s.model.window = "0,4";
+      std::vector<std::vector<float>> logits;
+      std::vector<double> losses;
+      for (const std::string& each : {std::string("cpu"), device}) {
+        const auto model = model_on(each, s);
+        std::vector<Token> tokens = tokens_of_step(s, 7), targets(tokens.begin() + 1, tokens.end());
+        tokens.pop_back();
+        const Score sum = model->evaluate(batch_of_sequences(s.model.context, tokens, targets));
+        CHECK(sum.count == static_cast<Index>(targets.size()));
+        losses.push_back(sum.loss_sum);
+        const auto stepping =
+            with_weights(make_model({.device = each, .threads = 1}, s.model, {.positions = s.model.context}),
+                         model->read(Model::Arena::weights));
+        std::vector<float>& steps = logits.emplace_back();
+        for (int time = 0; time < 2; ++time) {
+          stepping->start();
+          for (Index c = 0; c < 9; ++c) {
+            const auto logits_v = stepping->step(tokens[static_cast<std::size_t>(c)], c);
+            steps.insert(steps.end(), logits_v.begin(), logits_v.end());
+          }
+        }
+      }
+      const double error = distance(logits[1], logits[0]);
+      INFO(device << ", " << s.model.mixer << ", " << s.model.positions << ": logits differ by up to " << error);
+      CHECK_FALSE(!(error <= 1e-5));
+      CHECK_FALSE(!(std::abs(losses[1] - losses[0]) <= 1e-6 * losses[0]));
+    }
+  }
+}
+
+TEST_CASE("gpu network: a step whose gradient is not finite changes nothing", "[gpu_network][gpu]") {
+  for_each_gpu_and_type([&](const std::string& device, const std::string& type) {
+    const Setting s = setting_of("additive");
+    const auto model = model_on(device, s, type);
+    train(*model, s, 0);
+    std::vector<float> weights = model->read(Model::Arena::weights);
+    weights[0] = std::numeric_limits<float>::infinity();  // of the first token's vector
+    model->write(Model::Arena::weights, weights);
+    const std::vector<float> moments = model->read(Model::Arena::first_moments);
+    const Model::StepResult result = train(*model, s, 1);
+    CHECK_FALSE(std::isfinite(result.gradient_norm));
+    CHECK(model->read(Model::Arena::weights) == weights);
+    CHECK(model->read(Model::Arena::first_moments) == moments);
+  });
+}
+
+TEST_CASE("gpu network: the average is of the exact weights, and may take their place for a while",
+          "[gpu_network][gpu]") {
+  for_each_gpu_and_type([&](const std::string& device, const std::string& type) {
+    Setting s = setting_of("additive,dot");
+    s.training.weight_average = 3;
+    const auto model = model_on(device, s, type), expected = model_on(device, s, type);
+    std::vector<double> mean(static_cast<std::size_t>(model->weight_count()));
+    for (Index step = 0; step < 5; ++step) {  // a GPU records the second one and replays what follows
+      CHECK(train(*model, s, step).loss == train(*expected, s, step).loss);
+      const std::vector<float> weights = model->read(Model::Arena::weights);
+      const double share = 1 / static_cast<double>(std::min<Index>(step + 1, 3));
+      for (std::size_t i = 0; i < mean.size(); ++i) mean[i] += share * (static_cast<double>(weights[i]) - mean[i]);
+      model->write(Model::Arena::weights, model->read(Model::Arena::average));
+      model->write(Model::Arena::weights, weights);
+    }
+    CHECK(model->read(Model::Arena::weights) == expected->read(Model::Arena::weights));
+    const std::vector<float> average = model->read(Model::Arena::average);
+    CHECK(average == expected->read(Model::Arena::average));
+    CHECK_FALSE(!(distance(average, mean) <= 1e-6));
+  });
+}
+
+TEST_CASE("gpu network: bf16 keeps its weights in full precision", "[gpu_network][gpu]") {
+  for (const std::string& device : gpu_devices()) {
+    const Setting s = setting_of("dot");
+    const auto model = model_on(device, s, "bf16");
+    const std::vector<float> weights = some_weights(s.model, 0.06, s.training.seed);
+    CHECK(model->read(Model::Arena::weights) == weights);
+    train(*model, s, 0);
+    const std::vector<float> moved = model->read(Model::Arena::weights);
+    Index narrow = 0;
+    for (float x : moved) narrow += x == static_cast<float>(bf16(x));
+    CHECK(narrow < static_cast<Index>(moved.size()) / 2);
+    const auto inference = with_weights(make_model({.device = device}, s.model, {.positions = 1}, 0, "bf16"), weights);
+    const std::vector<float> rounded = inference->read(Model::Arena::weights);
+    for (std::size_t i = 0; i < 100; ++i) CHECK(rounded[i] == static_cast<float>(bf16(weights[i])));
+  }
+}
+
+}  // namespace
+}  // namespace abh

@@ -1,0 +1,76 @@
+// What cuda/kernel.hpp promises beyond what its users ask of it today, on the emulator.
+#if defined(ABH_EMULATOR)
+
+#include <filesystem>
+#include <string>
+
+#include "cuda/gpu.hpp"
+#include "cuda/kernel.hpp"
+#include "tests/harness/emulator_case.hpp"
+#include "tests/harness/folder.hpp"
+#include "tests/harness/layer_case.hpp"
+
+namespace abh {
+namespace {
+
+constexpr int threads = 96;
+
+__global__ void two_sums_kernel(double* first_t, double* second_t) {
+  const double x = threadIdx.x;
+  first_t[threadIdx.x] = block_sum<threads>(x);
+  second_t[threadIdx.x] = block_sum<threads>(x * x);
+}
+
+TEST_CASE("kernel: sums over a block, one right after the other", "[kernel][gpu]") {
+  emulator_test::in_all_orders([] {
+    Array<double> first_t(threads), second_t(threads);
+    launch(two_sums_kernel, 1, threads, 0, nullptr, first_t.data(), second_t.data());
+    CHECK(first_t == Array<double>(threads, 95 * 96 / 2));
+    CHECK(second_t == Array<double>(threads, 95 * 96 * 191 / 6));
+  });
+}
+
+// `text` from `at` on, up to the comma or the bracket that ends an argument, without spaces.
+std::string argument_at(const std::string& text, std::size_t at) {
+  std::string argument;
+  for (int open = 0; open > 0 || (text[at] != ',' && text[at] != ')'); ++at) {
+    open += (text[at] == '(' || text[at] == '<') - (text[at] == ')' || text[at] == '>');
+    if (text[at] != ' ' && text[at] != '\n') argument += text[at];
+  }
+  return argument;
+}
+
+// One that does not wait would read what the kernel before it has not written yet, which no emulator shows; and one
+// that does not say what it is compiled for is launched here with any block.
+TEST_CASE("kernel: every one waits for the kernel before it, and says its launch bounds", "[kernel][gpu]") {
+  Index kernels = 0, bounded = 0;
+  for (const auto& file : std::filesystem::directory_iterator(ABH_SOURCE_DIR "/cuda")) {
+    if (!file.is_regular_file()) continue;
+    const std::string source = read_bytes(file.path().string());
+    for (std::size_t at = source.find("\n__global__"); at != source.npos; at = source.find("\n__global__", at + 1)) {
+      const std::size_t body = source.find(") {\n", at), end = source.find('\n', body + 4);
+      INFO(file.path() << ": " << source.substr(at + 1, body - at));
+      CHECK(source.substr(body + 4, end - body - 4) == "  wait_for_kernel_before();");
+      ++kernels;
+      const std::string bounds = "__launch_bounds__(", says = "  require_at_most(";
+      const std::size_t promised = source.find(bounds, at);
+      const bool is_bounded = promised < body;
+      REQUIRE((source.compare(end + 1, says.size(), says) == 0) == is_bounded);
+      if (!is_bounded) continue;
+      CHECK(argument_at(source, end + 1 + says.size()) == argument_at(source, promised + bounds.size()));
+      ++bounded;
+    }
+  }
+  CHECK(kernels > 60);
+  CHECK(bounded > 20);
+}
+
+TEST_CASE("kernel: more blocks than a grid has are refused", "[kernel][gpu]") {
+  CHECK(blocks_for(Index{0x7FFFFFFF} * 256, 256) == 0x7FFFFFFF);
+  CHECK_THROWS_WITH(blocks_for(Index{0x7FFFFFFF} * 256 + 1, 256), "a kernel would need more blocks than a grid has");
+}
+
+}  // namespace
+}  // namespace abh
+
+#endif

@@ -1,0 +1,317 @@
+// What a GPU does in one sweep over the rows has the bits of the layers one after the other, and partial sums that wait
+// those of sums that do not.
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "base/error.hpp"
+#include "layers/linear.hpp"
+#include "layers/parts/gate_layernorm.hpp"
+#include "layers/parts/pooling_with_logits.hpp"
+#include "layers/parts/with_row_sums.hpp"
+#include "tests/harness/layer_case.hpp"
+
+namespace abh {
+namespace {
+
+std::size_t size(Index count) { return static_cast<std::size_t>(count); }
+
+template <class T>
+Array<T> numbers(std::uint32_t seed, Index count) {
+  return converted<T>(random_values({Slot{"x", {count}}}, seed))[0];
+}
+
+// Every array of both ways must be the same; what is added to begins with numbers.
+struct Sizes {
+  Index BC, D, gap = 0;
+};
+const std::vector<Sizes> all_sizes = {{1, 1},   {7, 3},       {5, 24},   {9, 256, 8}, {70, 264},
+                                      {3, 520}, {2, 1024, 5}, {2, 1032}, {67, 40, 3}};
+
+template <class T, class Device>
+void check_gate_layernorm(Device& device, const Sizes& s, const Dropout& dropout, bool residual) {
+  const Index stride = s.D + s.gap, count = s.BC * s.D, strided = s.BC * stride;
+  const auto array = [](std::uint32_t seed, Index n) { return numbers<T>(seed, n); };
+  const Array<T> pooled = array(1, count), gate = array(2, strided), around = array(3, count), weight = array(4, s.D),
+                 bias = array(5, s.D), d_out = array(6, count), d_around = array(7, count);
+  struct Result {
+    Array<T> r, out, d_r, d_pooled, d_gate;
+    Array<float> mean, rstd, d_weight, d_bias;
+    bool operator==(const Result&) const = default;
+  };
+  const auto result = [&](bool joined) {
+    Result now{Array<T>(size(count)),
+               Array<T>(size(count)),
+               Array<T>(size(count)),
+               Array<T>(size(count)),
+               Array<T>(size(strided), T(0.0f)),
+               Array<float>(size(s.BC)),
+               Array<float>(size(s.BC)),
+               numbers<float>(8, s.D),
+               numbers<float>(9, s.D)};
+    const GateInputs<T> in{pooled.data(), gate.data(), stride, dropout, s.BC, s.D};
+    const GateForward<T> forward{now.r.data(), residual ? around.data() : nullptr, in};
+    const NormOfGate<T> norm{now.out.data(), now.mean.data(), now.rstd.data(), weight.data(), bias.data()};
+    const LayernormBackward<T> d_norm{.d_in_bcd = now.d_r.data(),
+                                      .d_weight_d = now.d_weight.data(),
+                                      .d_bias_d = now.d_bias.data(),
+                                      .d_out_bcd = d_out.data(),
+                                      .d_residual_bcd = residual ? d_around.data() : nullptr,
+                                      .in_bcd = now.r.data(),
+                                      .mean_bc = now.mean.data(),
+                                      .rstd_bc = now.rstd.data(),
+                                      .weight_d = weight.data(),
+                                      .BC = s.BC,
+                                      .D = s.D};
+    const GateBackward<T> d_gate{.d_pooled_bcd = now.d_pooled.data(),
+                                 .d_gate_bcd = now.d_gate.data(),
+                                 .d_gate_stride = stride,
+                                 .d_out_bcd = now.d_r.data(),
+                                 .in = in};
+    if (joined) {
+      gate_layernorm_forward<Device, T>(device, {forward, norm});
+      gate_layernorm_backward<Device, T>(device, {d_norm, d_gate});
+    } else {
+      gate_forward<Device, T>(device, forward);
+      layernorm_forward<Device, T>(device, norm.out_bcd, norm.mean_bc, norm.rstd_bc, now.r.data(), norm.weight_d,
+                                   norm.bias_d, s.BC, s.D);
+      layernorm_backward<Device, T>(device, d_norm);
+      gate_backward<Device, T>(device, d_gate);
+    }
+    device.synchronize();
+    return now;
+  };
+  CHECK((result(true) == result(false)));
+}
+
+TEST_CASE("joined layers: a gate and its norm", "[joined_layers][gate][layernorm][gpu]") {
+  const Array<StepState> state(1, {.seed = 7, .step = 3});
+  for_each_gpu([&](auto& device, const std::string& name) {
+    for (const Sizes& s : all_sizes) {
+      for (const double p : {0.0, 0.4}) {
+        for (const bool residual : {false, true}) {
+          CAPTURE(name, s.BC, s.D, s.gap, p, residual);
+          const Dropout dropout{.p = p, .site = 5, .state = state.data(), .first = 2 * s.D};
+          check_gate_layernorm<float>(device, s, dropout, residual);
+          check_gate_layernorm<bf16>(device, s, dropout, residual);
+        }
+      }
+    }
+  });
+}
+
+// x, d_x: rows of N heads of K channels, `gap` apart.
+struct PooledSizes {
+  Index B, C, N, K, gap = 0;
+};
+const std::vector<PooledSizes> pooled_sizes = {{0, 5, 1, 64},   {1, 1, 1, 64},   {3, 7, 2, 32, 8}, {2, 100, 5, 16},
+                                               {2, 256, 3, 64}, {1, 255, 3, 32}, {1, 300, 2, 64},  {2, 9, 3, 24, 3}};
+struct PooledCase {
+  bool decays, masks, accumulates, aligned;
+};
+
+template <class T, class Device>
+void check_pooling_with_logits(Device& device, const PooledSizes& s, const PooledCase& c) {
+  const Index H = s.N * s.K, row = H + s.gap, BC = s.B * s.C, BNC = BC * s.N, shift = c.aligned ? 0 : 1;
+  const Array<T> x = numbers<T>(1, BC * row), d_out = numbers<T>(2, BC * H), pool = numbers<T>(3, H + 1);
+  const Array<float> slope(size(s.N), 0.25f);
+  Array<Token> mask(size(BC));
+  for (std::size_t i = 0; i < mask.size(); ++i) mask[i] = i % 3 == 1 ? 0 : 1;
+  struct Result {
+    Array<T> out, d_x;
+    Array<float> logit, most, sum, d_logit, d_pool;
+  };
+  const auto result = [&](bool joined) {
+    Result now{Array<T>(size(BC * H)),  numbers<T>(4, BC * row), Array<float>(size(BNC)), Array<float>(size(BNC)),
+               Array<float>(size(BNC)), Array<float>(size(BNC)), numbers<float>(5, H)};
+    const T* pool_nk = pool.data() + shift;
+    const PoolingInputs<T> in{.logit_bnc = now.logit.data(),
+                              .x_bch = x.data(),
+                              .x_stride = row,
+                              .slope_n = c.decays ? slope.data() : nullptr,
+                              .mask_bc = c.masks ? mask.data() : nullptr,
+                              .shape = {.B = s.B, .C = s.C, .N = s.N, .K = s.K}};
+    const PoolingLogitsInputs<T> in_logits{x.data(), row, pool_nk, s.B, s.C, s.N, s.K};
+    const PoolingForward<T> forward{now.out.data(), now.most.data(), now.sum.data(), in};
+    const PoolingBackward<T> backward{.d_x_bch = now.d_x.data(),
+                                      .d_x_stride = row,
+                                      .accumulate = c.accumulates,
+                                      .d_logit_bnc = now.d_logit.data(),
+                                      .d_out_bch = d_out.data(),
+                                      .out_bch = now.out.data(),
+                                      .max_bnc = now.most.data(),
+                                      .sum_bnc = now.sum.data(),
+                                      .in = in};
+    if (joined) {
+      pooling_with_logits_forward<Device, T>(device, {now.logit.data(), pool_nk, forward});
+      pooling_with_logits_backward<Device, T>(device, {now.d_pool.data(), pool_nk, backward});
+    } else {
+      pooling_logits_forward<Device, T>(device, {now.logit.data(), in_logits});
+      pooling_forward<Device, T>(device, forward);
+      pooling_backward<Device, T>(device, backward);
+      pooling_logits_backward<Device, T>(device,
+                                         {now.d_x.data(), row, now.d_pool.data(), now.d_logit.data(), in_logits});
+    }
+    device.synchronize();
+    return now;
+  };
+  const Result both = result(true), one = result(false);
+  CHECK((both.logit == one.logit));
+  CHECK((both.most == one.most));
+  CHECK((both.sum == one.sum));
+  CHECK((both.out == one.out));
+  CHECK((both.d_logit == one.d_logit));
+  CHECK((both.d_x == one.d_x));
+  int apart = 0;  // sums that are cut into other parts
+  for (std::size_t i = 0; i < one.d_pool.size(); ++i) {
+    apart += !(std::abs(both.d_pool[i] - one.d_pool[i]) <= 1e-5f * (1 + std::abs(one.d_pool[i])));
+  }
+  CHECK(apart == 0);
+}
+
+TEST_CASE("joined layers: a pooling and its logits", "[joined_layers][pooling][pooling_logits][gpu]") {
+  for_each_gpu([](auto& device, const std::string& name) {
+    for (const PooledSizes& s : pooled_sizes) {
+      for (const PooledCase& c : {PooledCase{false, false, false, true}, PooledCase{true, false, true, true},
+                                  PooledCase{false, true, true, true}, PooledCase{false, false, true, false}}) {
+        CAPTURE(name, s.B, s.C, s.N, s.K, s.gap, c.decays, c.masks, c.accumulates, c.aligned);
+        check_pooling_with_logits<float>(device, s, c);
+        check_pooling_with_logits<bf16>(device, s, c);
+      }
+    }
+  });
+}
+
+// d_in by one(...), and its sums by a linear map's gradient of a bias; or both by joined(...).
+template <class T, class Device, class One, class Joined>
+void check_row_sums(Device& device, const Sizes& s, const One& one, const Joined& joined) {
+  const Index count = s.BC * s.D;
+  const Array<T> d_out = numbers<T>(1, count), in = numbers<T>(2, count), row(size(s.BC), T(0.0f));
+  Array<T> d_in[2] = {Array<T>(size(count)), Array<T>(size(count))};
+  Array<float> d_bias[2] = {numbers<float>(3, s.D), numbers<float>(3, s.D)}, d_weight(size(s.D), 0.0f);
+  one(d_in[0].data(), d_out.data(), in.data());
+  linear_backward_weight<Device, T>(device, {.d_weight_oi = d_weight.data(),
+                                             .d_bias_o = d_bias[0].data(),
+                                             .d_out_bco = d_in[0].data(),
+                                             .in_bci = row.data(),
+                                             .shape = {.BC = s.BC, .I = 1, .O = s.D}});
+  joined(d_bias[1].data(), d_in[1].data(), d_out.data(), in.data());
+  device.synchronize();
+  CHECK((d_in[0] == d_in[1]));
+  CHECK((d_bias[0] == d_bias[1]));
+}
+
+template <class T, class Device>
+void check_all_row_sums(Device& device, const Sizes& s, const Dropout& dropout) {
+  const Index count = s.BC * s.D;
+  check_row_sums<T>(
+      device, s,
+      [&](T* d_in, const T* d_out, const T* in) {
+        gelu_backward<Device, T>(device, d_in, d_out, in, count, GeluForm::erf);
+      },
+      [&](float* d_bias, T* d_in, const T* d_out, const T* in) {
+        gelu_backward_with_row_sums<Device, T>(device, d_bias, d_in, d_out, in, {s.BC, s.D});
+      });
+  check_row_sums<T>(
+      device, s,
+      [&](T* d_in, const T* d_out, const T* in) { relu_backward<Device, T>(device, d_in, d_out, in, count); },
+      [&](float* d_bias, T* d_in, const T* d_out, const T* in) {
+        relu_backward_with_row_sums<Device, T>(device, d_bias, d_in, d_out, in, {s.BC, s.D});
+      });
+  check_row_sums<T>(
+      device, s,
+      [&](T* d_in, const T* d_out, const T*) { dropout_backward<Device, T>(device, d_in, d_out, dropout, count); },
+      [&](float* d_bias, T* d_in, const T* d_out, const T*) {
+        dropout_backward_with_row_sums<Device, T>(device, d_bias, d_in, d_out, dropout, {s.BC, s.D});
+      });
+}
+
+TEST_CASE("joined layers: gradients of gelu, relu and dropout with the sums of their rows",
+          "[joined_layers][gelu][relu][dropout][gpu]") {
+  const Array<StepState> state(1, {.seed = 7, .step = 3});
+  for_each_gpu(
+      [&](auto& device, const std::string& name) {
+        for (const Sizes& s : all_sizes) {
+          for (const double p : {0.0, 0.4}) {
+            CAPTURE(name, s.BC, s.D, p);
+            const Dropout dropout{.p = p, .site = 5, .state = state.data(), .first = s.D};
+            check_all_row_sums<float>(device, s, dropout);
+            check_all_row_sums<bf16>(device, s, dropout);
+          }
+        }
+      },
+      true);
+}
+
+// A row's norm, `times` times, into the gradients of as many norms.
+template <class Device>
+std::vector<Array<float>> gradients_of_norms(Device& device, const std::vector<Index>& target, bool late, bool beside) {
+  const Index BC = 40;
+  std::vector<Array<float>> d;
+  const Index most = 1 + *std::max_element(target.begin(), target.end());
+  for (Index i = 0; i < most; ++i) d.push_back(numbers<float>(static_cast<std::uint32_t>(10 + i), 2 * (5 + i)));
+  const auto run = [&] {
+    for (const Index i : target) {
+      const Index D = 5 + i;
+      const Array<float> x = numbers<float>(1, BC * D), weight = numbers<float>(2, D), mean(size(BC), 0.1f),
+                         rstd(size(BC), 0.9f);
+      Array<float> d_in(size(BC * D));
+      typename Device::Branch branch(device);
+      Device& on = beside && i % 2 == 1 ? branch.fork() : device;
+      layernorm_backward<Device, float>(on, {.d_in_bcd = d_in.data(),
+                                             .d_weight_d = d[size(i)].data(),
+                                             .d_bias_d = d[size(i)].data() + D,
+                                             .d_out_bcd = x.data(),
+                                             .in_bcd = x.data(),
+                                             .mean_bc = mean.data(),
+                                             .rstd_bc = rstd.data(),
+                                             .weight_d = weight.data(),
+                                             .BC = BC,
+                                             .D = D});
+      branch.join();
+      device.synchronize();
+    }
+  };
+  if (late) {
+    typename Device::LateSums sums(device);
+    run();
+    sums.finish();
+  } else {
+    run();
+  }
+  device.synchronize();
+  return d;
+}
+
+TEST_CASE("joined layers: partial sums that wait for each other", "[joined_layers][layernorm][gpu]") {
+  for_each_gpu([](auto& device, const std::string& name) {
+    INFO(name);
+    std::vector<Index> many, twice = {0, 1, 0, 2, 1, 1};
+    for (Index i = 0; i < 101; ++i) many.push_back(i);  // more than one kernel takes
+    for (const auto& target : {many, twice}) {
+      const auto expected = gradients_of_norms(device, target, false, false);
+      CHECK((gradients_of_norms(device, target, true, false) == expected));
+      CHECK((gradients_of_norms(device, target, true, true) == expected));
+    }
+  });
+}
+
+TEST_CASE("joined layers: sums that wait when something goes wrong are not done, and trouble nobody",
+          "[joined_layers][layernorm][gpu]") {
+  for_each_gpu([]<class Device>(Device& device, const std::string& name) {
+    INFO(name);
+    const auto expected = gradients_of_norms(device, {3}, false, false);
+    try {
+      typename Device::LateSums sums(device);
+      gradients_of_norms(device, {3}, false, false);
+      throw Error("the body's own");
+    } catch (const Error&) {
+    }
+    CHECK((gradients_of_norms(device, {3}, false, false) == expected));
+    CHECK((gradients_of_norms(device, {3}, true, false) == expected));
+  });
+}
+
+}  // namespace
+}  // namespace abh

@@ -1,0 +1,376 @@
+#include <cmath>
+#include <functional>
+
+#include "base/error.hpp"
+#include "base/text.hpp"
+#include "files/safetensors.hpp"
+#include "settings/schedule.hpp"
+#include "settings/setting_flags.hpp"
+#include "tests/harness/settings.hpp"
+
+namespace abh {
+namespace {
+
+ModelConfig valid() {
+  ModelConfig model;
+  model.vocabulary = 65;
+  return model;
+}
+
+// What is said of a valid configuration with these settings.
+struct Case {
+  std::string changes, message;
+};
+
+std::string error_of(const std::function<void()>& body) {
+  try {
+    body();
+  } catch (const UsageError& error) {
+    CHECK(error.status() == 2);
+    CHECK(std::string(error.what()).find('\n') == std::string::npos);
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST_CASE("config: one mixer for all layers, or one a layer", "[config]") {
+  ModelConfig model = valid();
+  model.layers = 3;
+  const auto names = [&] {
+    std::vector<std::string> result;
+    for (const MixerProperties& mixer : mixer_properties(model)) result.push_back(mixer.name);
+    return result;
+  };
+  CHECK(names() == std::vector<std::string>(3, "additive"));
+  model.mixer = "metric,quadratic,dot";
+  CHECK(names() == std::vector<std::string>{"metric", "quadratic", "dot"});
+  const auto mixers = [&] { mixers_of(model); };
+  model.mixer = "dot,dot";
+  CHECK(error_of(mixers) == "--mixer: expected 1 or 3 entries, one a layer, found 2 in \"dot,dot\"");
+  for (const char* name : {"", "Dot", "dot ", "nothing"}) {
+    model.mixer = name;
+    CHECK(error_of(mixers) ==
+          "--mixer: expected " + listed_mixers() + ", or a comma list of them, found \"" + model.mixer + "\"");
+  }
+  model.mixer = "dot,,metric";
+  CHECK(contains(error_of(mixers), "found \"\""));
+}
+
+TEST_CASE("config: one window for all layers, or one a layer", "[config]") {
+  // Of what pools, and of what compares positions.
+  const auto check = [](const std::string& flag, std::string ModelConfig::*window,
+                        std::vector<Index> (ModelConfig::*windows_of)() const) {
+    ModelConfig model = valid();
+    const auto windows = [&] { return (model.*windows_of)(); };
+    model.layers = 2;
+    CHECK(windows() == std::vector<Index>{0, 0});
+    model.*window = "16";
+    CHECK(windows() == std::vector<Index>{16, 16});
+    model.*window = "4,0";
+    CHECK(windows() == std::vector<Index>{4, 0});
+    // What sees all there is, is global: without positions, whatever may come.
+    model.context = 32;
+    model.*window = "31,32";
+    CHECK(windows() == std::vector<Index>{31, 0});
+    model.*window = "9223372036854775807";
+    CHECK(windows() == std::vector<Index>{0, 0});
+    model.positions = "none";
+    model.*window = "32,9223372036854775807";
+    CHECK(windows() == std::vector<Index>{32, 0});
+    model.*window = "4,8,16";
+    CHECK(error_of(windows) == flag + ": expected 1 or 2 entries, one a layer, found 3 in \"4,8,16\"");
+    model.layers = 1;
+    model.*window = "0,1";
+    CHECK(error_of(windows) == flag + ": expected 1 entry, one a layer, found 2 in \"0,1\"");
+    model.layers = 2;
+    for (const char* text : {"-1", "x", "4x", "1.5", "", "9223372036854775808", "4, 8"}) {
+      model.*window = text;
+      CHECK(error_of(windows).rfind(flag + ": expected whole numbers, 0 for a global window", 0) == 0);
+    }
+  };
+  check("--window", &ModelConfig::window, &ModelConfig::windows);
+  check("--attention-window", &ModelConfig::attention_window, &ModelConfig::attention_windows);
+}
+
+TEST_CASE("config: what does not make a network is refused", "[config]") {
+  const Case cases[] = {
+      {"", "no error"},
+      {"layers=0", "--layers: expected 1 to 1000, found 0"},
+      {"layers=1001", "--layers: expected 1 to 1000, found 1001"},
+      {"channels=0", "--channels: expected 1 to 262144, found 0"},
+      {"channels=262145", "--channels: expected 1 to 262144, found 262145"},
+      {"heads=0", "--heads: expected 1 to 262144, found 0"},
+      {"context=0", "--context: expected 1 to 4194304, found 0"},
+      {"vocabulary_size=0", "vocabulary_size: expected 1 to 2097152, found 0"},
+      {"vocabulary_size=0 patch_inputs=4", "classes: expected 1 to 2097152, found 0"},
+      {"patch_inputs=4 classes=2", "vocabulary_size: expected 0 to 0, found 65"},
+      {"vocabulary_size=0 patch_inputs=262145 classes=2", "patch_inputs: expected 0 to 262144, found 262145"},
+      {"vocabulary_size=0 patch_inputs=4 classes=2", "no error"},
+      {"hidden_channels=-1", "hidden_channels: expected 0 to 1048576, found -1"},
+      {"head_channels=65537", "head_channels: expected 0 to 65536, found 65537"},
+      {"conv_kernel=1025", "--conv-kernel: expected 0 to 1024, found 1025"},
+      {"conv_groups=-1", "--conv-groups: expected 0 to 262144, found -1"},
+      {"heads=3", "--heads: 3 does not divide the 128 channels"},
+      {"conv_kernel=4 conv_groups=3", "--conv-groups: 3 does not divide the 128 channels"},
+      {"mixer=nothing", "--mixer: expected " + listed_mixers() + ", or a comma list of them, found \"nothing\""},
+      {"window=wide",
+       "--window: expected whole numbers, 0 for a global window, or a comma list of them, found \"wide\""},
+      {"causal=0 window=5",
+       "--window: expected 0 or at least the context, 64, where causal is 0 and the mixer additive, found 5"},
+      {"causal=0 window=5 mixer=leap",
+       "--window: expected 0 or at least the context, 64, where causal is 0 and the mixer leap, found 5"},
+      {"causal=0 window=5 mixer=average",
+       "--window: expected 0 or at least the context, 64, where causal is 0 and the mixer average, found 5"},
+      {"causal=0 positions=alibi",
+       "--positions: alibi needs causal 1 where the mixer is additive, whose weights decay in one direction"},
+      {"causal=0 positions=alibi mixer=leap",
+       "--positions: alibi needs causal 1 where the mixer is leap, whose weights decay in one direction"},
+      {"causal=0 positions=alibi mixer=average", "no error"},
+      {"values=both", "--additive-values: expected shared or own, found \"both\""},
+      {"positions=sine", "--positions: expected learned, none, sinusoidal, rotary or alibi, found \"sine\""},
+      {"positions=alibi alibi_slopes=bloom", "--alibi-slopes: expected formula or interleaved, found \"bloom\""},
+      {"positions=alibi alibi_slopes=interleaved", "no error"},
+      {"reversible=1", "no error"},
+      {"reversible=1 norm=post", "--reversible: expected --norm pre, found post"},
+      {"reversible=1 skip=normed", "--reversible: expected --additive-skip stream, found normed"},
+      {"alibi_slopes=interleaved",
+       "--alibi-slopes: interleaved goes with --positions alibi, found --positions learned"},
+      // A head of one channel has no deviation.
+      {"mixer=dot rescale=1 heads=128", "--rescale: expected heads of 2 channels at least, found 1"},
+      {"mixer=dot rescale=1 heads=64", "no error"},
+      {"rescale=1 heads=128", "no error"},
+      {"mixer=leap normed_values=1 heads=128", "--normed-values: expected heads of 2 channels at least, found 1"},
+      // What is not used is not judged, and the cores may have heads of any width.
+      {"conv_groups=3", "no error"},
+      {"conv_kernel=4 conv_groups=0", "no error"},
+      {"mixer=metric heads=3 head_channels=50", "no error"},
+      {"causal=0", "no error"},
+      {"causal=0 window=64", "no error"},
+      {"causal=0 mixer=dot attention_window=5",
+       "--attention-window: expected 0 or at least the context, 64, where causal is 0 and the mixer dot, found 5"},
+      {"causal=0 mixer=dot attention_window=64", "no error"},
+      {"causal=0 mixer=dot span=5", "--span: expected 0 where causal is 0 and the mixer dot, found 5"},
+      {"mixer=dot span=5 pattern=strided stride=3", "--span: expected 0 where there is a --pattern, found 5"},
+      {"mixer=dot attention_window=5 pattern=strided stride=3",
+       "--attention-window: expected 0 where there is a --pattern, found 5"},
+      {"causal=0 attention_window=5", "no error"},
+      {"mixer=dot causal=0 positions=alibi", "no error"},
+      {"mixer=dot,additive,dot,dot window=5,0,5,5 causal=0", "no error"},
+      {"mixer=dot,dot,additive,dot heads=3 head_channels=50", "--heads: 3 does not divide the 128 channels"}};
+  for (const auto& [changes, message] : cases) {
+    CAPTURE(changes);
+    CHECK(error_of([&, &changed_by = changes] { check_model(changed(valid(), changed_by)); }) == message);
+  }
+  ModelConfig two_lines = valid();
+  two_lines.additive.skip = "a\nb";
+  CHECK(error_of([&] { check_model(two_lines); }) == "--additive-skip: expected stream or normed, found \"a b\"");
+}
+
+TEST_CASE("config: training settings out of range are refused", "[config]") {
+  const std::string shards = "--shards: expected a power of two that divides the 12 sequences of --batch, found ";
+  const Case cases[] = {{"", "no error"},
+                        {"batch=0", "--batch: expected 1 to 65536, found 0"},
+                        {"shards=1", "no error"},
+                        {"shards=2", "no error"},
+                        {"shards=4", "no error"},
+                        {"shards=3", shards + "3"},
+                        {"shards=5", shards + "5"},
+                        {"shards=6", shards + "6"},
+                        {"shards=8", shards + "8"},
+                        {"shards=12", shards + "12"},
+                        {"chunk=-1", "--chunk: expected 0 to 4194304, found -1"},
+                        {"truncated=1", "--truncated: expected a length of chunks, --chunk, found --chunk 0"},
+                        {"chunk=3 truncated=1", "no error"},
+                        {"steps=-1", "--steps: expected 0 to 1000000000, found -1"},
+                        {"warmup=-5", "--warmup: expected 0 to 1000000000, found -5"},
+                        {"eval_every=-1", "--eval-every: expected 0 to 1000000000, found -1"},
+                        {"checkpoint_every=-1", "--checkpoint-every: expected 0 to 1000000000, found -1"},
+                        {"log_every=-1", "--log-every: expected 0 to 1000000000, found -1"},
+                        {"dropout=1.5", "--dropout: expected 0 to 1, found 1.5"},
+                        {"label_smoothing=-0.1", "--label-smoothing: expected 0 to 1, found -0.1"},
+                        {"weight_decay=-1", "--weight-decay: expected 0 to 1e+06, found -1"},
+                        {"optimizer=sgd", "--optimizer: expected adamw or muon, found \"sgd\""},
+                        {"muon_rounds=-1", "--muon-rounds: expected 0 to 100, found -1"},
+                        {"clip=-1", "--clip: expected 0 to 1e+30, found -1"},
+                        {"beta1=2", "--beta1: expected 0 to below 1, found 2"},
+                        {"beta2=2", "--beta2: expected 0 to below 1, found 2"},
+                        {"init_std=-1", "--init-std: expected 0 to 1e+06, found -1"},
+                        {"weight_average=-1", "--weight-average: expected 0 to 1000000000, found -1"}};
+  for (const auto& [changes, message] : cases) {
+    CAPTURE(changes);
+    CHECK(error_of([&, &changed_by = changes] { changed(TrainingConfig(), changed_by).check(); }) == message);
+  }
+  const TrainingConfig no_number{.learning_rate = std::nan("")};
+  CHECK(error_of([&] { no_number.check(); }).starts_with("--learning-rate: expected "));
+  CHECK(TrainingConfig::from_metadata({}, "file").shards == 1);          // of before there were shards
+  CHECK(TrainingConfig::from_metadata({}, "file").weight_average == 0);  // of before there were averages
+}
+
+TEST_CASE("config: metadata there and back", "[config]") {
+  // Every field away from its default, so that one that is forgotten shows.
+  using Metadata = std::map<std::string, std::string>;
+  const auto require_complete = [](const Metadata& written, const Metadata& defaults) {
+    CHECK(written.size() == defaults.size());
+    for (const auto& [key, value] : written) {
+      INFO(key);
+      CHECK(value != defaults.at(key));
+    }
+  };
+  const Metadata written = settings(
+      "layers=2 channels=30 heads=5 hidden_channels=77 head_channels=9 context=33 vocabulary_size=12 mixer=dot,metric "
+      "window=3,0 values=own projection=1 skip=normed causal=0 attention_bias=1 conv_kernel=3 conv_groups=2 ffn_bias=0 "
+      "embedding_norm=1 final_norm=0 logit_bias=1 logit_scale=0.1 positions=rotary focus=exp rescale=7.5 "
+      "normed_values=1 alibi_slopes=interleaved");
+  require_complete(written, ModelConfig().metadata());
+  const ModelConfig model = ModelConfig::from_metadata(written, "file");
+  CHECK(model.metadata() == written);
+  CHECK(model.logit_scale == 0.1);
+  CHECK(mixers_of(model).size() == 2);
+  // A key that is there only where something is on.
+  CHECK(written.count("reversible") == 0);
+  CHECK(ModelConfig::from_metadata({{"reversible", "1"}}, "file").metadata().at("reversible") == "1");
+
+  Metadata kept = settings(
+      "batch=3 steps=17 optimizer=muon muon_rounds=3 warmup=5 weight_decay=1e-300 clip=0 beta1=0.5 beta2=0.75 "
+      "label_smoothing=0.05 init_std=0.5 type=bf16 eval_every=1 checkpoint_every=2 log_every=3 "
+      "learning_rate=0.30000000000000004 schedule=linear dropout=0.3333333333333333 shards=4 chunk=7 truncated=1 "
+      "weight_average=1000000000 seed=18446744073709551615");
+  require_complete(kept, TrainingConfig().metadata());
+  // A key that is there only where its value is not 0, in files of any version: those without it stay as they were.
+  kept["eval_tokens"] = "1000000";
+  const TrainingConfig training = TrainingConfig::from_metadata(kept, "file");
+  CHECK(training.metadata() == kept);
+  CHECK(training.learning_rate == 0.1 + 0.2);
+  CHECK(training.dropout == 1.0 / 3);
+  CHECK(training.weight_decay == 1e-300);
+  CHECK(training.weight_average == largest_steps);
+  CHECK(training.seed == ~std::uint64_t{0});
+  CHECK(training.eval_tokens == 1'000'000);
+  Metadata without = TrainingConfig().metadata();
+  CHECK(without.count("eval_tokens") == 0);
+  CHECK(TrainingConfig::from_metadata(without, "file", safetensors_version).eval_tokens == 0);
+}
+
+TEST_CASE("config: metadata of golden files", "[config]") {
+  // What is absent has the golden files' defaults; keys of others are left alone.
+  const ModelConfig model = ModelConfig::from_metadata({{"layers", "2"}, {"case", "language_model"}}, "file");
+  check_settings(model,
+                 "layers=2 ffn_bias=0 final_norm=1 embedding_norm=0 logit_bias=0 logit_scale=1 conv_kernel=0 "
+                 "conv_groups=1 values=shared skip=stream projection=0 causal=1 window=0 alibi_slopes=formula");
+}
+
+TEST_CASE("config: metadata that is not what it should be", "[config]") {
+  const auto error = [](const std::string& key, const std::string& value) -> std::string {
+    try {
+      ModelConfig::from_metadata({{key, value}}, "dir/model.safetensors");
+      TrainingConfig::from_metadata({{key, value}}, "dir/model.safetensors");
+    } catch (const Error& caught) {
+      CHECK(caught.status() == 1);
+      return caught.what();
+    }
+    return "no error";
+  };
+  const std::string metadata = "dir/model.safetensors: metadata ";
+  CHECK(error("layers", "four") == metadata + "layers: expected a number, found \"four\"");
+  CHECK(error("layers", "4.5") == metadata + "layers: expected a number, found \"4.5\"");
+  CHECK(error("layers", "") == metadata + "layers: expected a number, found \"\"");
+  CHECK(error("ffn_bias", "yes\n") == metadata + "ffn_bias: expected 0 or 1, found \"yes \"");
+  CHECK(error("logit_scale", "inf") == metadata + "logit_scale: expected a finite number, found \"inf\"");
+  CHECK(error("dropout", "nan") == metadata + "dropout: expected a finite number, found \"nan\"");
+  CHECK(error("seed", "-1") == metadata + "seed: expected a number, found \"-1\"");
+}
+
+TEST_CASE("config: presets", "[config]") {
+  ModelConfig model;
+  TrainingConfig training;
+  model.layers = 99;
+  training.steps = 1;
+  for (const std::string& name : preset_names) {
+    apply_preset(name, model, training);
+    model.vocabulary = 65;
+    CAPTURE(name);
+    CHECK_NOTHROW(check_model(model));
+    CHECK_NOTHROW(training.check());
+  }
+  // fastformer: the form of the README
+  check_settings(model, "heads=1 embedding_norm=1 final_norm=0 logit_bias=1 skip=stream");
+  check_settings(training, "label_smoothing=0.1");
+
+  apply_preset("tiny", model, training);  // nothing is left of the preset before
+  check_settings(model, "layers=4 channels=128 context=64 embedding_norm=0");
+  check_settings(training, "batch=12 steps=4000 label_smoothing=0");
+  CHECK(error_of([&] { apply_preset("huge", model, training); }) ==
+        "--preset: expected tiny, baby, shakespeare or fastformer, found \"huge\"");
+
+  const auto peek = [](std::vector<const char*> line) {
+    return peek_preset(static_cast<int>(line.size()), line.data());
+  };
+  CHECK(peek({"train"}) == "tiny");
+  CHECK(peek({"train", "--preset", "baby"}) == "baby");
+  CHECK(peek({"train", "--preset", "huge"}) == "tiny");
+}
+
+TEST_CASE("config: the learning rate rises, then falls along a cosine to a tenth", "[config]") {
+  TrainingConfig training{.steps = 101, .learning_rate = 2, .warmup = 10};
+  for (Index step = 0; step < 10; ++step) {
+    CHECK_FALSE(!(std::abs(learning_rate_at(training, step) - 2.0 * static_cast<double>(step + 1) / 11) <= 1e-15));
+  }
+  CHECK(learning_rate_at(training, 10) == 2);
+  CHECK_FALSE(!(std::abs(learning_rate_at(training, 55) - 1.1) <= 1e-14));  // half way
+  CHECK_FALSE(!(std::abs(learning_rate_at(training, 100) - 0.2) <= 1e-14));
+  for (Index step = 1; step <= 100; ++step) {
+    INFO(step);
+    if (step <= 10) CHECK(learning_rate_at(training, step) > learning_rate_at(training, step - 1));
+    if (step > 10) CHECK(learning_rate_at(training, step) < learning_rate_at(training, step - 1));
+  }
+
+  // No warm-up; warm-up to the end; a single step.
+  training.warmup = 0;
+  CHECK(learning_rate_at(training, 0) == 2);
+  training.warmup = 100;
+  CHECK_FALSE(!(learning_rate_at(training, 99) <= 2));
+  CHECK(std::isfinite(learning_rate_at(training, 100)));
+  training.warmup = 0;
+  training.steps = 1;
+  CHECK(std::isfinite(learning_rate_at(training, 0)));
+}
+
+TEST_CASE("config: a linear schedule ends at zero, one of the inverse root does not know its end", "[config]") {
+  const auto near = [](double found, double expected) { return std::abs(found - expected) <= 1e-14; };
+  TrainingConfig training{.steps = 110, .learning_rate = 2, .warmup = 10};
+  training.schedule = "linear";
+  CHECK(learning_rate_at(training, 10) == 2);
+  CHECK(near(learning_rate_at(training, 60), 1));
+  CHECK(near(learning_rate_at(training, 109), 0.02));  // the last step still moves
+  training.schedule = "inverse-sqrt";
+  CHECK(learning_rate_at(training, 10) == 2);
+  CHECK(near(learning_rate_at(training, 43), 1));  // four times as many steps, half the rate
+  const double before = learning_rate_at(training, 70);
+  training.steps = 1000;
+  CHECK(learning_rate_at(training, 70) == before);
+  // The same rise, whatever follows; no warm-up; a single step.
+  for (const char* schedule : {"cosine", "linear", "inverse-sqrt"}) {
+    training.schedule = schedule;
+    CHECK(near(learning_rate_at(training, 4), 2.0 * 5 / 11));
+    TrainingConfig one{.steps = 1, .learning_rate = 2, .warmup = 0};
+    one.schedule = schedule;
+    CHECK(std::isfinite(learning_rate_at(one, 0)));
+  }
+}
+
+TEST_CASE("config: a learning rate is shown with the digits of the optimizer's float", "[config]") {
+  TrainingConfig training{.steps = 3000, .learning_rate = 3e-3, .warmup = 100};
+  for (const char* schedule : {"cosine", "linear", "inverse-sqrt"}) {
+    training.schedule = schedule;
+    bool same = true;
+    for (Index step = 0; step < training.steps; ++step) {
+      const float used = static_cast<float>(learning_rate_at(training, step));
+      same &= to_text(shown_learning_rate_at(training, step)) == to_text(used);
+    }
+    INFO(schedule);
+    CHECK(same);
+  }
+}
+
+}  // namespace
+}  // namespace abh

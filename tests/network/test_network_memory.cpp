@@ -1,0 +1,288 @@
+// What a network and a step on it take of memory: counted, and taken.
+
+#include <cstdlib>
+#include <limits>
+#include <new>
+
+#include "device/available.hpp"
+#include "network/model.hpp"
+#include "tests/harness/error_of.hpp"
+#include "tests/harness/network_case.hpp"
+#include "tests/harness/red_zones.hpp"
+#include "tests/harness/settings.hpp"
+
+// What the arenas of a network take is only known to the allocator that hands them out. All of them, and nothing else
+// here, come from the aligned form of operator new.
+namespace {
+std::size_t aligned_bytes = 0;
+}
+void* operator new(std::size_t bytes, std::align_val_t alignment, const std::nothrow_t&) noexcept {
+  aligned_bytes += bytes;
+  const std::size_t step = static_cast<std::size_t>(alignment);
+  return std::aligned_alloc(step, (bytes + step - 1) / step * step);
+}
+void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory); }
+void operator delete(void* memory, std::size_t, std::align_val_t) noexcept { std::free(memory); }
+
+namespace abh {
+namespace {
+
+// One training step of a new network on a new device: the scratch memory that it took.
+template <class T, class Device>
+std::size_t peak_of_a_step(Device& device, const ModelConfig& config, const NetworkExtent& extent, double dropout = 0) {
+  Network<Device, T> net(device, config, extent, dropout);
+  std::vector<Accum<T>> weights;
+  for (Index i = 0; i < net.weights().count(); ++i) weights.push_back(0.01f * static_cast<float>(i % 7));
+  net.weights().write(weights);
+  const std::vector<Token> host_tokens(static_cast<std::size_t>(extent.B * extent.C), 1);
+  const StepState host_state{.seed = 1, .learning_rate = 1e-3f};
+  const DeviceMemory tokens(device.memory(), host_tokens.size() * sizeof(Token));
+  const DeviceMemory state(device.memory(), sizeof(StepState));
+  device.copy_from_host(tokens.as<Token>(), host_tokens.data(), static_cast<Index>(host_tokens.size()));
+  device.copy_from_host(state.as<StepState>(), &host_state, 1);
+  const Pass pass{extent.B, extent.C, nullptr, state.as<StepState>()};
+  TrainingConfig training;
+  training.optimizer = extent.muon ? "muon" : "adamw";
+  differentiate(net, {tokens.as<Token>(), tokens.as<Token>()}, 0.1, pass,
+                [](Index, Index, const Pass&, const auto&) {});
+  net.optimizer().measure_gradient(training, state.as<StepState>());
+  net.optimizer().update(training, state.as<StepState>());
+  wait_for(device);
+  return device.scratch_peak();
+}
+
+// What is counted takes no memory, and is what a network and a step on it take.
+template <class Device>
+void check_memory(const ModelConfig& config, const NetworkExtent& extent, Index threads) {
+  INFO(config.mixer << ", " << extent.B << " x " << extent.C << ", D " << config.channels << ", groups "
+                    << config.conv_groups << ", recompute " << extent.recompute << ", muon " << extent.muon
+                    << ", average " << extent.average << ", shards " << extent.shards << ", chunk " << extent.chunk);
+  Device device(threads);
+  const std::size_t before = aligned_bytes;
+  const NetworkMemory memory = Network<Device, float>::memory(device, config, extent);
+  CHECK(aligned_bytes == before);
+  {
+    const Network<Device, float> net(device, config, extent);
+    CHECK(aligned_bytes - before == memory.total() - memory.workspace_bytes);
+    CHECK(memory.weights == net.weights().count());
+  }
+  const std::size_t peak = peak_of_a_step<float>(device, config, extent);
+  CHECK(peak > 0);
+  CHECK(peak == memory.workspace_bytes);
+  // Twice the arenas, the tokens and the state; the scratch memory in one piece.
+  const std::size_t batch = static_cast<std::size_t>(extent.B * extent.C) * sizeof(Token) + sizeof(StepState);
+  CHECK(aligned_bytes - before - batch ==
+        2 * (memory.total() - memory.workspace_bytes) + std::max<std::size_t>(memory.workspace_bytes, 1 << 20));
+}
+template <class Device>
+void check_memory(const ModelConfig& config, Index B, Index C, Index threads) {
+  for (const auto& [muon, recompute] : {std::pair{false, false}, {false, true}, {true, false}}) {
+    NetworkExtent extent{.B = B, .C = C, .training = true, .muon = muon, .average = recompute, .recompute = recompute};
+    extent.shards = muon ? 8 : recompute ? 2 : 1;
+    extent.chunk = recompute ? C / 2 : 0;
+    check_memory<Device>(config, extent, threads);
+  }
+}
+
+TEST_CASE("network: the estimate of its memory is what it takes", "[network][memory][slow]") {
+  const MemoryOfPrograms without_red_zones;
+  for (const MixerProperties& mixer : Mixers::properties) {
+    const std::string one = "layers=1 " + needs_of(mixer.name) + "mixer=" + mixer.name;
+    for (const Index conv_groups : {-1, 0, 1, 2, 32}) {
+      ModelConfig model = changed(Preset("tiny").model, one + " channels=64");
+      model.conv_groups = conv_groups < 0 ? 0 : conv_groups;
+      if (conv_groups < 0) model.conv_kernel = 0;
+      check_memory<Reference>(model, 12, 64, 2);
+      check_memory<Reference>(model, 1, 1, 1);
+      check_memory<Reference>(model, 2, 33, 3);
+      model =
+          changed(model, std::string("window=8 values=own positions=") + (conv_groups < 1 ? "rotary" : "sinusoidal"));
+      check_memory<Reference>(model, 2, 64, 1);
+      // One wide head, few channels: scratch of the pooling and of the core, not of the matrices.
+      model = changed(model, "channels=32 heads=1 context=300");
+      check_memory<Reference>(model, 1, 300, 1);
+#if defined(ABH_AVX512)
+      if (isa_available(Isa::avx512)) check_memory<CpuDevice<Isa::avx512>>(model, 2, 33, 3);
+#endif
+    }
+    const ModelConfig model = changed(Preset("baby").model, one);
+    check_memory<Reference>(model, 2, model.context, 2);
+  }
+  // A vocabulary that outweighs everything else, and many heads.
+  ModelConfig model = network_case("dot", "0", 0, "channels=24 heads=24 vocabulary_size=3000").config;
+  check_memory<Reference>(model, 3, 7, 1);
+  model.mixer = "additive";
+  check_memory<Reference>(model, 3, 7, 2);
+}
+
+// Networks whose steps ask for scratch memory in different layers.
+struct Scratch {
+  const char *mixer, *window;
+  Index channels, heads, conv_kernel, conv_groups, B, C;
+  bool muon, recompute;
+};
+ModelConfig config_of(const Scratch& s) {
+  ModelConfig config = network_case(s.mixer, s.window, s.conv_kernel).config;
+  config.channels = s.channels;
+  config.heads = s.heads;
+  config.conv_groups = s.conv_groups;
+  config.context = s.C;
+  config.additive.values = s.B % 2 == 0 ? "own" : "shared";
+  config.embedding_norm = s.recompute;
+  config.logit_bias = s.muon;
+  config.attention_bias = s.recompute;
+  return config;
+}
+NetworkExtent extent_of(const Scratch& s) {
+  const Index chunk = s.B == 3 ? 4 : 0;
+  return {.B = s.B, .C = s.C, .training = true, .muon = s.muon, .recompute = s.recompute, .chunk = chunk};
+}
+constexpr Scratch small_steps[] = {
+    {"additive", "0", 6, 2, 0, 0, 2, 5, false, false},   {"additive", "0", 24, 3, 3, 0, 3, 9, true, false},
+    {"additive", "4", 24, 2, 0, 0, 2, 9, false, true},   {"additive", "1,7", 20, 5, 2, 1, 1, 13, false, false},
+    {"metric", "0", 6, 2, 0, 0, 2, 5, false, false},     {"metric", "0", 24, 3, 3, 8, 1, 33, true, false},
+    {"quadratic", "0", 24, 2, 0, 0, 3, 7, false, true},  {"quadratic", "0", 20, 1, 4, 2, 2, 9, true, false},
+    {"dot", "0", 6, 2, 0, 0, 2, 5, false, false},        {"dot", "0", 24, 24, 3, 3, 1, 17, true, true},
+    {"dot", "0", 36, 4, 2, 0, 2, 33, false, false},      {"additive,dot", "3", 16, 2, 5, 4, 2, 8, false, true},
+    {"dot,metric", "0", 40, 1, 0, 0, 1, 1, true, false}, {"additive", "0", 136, 1, 0, 0, 1, 20, false, false},
+    {"dot", "0", 136, 1, 0, 0, 1, 20, false, false},
+};
+constexpr Scratch long_steps[] = {
+    {"additive", "0", 32, 2, 0, 0, 1, 600, false, false},
+    {"additive", "0", 32, 1, 3, 0, 3, 1100, false, true},
+    {"additive", "0", 8, 1, 0, 0, 9, 300, true, false},
+    {"additive", "256", 32, 2, 0, 0, 1, 600, false, false},
+    {"additive", "500", 16, 1, 0, 0, 2, 700, false, true},
+    {"additive", "300", 160, 1, 0, 0, 1, 600, false, false},
+    {"additive", "128", 32, 16, 0, 0, 1, 520, true, false},
+    {"additive", "200", 8, 2, 3, 1, 9, 400, false, false},
+    {"metric", "0", 32, 2, 0, 0, 1, 600, false, false},
+    {"metric", "0", 8, 1, 2, 1, 2, 300, false, true},
+    {"metric", "0", 160, 1, 0, 0, 1, 130, true, false},
+    {"quadratic", "0", 32, 2, 4, 2, 1, 300, false, false},
+    {"quadratic", "0", 144, 2, 0, 0, 2, 70, true, true},
+    {"dot", "0", 32, 2, 0, 0, 1, 1100, false, false},
+    {"dot", "0", 8, 1, 0, 0, 1, 1300, false, true},
+    {"dot", "0", 200, 1, 0, 0, 1, 600, false, false},
+    {"dot", "0", 20, 1, 3, 0, 16, 129, false, false},
+    {"dot", "0", 160, 8, 3, 4, 1, 200, true, false},
+    {"dot", "0", 256, 4, 4, 1, 1, 64, false, false},
+    {"dot", "0", 264, 4, 0, 0, 2, 70, false, true},
+    {"additive,dot", "256", 48, 3, 5, 6, 1, 520, true, true},
+    {"additive", "0", 136, 4, 3, 0, 1, 520, true, false},
+    {"dot", "0", 24, 24, 0, 0, 3, 70, false, false},
+    {"metric,additive", "65", 64, 4, 7, 0, 2, 129, true, false},
+    {"quadratic,dot", "0", 96, 12, 2, 12, 4, 65, false, false},
+};
+
+// What is counted for a step on such a device is what the step takes on it.
+template <class T, class Device>
+void check_step(Device& device, const Scratch& s) {
+  if constexpr (Network<Device, T>::can_count) {
+    CAPTURE(s.mixer, s.window, s.channels, s.heads, s.conv_kernel, s.conv_groups, s.B, s.C, s.muon, s.recompute);
+    const NetworkMemory memory = Network<Device, T>::memory(device, config_of(s), extent_of(s));
+    CHECK(device.scratch_peak() == 0);
+    CHECK(memory.workspace_bytes > 0);
+    CHECK(peak_of_a_step<T>(device, config_of(s), extent_of(s), 0.2) == memory.workspace_bytes);
+  }
+}
+
+void check_step_on_cpus(const Scratch& s, Index threads) {
+  for_each_cpu(threads, [&](auto& device, const std::string& name) {
+    CAPTURE(name, threads);
+    if (name == "scalar" && s.C > 100) return;  // no scratch memory of its own, and slow
+    check_step<float>(device, s);
+  });
+}
+
+TEST_CASE("network: a step on a device that computes nothing asks for the memory of a step",
+          "[network][memory][heavy]") {
+  for (const Scratch& s : small_steps) {
+    for (const Index threads : {1, 2, 3}) check_step_on_cpus(s, threads);
+  }
+}
+
+TEST_CASE("network: the same with long sequences", "[network][memory][slow]") {
+  Index i = 0;
+  for (const Scratch& s : long_steps) check_step_on_cpus(s, i++ % 3 + 1);
+}
+
+TEST_CASE("network: the same on a GPU", "[network][memory][gpu]") {
+  for_each_gpu([]<class Device>(Device& like, const std::string& name) {
+    CAPTURE(name);
+    const auto check = [&](const Scratch& s) {
+      Device device(like.gemm()), narrow_device(like.gemm());
+      check_step<float>(device, s);
+      check_step<bf16>(narrow_device, s);
+    };
+    for (const Scratch& s : small_steps) check(s);
+    if (name == "emulated") return;
+    for (const Scratch& s : long_steps) check(s);
+  });
+}
+
+// Terabytes, on every device: nothing is touched, or this would end.
+TEST_CASE("network: what no machine has is counted all the same", "[network][memory]") {
+  const auto check = []<class T>(auto& device) {
+    using Any = Network<std::decay_t<decltype(device)>, T>;
+    if constexpr (!Any::can_count) return;
+    for (const MixerProperties& mixer : Mixers::properties) {
+      for (const Index groups : {0, 1, 1024}) {
+        ModelConfig model{.layers = 20, .channels = 1 << 13, .context = 1 << 12, .vocabulary = 1 << 16};
+        model.mixer = mixer.name;
+        model.segment = 1 << 10;
+        model.lsh_rounds = 2;
+        model.lsh_buckets = 64;
+        model.lsh_piece = 64;
+        model.conv_kernel = 4;
+        model.conv_groups = groups;
+        const NetworkExtent extent{.B = 1 << 10, .C = model.context, .training = true, .muon = true};
+        const auto memory = Any::memory(device, model, extent);
+        CHECK(memory.total() > std::size_t{1} << 43);
+        CHECK(memory.workspace_bytes > std::size_t{1} << 36);
+      }
+    }
+  };
+  for_each_cpu(3, [&](auto& device, const std::string&) { check.template operator()<float>(device); });
+#if defined(ABH_EMULATOR)
+  GpuDevice<Backend::emulated> emulated;
+  check.template operator()<float>(emulated);
+  check.template operator()<bf16>(emulated);
+#endif
+}
+
+TEST_CASE("network: memory of step-by-step inference", "[network]") {
+  const MemoryOfPrograms without_red_zones;
+  ModelConfig model = network_case("additive,dot", "0", 3).config;
+  const NetworkExtent extent{.positions = 20};
+  Reference device(1);
+  const NetworkMemory memory = Network<Reference, float>::memory(device, model, extent);
+  CHECK(memory.gradient_bytes == 0);
+  CHECK(memory.moment_bytes == 0);
+  // Each part on its own 64 bytes: two convolution rings of 2 D, two pooling states of N (2 K + 3), keys and values.
+  CHECK(memory.state_bytes == 2 * 64 + 2 * 128 + 2 * 512);
+  const std::size_t before = aligned_bytes;
+  Network<Reference, float> net(device, model, extent);
+  CHECK(aligned_bytes - before == memory.total() - memory.workspace_bytes);
+}
+
+TEST_CASE("network: what cannot be addressed is refused when it is counted", "[network]") {
+  ModelConfig model{.layers = largest_layers,
+                    .channels = largest_channels,
+                    .context = largest_context,
+                    .vocabulary = largest_vocabulary};
+  check_model(model);
+  const NetworkExtent extent{.B = largest_batch, .C = largest_context, .training = true};
+  CHECK_THROWS_AS((Network<Reference, float>::memory(Reference(1), model, extent).total()), Error);
+}
+
+TEST_CASE("network: what there is no memory for is refused, with what takes less", "[network]") {
+  const std::size_t wanted = std::numeric_limits<std::size_t>::max();
+  CHECK(error_of([&] { require_memory(0); }) == "no error");
+  const std::string less = "; a smaller --batch, --context or --channels needs less, and so ";
+  CHECK(error_of([&] { require_memory(wanted); }).ends_with(less + "does --recompute 1"));
+  CHECK(error_of([&] { require_memory(wanted, 0, true); }).ends_with(less + "do --recompute 1 and a short --chunk"));
+}
+
+}  // namespace
+}  // namespace abh

@@ -1,0 +1,132 @@
+// Training that begins with the weights of a trained model, on another text.
+
+#include <map>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "network/transfer.hpp"
+#include "tasks/text/warm_start.hpp"
+#include "tests/harness/catch.hpp"
+#include "tests/harness/error_of.hpp"
+#include "tests/harness/model_case.hpp"
+#include "tests/harness/settings.hpp"
+
+using namespace abh;
+
+namespace {
+
+TextModel old_model(const Tokenizer& tokenizer) {
+  const ModelConfig config = model_with(
+      "layers=1 channels=8 heads=2 context=6 mixer=metric conv_kernel=2 logit_bias=1 logit_scale=0.5 vocabulary_size=" +
+      std::to_string(tokenizer.size()));
+  std::vector<float> weights = some_weights(config, 1);
+  std::iota(weights.begin(), weights.end(), 100.0f);  // each another
+  return {config, tokenizer, weights, 12};
+}
+
+using Weights = std::map<std::string, std::vector<float>>;
+
+Weights by_name(const ModelConfig& config, const std::vector<float>& arena) {
+  Weights weights;
+  for (const Parameter& parameter : parameter_table(config)) {
+    const auto first = arena.begin() + parameter.offset;
+    weights[parameter.name] = {first, first + parameter.count};
+  }
+  return weights;
+}
+
+std::vector<float> row(const std::vector<float>& table, Index index, Index width) {
+  return {table.begin() + index * width, table.begin() + (index + 1) * width};
+}
+
+}  // namespace
+
+TEST_CASE("warm start: rows go by character, what is new is that of a new model, the rest stays", "[warm_start]") {
+  const Tokenizer letters = Tokenizer::of_characters("\nbdx", "x");
+  const TextModel old = old_model(letters);
+  // It lacks d and x, and has a, c and the euro sign besides.
+  const std::string text = "b\na\ncab\xe2\x82\xac";
+  for (const Index context : {Index{6}, Index{4}, Index{9}}) {
+    CAPTURE(context);
+    const WarmStart start = warm_start(old, context, text, "text.txt", 0.1, 3);
+    CHECK(start.tokenizer.vocabulary() == "\nabcdx\xe2\x82\xac");
+    CHECK(start.config.metadata() ==
+          changed(old.config, "vocabulary_size=7 context=" + std::to_string(context)).metadata());
+    CHECK(start.summary.starts_with(
+        "step 12, 4 characters known, 3 new: 'a' (U+0061), 'c' (U+0063), '\xe2\x82\xac' (U+20AC)"));
+    CHECK(start.summary.ends_with("; positions from 7 on are new") == (context == 9));
+
+    const Weights got = by_name(start.config, start.weights), was = by_name(old.config, old.weights);
+    const Weights fresh = by_name(start.config, some_weights(start.config, 0.1, 3));
+    REQUIRE(got.size() == was.size());
+    const std::vector<Index> old_row = {0, -1, 1, -1, 2, 3, -1};  // of \n a b c d x and the euro sign
+    for (const auto& [name, values] : got) {
+      INFO(name);
+      const bool tokens = name == "embedding.token_vd", bias = name == "logit_bias_v";
+      if (tokens || bias) {
+        const Index width = tokens ? 8 : 1;
+        for (Index v = 0; v < 7; ++v) {
+          const Index from = old_row[static_cast<std::size_t>(v)];
+          CHECK(row(values, v, width) == (from < 0 ? row(fresh.at(name), v, width) : row(was.at(name), from, width)));
+        }
+      } else if (name == "embedding.position_cd") {
+        for (Index c = 0; c < context; ++c) {
+          CHECK(row(values, c, 8) == (c < 6 ? row(was.at(name), c, 8) : row(fresh.at(name), c, 8)));
+        }
+      } else {
+        CHECK(values == was.at(name));
+      }
+    }
+  }
+}
+
+TEST_CASE("transfer: positions keep their vectors in a longer or shorter context, for source and target",
+          "[warm_start]") {
+  const ModelConfig old = model_with(
+      "layers=2 encoder_layers=1 decoder_layers=1 channels=8 heads=2 context=6 source_context=5 mixer=dot "
+      "vocabulary_size=7 source_vocabulary_size=9 embeddings=target");
+  const std::vector<float> weights = some_weights(old, 1);
+  const Weights was = by_name(old, weights);
+  const std::pair<Index, Index> contexts[] = {{6, 5}, {4, 3}, {9, 8}, {40, 2}};
+  for (const auto& [context, source] : contexts) {
+    CAPTURE(context, source);
+    const ModelConfig config =
+        changed(old, "context=" + std::to_string(context) + " source_context=" + std::to_string(source));
+    const Weights got = by_name(config, transferred_weights(old, weights, config, 0.1, 3));
+    const Weights fresh = by_name(config, some_weights(config, 0.1, 3));
+    REQUIRE(got.size() == was.size());
+    Index tables = 0;
+    for (const auto& [name, values] : got) {
+      INFO(name);
+      const bool is_table = name.find("position_") != std::string::npos;
+      tables += is_table;
+      if (!is_table) CHECK(values == was.at(name));
+      const Index before = static_cast<Index>(was.at(name).size()) / 8;
+      for (Index c = 0; is_table && c < static_cast<Index>(values.size()) / 8; ++c) {
+        CHECK(row(values, c, 8) == (c < before ? row(was.at(name), c, 8) : row(fresh.at(name), c, 8)));
+      }
+    }
+    CHECK(tables == 2);
+    CHECK(new_positions(old, config) == std::string(context > 6 ? "; positions from 7 on are new" : "") +
+                                            (source > 5 ? "; source positions from 6 on are new" : ""));
+  }
+  CHECK(contains(error_of([&] { transferred_weights(old, weights, changed(old, "channels=16"), 0.1, 3); }),
+                 "expected a tensor that differs in its rows alone"));
+  CHECK(contains(error_of([&] { transferred_weights(old, weights, changed(old, "conv_kernel=3"), 0.1, 3); }),
+                 "expected a tensor that differs in its rows alone"));
+}
+
+TEST_CASE("warm start: bytes and a text without anything new leave the model as it is", "[warm_start]") {
+  for (const Tokenizer& tokenizer : {Tokenizer::of_bytes(), Tokenizer::of_characters("abc", "x")}) {
+    const TextModel old = old_model(tokenizer);
+    const WarmStart start = warm_start(old, 6, "cab", "text.txt", 0.1, 3);
+    CHECK(start.tokenizer.vocabulary() == tokenizer.vocabulary());
+    CHECK((start.weights == old.weights));
+    CHECK(start.summary.ends_with("known, 0 new"));
+  }
+  CHECK(warm_start(old_model(Tokenizer::of_bytes()), 6, "a\xff", "text.txt", 0.1, 3).config.vocabulary == 256);
+  const std::string error = error_of(
+      [] { return warm_start(old_model(Tokenizer::of_characters("ab", "x")), 6, "a\xff", "text.txt", 0.1, 3); });
+  CHECK(error == "text.txt: invalid UTF-8 at byte offset 1 (line 1, byte 0xFF)");
+}

@@ -1,0 +1,79 @@
+// bench as its users meet it: what it measures, prints and refuses.
+
+#include <filesystem>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "network/mixers.hpp"
+#include "tests/harness/catch.hpp"
+#include "tests/harness/lines.hpp"
+#include "tests/harness/pattern.hpp"
+#include "tests/harness/program.hpp"
+
+using namespace abh;
+
+TEST_CASE("programs: bench measures every mixer and layer, time and memory", "[programs][bench_program]") {
+  const TestFolder folder;
+  const std::string json = folder / "bench.json";
+  std::vector<std::map<std::string, double>> steps;  // the numbers of each row
+  std::set<std::string> layers;
+  for (const std::string recompute : {"0", "1"}) {
+    const Outcome outcome = require_success(run_program_of_build(
+        "bench", {"--layers", "2", "--channels", "32", "--batch", "4", "--threads", "2", "--device", "cpu", "--seconds",
+                  "0.01", "--recompute", recompute, "--json", json}));
+    for (const char* words : {"device: cpu, ", "GFLOP/s multiply-add", "training step, mixer", "of peak", "saved B/tok",
+                              "peak MiB", "faults/step", "pooling"})
+      CHECK(contains(outcome.out, words));
+    for (const std::string& line : lines_of(read_bytes(json))) {
+      if (line.find("\"ms\"") == std::string::npos) continue;
+      std::map<std::string, double> row;
+      for (const Parts& pair : matches(line, "\"([a-z_]+)\": ([-+.e0-9]+)")) row[pair[1]] = std::stod(pair[2]);
+      INFO(line);
+      for (const char* key : {"ms", "flops", "gflop_per_s", "of_peak"}) CHECK(row[key] > 0);
+      if (line.find("\"layer\"") != std::string::npos) {
+        for (const char* key : {"bytes", "gb_per_s", "of_copy"}) CHECK(row[key] > 0);
+        const std::size_t name = line.find("\"layer\": \"") + 10;
+        layers.insert(line.substr(name, line.find_first_of("\",", name) - name));  // "linear" of "linear, up"
+        continue;
+      }
+      CHECK(row["tokens_per_s"] > 0);
+      CHECK(row["peak_bytes"] > 1e6);
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+      // Nothing is allocated after the first step but small things, which a sanitizer does not use again. A few steps
+      // may meet a page that the system has taken back meanwhile, not one in a hundred of what they use.
+      CHECK(row["page_faults_per_step"] < row["peak_bytes"] / 4096 / 100);
+#endif
+      steps.push_back(row);
+    }
+  }
+  const std::size_t mixers = Mixers::properties.size();
+  REQUIRE(steps.size() == 2 * mixers);
+  for (const auto& header : std::filesystem::directory_iterator(ABH_SOURCE_DIR "/src/layers")) {
+    INFO(header.path());
+    const std::string name = header.path().stem().string();
+    const bool is_moved_rows = name == "place" || name == "pooling_chunk";
+    if (header.is_directory() || name == "sight" || is_moved_rows) continue;  // what layers share
+    CHECK(layers.count(name) == 1);
+  }
+  for (std::size_t i = 0; i < mixers; ++i) {
+    CHECK(steps[mixers + i]["activation_bytes_per_token"] < 0.7 * steps[i]["activation_bytes_per_token"]);
+  }
+}
+
+TEST_CASE("programs: bench says at once where it cannot write", "[programs][bench_program]") {
+  const TestFolder place;
+  const auto bench = [&](const Arguments& flags) { return run_program_of_build("bench", flags, {.timeout_s = 10}); };
+  require_refusal(bench({"--json", place / "none/b.json"}), 1, {"none/b.json: cannot write"});
+  require_refusal(bench({"--json", ""}), 2, {"--json: expected a file"});
+  require_refusal(bench({"--json", place / "b.json", "--peer", "python3"}), 2, {"--json", "--peer"});
+  for (const Arguments& flags : {words("--seconds 1"), words("--each-layer 0"), words("--seed 1")}) {
+    require_refusal(bench(flags + words("--peer python3")), 2, {flags[0] + ": expected no --peer beside it"});
+  }
+  for (const Arguments& flags : {words("--counted-batch 1"), words("--copy-rate 3")}) {
+    require_refusal(bench(flags), 2, {flags[0] + ": expected --counts beside it"});
+  }
+  require_refusal(bench({"--type", "bf16", "--device", "cpu"}), 2, {"--type bf16"});
+  require_refusal(bench({"--counts", "--batch", "1"}), 2, {"--counts: this build does not count", "preset counts"});
+}

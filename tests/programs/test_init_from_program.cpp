@@ -1,0 +1,204 @@
+// train --init-from as its users meet it.
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "network/model.hpp"
+#include "runs/checkpoint.hpp"
+#include "tests/harness/catch.hpp"
+#include "tests/harness/lines.hpp"
+#include "tests/harness/program.hpp"
+
+using namespace abh;
+
+namespace {
+
+// A field of a row of log.csv, the first row after the header being 0.
+double logged(const std::string& run, std::size_t row, std::size_t field) {
+  return std::stod(lines_of(lines_of(read_bytes(run + "/log.csv")).at(row + 1), ',').at(field));
+}
+
+bool says(const Outcome& outcome, const std::string& what) { return outcome.out.find(what) != std::string::npos; }
+
+std::map<std::string, std::vector<float>> tensors_of(const Checkpoint& model) {
+  std::map<std::string, std::vector<float>> tensors;
+  for (const Parameter& parameter : parameter_table(model.config)) {
+    const auto first = model.weights.begin() + parameter.offset;
+    tensors[parameter.name] = {first, first + parameter.count};
+  }
+  return tensors;
+}
+
+}  // namespace
+
+TEST_CASE("programs: --init-from begins where the model stood", "[programs]") {
+  const std::string model = trained({"--context", "17", "--steps", "30"});
+  const Workplace place;
+  // Of 20 characters 18 are for training: one window and its last target, in every row of a batch.
+  const std::string text = some_text(200).substr(100, 20);
+  write_bytes(place.data, text);
+  const Arguments flags = {"--init-from", model, "--data", place.data, "--out", place.run};
+  const Outcome outcome = require_success(train(flags + words("--steps 1 --log-every 1 --batch 3")));
+  CHECK(contains(outcome.out, "context 17, mixer additive"));
+  CHECK(contains(outcome.out, "init: from " + model + "/model.safetensors, step 30, 16 characters known, 0 new\n"));
+  write_bytes(place / "window.txt", text.substr(0, 18));
+  const Outcome evaluation = require_success(evaluate({"--checkpoint", model, "--data", place / "window.txt"}));
+  const std::string line = last_line(evaluation.out);
+  const double expected = std::stod(line.substr(line.find("characters, ") + 12));
+  CHECK_FALSE(!(std::abs(logged(place.run, 0, 1) - expected) <= 6e-5));
+
+  // On the text of the model itself, from its file, and before any step, it is that model.
+  const Workplace same;
+  require_success(train({"--init-from", model + "/model.safetensors", "--data", same.data, "--out", same.run, "--steps",
+                         "0", "--batch", "2"}));
+  const Checkpoint before = model_of(model);
+  const Checkpoint after = model_of(same.run);
+  CHECK((after.weights == before.weights));
+  CHECK(after.validation_loss == before.validation_loss);
+  CHECK(after.config.metadata() == before.config.metadata());
+  CHECK(after.step == 0);
+}
+
+TEST_CASE("programs: a run with --init-from repeats, and goes on as if nothing had been", "[programs]") {
+  const Workplace place;
+  const std::string model = trained({"--mixer", "dot", "--logit-bias", "1"});
+  write_bytes(place.data, some_text(2000) + "Caf\xc3\xa9 zzz\t" + some_text(900));
+  // The learning rate rises for longer than the run lasts, and so does not depend on the number of steps.
+  const Arguments flags = with({"--init-from", model, "--data", place.data, "--context", "11"},
+                               words("--steps 12 --warmup 1000000 --learning-rate 300 --eval-every 6 --log-every 6 "
+                                     "--checkpoint-every 6 --dropout 0.1 --batch 3"));
+  const Outcome outcome = require_success(train(with(flags, {"--out", place / "whole"})));
+  CHECK(contains(outcome.out,
+                 "init: from " + model +
+                     "/model.safetensors, step 6, 16 characters known, 5 new: U+0009, 'C' (U+0043), 'f' (U+0066), "
+                     "'z' (U+007A), '\xc3\xa9' (U+00E9); positions from 9 on are new\n"));
+  require_success(train(with(flags, {"--out", place / "again", "--threads", "3"})));
+  require_equal_runs(place / "again", place / "whole");
+  require_success(train(with(flags, {"--out", place / "half", "--steps", "6"})));
+  require_success(train({"--resume", place / "half", "--data", place.data, "--steps", "12"}));
+  require_equal_runs(place / "half", place / "whole");
+  require_success(train(with(flags, {"--out", place / "other", "--seed", "2"})));
+  CHECK_FALSE(same_model(place / "other", place / "whole"));
+  require_success(generate({"--checkpoint", place / "whole", "--prompt", "the z\xc3\xa9", "--tokens", "20"}));
+}
+
+TEST_CASE("programs: --init-from with another context keeps the positions that both have, for every task",
+          "[programs]") {
+  const TestFolder place;
+  const std::string pairs = place / "pairs.tsv", reviews = place / "reviews.csv";
+  std::string lines, labelled;
+  for (Index n = 17; n < 117; ++n) {
+    lines += std::to_string(n) + "\t" + std::to_string(n * n) + "\n";
+    labelled +=
+        std::string(n % 3 ? "more" : "less") + ",the number " + std::to_string(n % 9) + (n % 3 ? " up\n" : "\n");
+  }
+  write_bytes(pairs, lines);
+  write_bytes(reviews, labelled);
+  const std::string network = " --channels 16 --heads 2 --batch 8 --steps 12 --learning-rate 0.01 --warmup 0 --task ";
+  const std::pair<const char*, Arguments> tasks[] = {
+      {"pairs", words(network + "pairs --encoder-layers 1 --decoder-layers 1 --data") + Arguments{pairs}},
+      {"reviews", words(network + "reviews --class-pooling cls --data") + Arguments{reviews}},
+      {"reviews mean", words(network + "reviews --data") + Arguments{reviews}},
+      {"recall", words(network + "recall --eval-tokens 900")}};
+  for (const auto& [name, flags] : tasks) {
+    INFO(name);
+    const std::string task = lines_of(name, ' ').front(), old = place / (name + std::string(" old"));
+    require_success(train(flags + words("--context 12") + Arguments{"--out", old}));
+    const Checkpoint before = model_of(old);
+    Arguments begun = {"--task", task, "--init-from", old, "--steps", "0"};
+    begun = begun + words("--batch 1 --eval-tokens 50");
+    if (task != "recall") begun = begun + Arguments{"--data", flags.back()};
+    const std::string losses = last_losses(require_success(train(begun + Arguments{"--out", place / "same"})));
+    for (const char* context : {"12", "10", "30", "400"}) {
+      CAPTURE(context);
+      const std::string run = place / (name + std::string(context));
+      const Outcome outcome = require_success(train(begun + Arguments{"--context", context, "--out", run}));
+      const Checkpoint after = model_of(run);
+      // No example is longer than ten tokens, and none is changed by a longer table of positions.
+      if (task != "recall") CHECK(last_losses(outcome) == losses);
+      CHECK(says(outcome, "positions from 13 on are new") == (after.config.context > 12));
+      for (const auto& [tensor, values] : tensors_of(after)) {
+        INFO(tensor);
+        const std::vector<float> was = tensors_of(before).at(tensor);
+        const std::size_t both = std::min(was.size(), values.size());
+        CHECK(std::equal(was.data(), was.data() + both, values.data()));
+      }
+    }
+  }
+  const std::string old = place / "recall old";
+  const auto reach_of = [&](const std::string& flags) {
+    const Outcome outcome = train(words("--task recall --steps 0 --batch 1 --eval-tokens 50 " + flags) +
+                                  Arguments{"--init-from", old, "--out", place / "reach"});
+    require_success(outcome);
+    const bool said = says(outcome, "note: the symbol is up to ");
+    return model_of(place / "reach").task.at("reach") + (said ? ", said" : "");
+  };
+  CHECK(reach_of("") == "10");
+  CHECK(reach_of("--context 8") == "6, said");
+  CHECK(reach_of("--context 30") == "28, said");
+  CHECK(reach_of("--context 30 --reach 10") == "10");
+  CHECK(reach_of("--context 30 --reach 20") == "20");
+  require_refusal(train(words("--task recall --context 8 --reach 7") + Arguments{"--init-from", old}), 2,
+                  {"--reach: expected at most 6"});
+}
+
+TEST_CASE("programs: characters that the new text lacks stay in the model", "[programs]") {
+  const Workplace place;
+  const std::string model = trained();
+  std::string text = some_text(3000);
+  std::replace(text.begin(), text.end(), 't', 'n');
+  write_bytes(place.data, text);
+  require_success(train({"--init-from", model, "--data", place.data, "--out", place.run, "--steps", "2"}));
+  CHECK(model_of(place.run).task.at("vocabulary") == model_of(model).task.at("vocabulary"));
+  require_success(generate({"--checkpoint", place.run, "--prompt", "the t", "--tokens", "5"}));
+}
+
+TEST_CASE("programs: --init-from with bytes", "[programs]") {
+  const Workplace place;
+  write_bytes(place.data, some_text(1000) + "\xff\xfe" + some_text(1000));
+  const std::string model = trained({"--tokenizer", "byte"});
+  require_success(train({"--init-from", model, "--data", place.data, "--out", place.run, "--steps", "2"}));
+  require_refusal(train({"--init-from", trained(), "--data", place.data, "--out", place / "b"}), 1,
+                  {"text.txt: invalid UTF-8 at byte offset 1000"});
+}
+
+TEST_CASE("programs: --init-from refuses another model", "[programs][heavy]") {
+  const Workplace place;
+  const std::string model = trained();
+  const Arguments flags = {"--init-from", model, "--data", place.data, "--out", place.run};
+  for (const char* change :
+       {"--layers 2", "--channels 16", "--heads 4", "--mixer dot", "--window 3", "--positions none", "--conv-kernel 0",
+        "--logit-bias 1", "--additive-values own", "--tokenizer byte"}) {
+    INFO(change);
+    const Arguments changed = words(change);
+    require_refusal(train(flags + changed), 1, {changed[0] + ": expected ", "found " + changed[1], "--init-from"});
+  }
+  require_refusal(train(flags + words("--preset baby")), 1, {"--preset: ", "found baby", "--init-from"});
+  require_refusal(train(with(flags, {"--resume", place.run})), 2, {"--init-from: ", "--resume"});
+  require_refusal(train(with(flags, {"--init-from", ""})), 2, {"--init-from: expected a run folder or a file"});
+  require_refusal(train(with(flags, {"--init-from", place / "none"})), 1, {place / "none: "});
+  require_refusal(train(with(flags, {"--init-from", model + "/resume.safetensors"})), 1,
+                  {"resume.safetensors: ", "model.safetensors beside it"});
+  require_refusal(run_program_of_build("train", with(flags, {"--out", model}) + words("--overwrite")), 1,
+                  {"--overwrite: ", "--init-from"});
+  CHECK(exists(model + "/model.safetensors"));
+  OpenedFile file(trained({"--mixer", "dot"}) + "/model.safetensors");
+  file.metadata["causal"] = "0";
+  file.write(place / "other.safetensors");
+  require_refusal(train(with(flags, {"--init-from", place / "other.safetensors"})), 1,
+                  {place / "other.safetensors: ", "later positions"});
+  const std::string reviews = place / "reviews";
+  require_success(train(words("--task reviews --steps 0") + Arguments{"--out", reviews}));
+  require_refusal(train(with(flags, {"--init-from", reviews})), 1,
+                  {"--task: expected reviews, as in " + reviews, "found text; give --task reviews"});
+  CHECK_FALSE(exists(place.run));
+  // What says the same as the file changes nothing; what is no part of the model may be anything.
+  require_success(train(place.flags({"--init-from", model, "--conv-groups", "0", "--dropout", "0.5", "--seed", "9"})));
+  const std::string tiny = place / "tiny";
+  require_success(train({"--data", place.data, "--preset", "tiny", "--steps", "0", "--context", "32", "--out", tiny}));
+  require_success(train(with(flags, {"--init-from", tiny, "--preset", "tiny", "--steps", "1"})));
+}

@@ -1,0 +1,116 @@
+// What the tasks of answers have in common, as users of the programs meet it.
+
+#include <string>
+#include <vector>
+
+#include "runs/checkpoint.hpp"
+#include "tests/harness/catch.hpp"
+#include "tests/harness/lines.hpp"
+#include "tests/harness/pattern.hpp"
+#include "tests/harness/program.hpp"
+
+using namespace abh;
+
+namespace {
+
+const std::string of_numbers = "--encoder-layers 1 --decoder-layers 1 ", of_layers = "--layers 1 ";
+
+struct TaskPlace : TestFolder {
+  TaskPlace() {
+    std::string lines;
+    for (Index n = 17; n < 217; ++n) lines += std::to_string(n) + "\t" + std::to_string(n * n) + "\n";
+    write_bytes(pairs, lines);
+  }
+  std::string pairs = *this / "pairs.tsv", run = *this / "run";
+  Arguments flags(const std::string& task, const std::string& others = "") const {
+    const bool has_source = task == "pairs" || task == "dates";
+    Arguments all =
+        words("--task " + task + " --channels 16 --heads 2 --batch 8 " + (has_source ? of_numbers : of_layers));
+    if (task == "pairs") all = all + Arguments{"--data", pairs, "--context", "40"};
+    return with(with(all, {"--out", run}), words(others));
+  }
+};
+
+}  // namespace
+
+TEST_CASE("tasks: the last line tells the loss and the accuracy of the last weights and of the kept ones",
+          "[tasks][programs]") {
+  for (const char* task : {"sort", "recall", "dates", "pairs", "reviews", "digits"}) {
+    INFO(task);
+    const TaskPlace place;
+    // A learning rate that rises beyond what is good, so that the weights of an early step are the best.
+    const std::string settings = "--steps 12 --eval-every 2 --log-every 1 --learning-rate 20 --warmup 200 ";
+    const Outcome outcome = require_success(train(place.flags(task, settings)));
+    const std::vector<std::string> found = whole_match(
+        last_line(outcome.out), "final: " + std::string(task) +
+                                    ", step 12, train [0-9.]+, val ([0-9.]+) nats \\(accuracy ([0-9.]+) %\\), "
+                                    "[0-9]+ tokens/s, best ([0-9.]+) at step ([0-9]+) \\(accuracy ([0-9.]+) %\\)");
+    REQUIRE(found.size() == 6);
+    const std::string last = found[1] + " nats, accuracy " + found[2], best = found[3] + " nats, accuracy " + found[5];
+    CHECK(found[4] != "12");
+    CHECK(found[4] == std::to_string(model_of(place.run).step));
+    // evaluate says the same of both models.
+    const auto judged = [&](const std::string& checkpoint) {
+      Arguments flags = {"--checkpoint", checkpoint};
+      if (std::string(task) == "pairs") flags = flags + Arguments{"--data", place.pairs};
+      const std::string line = last_line(require_success(evaluate(flags)).out);
+      return line.substr(line.find("examples, ") + 10);
+    };
+    CHECK(judged(place.run) == best + " %");
+    Checkpoint of_last = model_of(place.run);
+    of_last.weights = state_of(place.run).weights;
+    if (std::string(task) == "dates") of_last.weights = state_of(place.run).average;
+    write_checkpoint(place / "last.safetensors", of_last);
+    CHECK(judged(place / "last.safetensors") == last + " %");
+
+    // A resumed run says the same, even one that an older program began, whose file lacks the accuracy.
+    for (const bool is_old : {false, true}) {
+      const std::string copy = place / (is_old ? "old" : "new");
+      copy_run(place.run, copy);
+      if (is_old) {
+        OpenedFile file(copy + "/resume.safetensors");
+        CHECK(file.metadata.erase("best_accuracy") == 1);
+        file.write(copy + "/resume.safetensors");
+      }
+      CHECK(last_losses(require_success(train({"--resume", copy}))) == last_losses(outcome));
+    }
+  }
+}
+
+TEST_CASE("tasks: a network that predicts must not see what comes next", "[tasks][programs]") {
+  for (const char* task : {"sort", "dates", "pairs"}) {
+    INFO(task);
+    const TaskPlace place;
+    require_refusal(train(place.flags(task, "--causal 0")), 2,
+                    {"--causal: expected 1, to learn what comes next, found 0"});
+    CHECK_FALSE(exists(place.run));
+    require_success(train(place.flags(task, "--steps 0")));
+    for (const char* name : {"/model.safetensors", "/resume.safetensors"}) {
+      OpenedFile file(place.run + name);
+      file.metadata["causal"] = "0";
+      file.write(place.run + name);
+    }
+    require_refusal(evaluate({"--checkpoint", place.run}), 1, {"metadata causal: expected 1"});
+    require_refusal(train({"--resume", place.run}), 1, {"metadata causal: expected 1"});
+  }
+  require_refusal(train(words("--causal 0 --data missing.txt")), 2, {"--causal: expected 1"});
+  for (const char* task : {"recall", "reviews", "digits"}) {
+    INFO(task);
+    const TaskPlace place;
+    require_success(train(place.flags(task, "--causal 0 --mixer dot --steps 1 --eval-tokens 50")));
+  }
+}
+
+TEST_CASE("tasks: pairs are translated by all threads, with the same mean", "[tasks][programs]") {
+  const TaskPlace place;
+  const std::string network = "--steps 2 --eval-every 1";
+  const Outcome one = require_success(train(place.flags("pairs", network)));
+  const Outcome three = require_success(
+      run_program_of_build("train", with(place.flags("pairs", network), {"--out", place / "three", "--threads", "3"})));
+  const auto bleu = [](const Outcome& outcome) {
+    const std::vector<std::string> lines = lines_of(outcome.out);
+    return lines.at(lines.size() - 2);
+  };
+  CHECK(bleu(one).starts_with("bleu: "));
+  CHECK(bleu(three) == bleu(one));
+}

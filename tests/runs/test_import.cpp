@@ -1,0 +1,396 @@
+// Checkpoints from elsewhere: no check value, and no more metadata than is needed (docs/checkpoints.md).
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "tasks/text/text_task.hpp"
+#include "tests/harness/catch.hpp"
+#include "tests/harness/error_of.hpp"
+#include "tests/harness/lines.hpp"
+#include "tests/harness/model_case.hpp"
+#include "tests/harness/pattern.hpp"
+#include "tests/harness/program.hpp"
+#include "tests/harness/settings.hpp"
+
+using namespace abh;
+
+namespace {
+
+using Metadata = std::map<std::string, std::string>;
+
+std::string json(const std::string& text) {
+  std::string out = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') out += '\\';
+    if (c == '\n') {
+      out += "\\n";
+    } else {
+      out += c;
+    }
+  }
+  return out + "\"";
+}
+
+// As safetensors.torch.save_file writes: no marks, the tensors in the order of their names.
+void write_as_others_do(const std::string& path, std::vector<SafetensorsOutput> tensors, const Metadata& metadata) {
+  std::sort(tensors.begin(), tensors.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
+  std::string header = "{\"__metadata__\":{", data;
+  for (const auto& [key, value] : metadata) {
+    header += (header.back() == '{' ? "" : ",") + json(key) + ":" + json(value);
+  }
+  header += "}";
+  for (const SafetensorsOutput& tensor : tensors) {
+    const std::size_t begin = data.size();
+    data.append(static_cast<const char*>(tensor.data), static_cast<std::size_t>(4 * element_count(tensor.shape)));
+    header += "," + json(tensor.name) + ":{\"dtype\":\"F32\",\"shape\":" + shape_text(tensor.shape) +
+              ",\"data_offsets\":[" + std::to_string(begin) + "," + std::to_string(data.size()) + "]}";
+  }
+  header += "}";
+  const std::uint64_t size = header.size();
+  write_bytes(path, std::string(reinterpret_cast<const char*>(&size), 8) + header + data);
+}
+
+// The tensors of a model; `weights` must outlive them.
+std::vector<SafetensorsOutput> tensors_of(const ModelConfig& config, const std::vector<float>& weights) {
+  std::vector<SafetensorsOutput> tensors;
+  for (const Parameter& each : parameter_table(config)) {
+    tensors.push_back({each.name, Dtype::F32, each.shape, weights.data() + each.offset});
+  }
+  return tensors;
+}
+
+// These keys of a file of ours.
+Metadata only(const Metadata& metadata, const std::string& keys) {
+  Metadata kept;
+  for (const std::string& key : words(keys)) kept[key] = metadata.at(key);
+  return kept;
+}
+
+std::string evaluation(const std::string& checkpoint, const std::string& data) {
+  const Outcome outcome = require_success(evaluate({"--checkpoint", checkpoint, "--data", data}));
+  return last_line(outcome.out);
+}
+
+}  // namespace
+
+TEST_CASE("programs: models from elsewhere are read with the least that says what they are", "[programs][heavy]") {
+  const Workplace place;
+  const std::string theirs = place / "theirs.safetensors";
+  struct Case {
+    std::string flags, keys;
+  };
+  for (const Case& each : std::vector<Case>{
+           {"--conv-kernel 0 --ffn-bias 0 --mixer dot", ""},
+           {"--mixer additive --additive-values own --additive-projection 1 --additive-skip normed --window 3",
+            "ffn_bias conv_kernel conv_groups values projection skip window"},
+           {"--mixer metric --positions none --logit-bias 1 --embedding-norm 1 --final-norm 0",
+            "ffn_bias conv_kernel conv_groups context logit_bias embedding_norm final_norm"},
+           {"--mixer leap --leap-focus exp --rescale 4 --normed-values 1 --window 3 --positions alibi --heads 1",
+            "ffn_bias conv_kernel conv_groups context positions window focus rescale normed_values"},
+           {"--mixer dot --positions alibi --alibi-slopes interleaved --channels 12 --heads 3",
+            "ffn_bias conv_kernel conv_groups context positions alibi_slopes"},
+           {"--mixer quadratic,identity --layers 2", "ffn_bias conv_kernel conv_groups"}}) {
+    INFO(each.flags);
+    const std::string run = trained(words(each.flags));
+    const OpenedFile ours(run + "/model.safetensors");
+    write_as_others_do(theirs, ours.tensors,
+                       only(ours.metadata, "tokenizer vocabulary layers heads mixer " + each.keys));
+    CHECK(evaluation(theirs, place.data) == evaluation(run, place.data));
+    const Checkpoint read = read_checkpoint(theirs), expected = model_of(run);
+    CHECK((read.weights == expected.weights));
+    CHECK(read.config.positions == expected.config.positions);
+    CHECK(read.config.hidden_channels == 0);
+    CHECK(read.step == 0);
+    require_success(generate({"--checkpoint", theirs, "--tokens", "20"}));
+    require_success(train({"--init-from", theirs, "--data", place.data, "--out", place / "tuned", "--steps", "1"}));
+  }
+  const OpenedFile bytes(trained({"--tokenizer", "byte"}) + "/model.safetensors");
+  write_as_others_do(theirs, bytes.tensors,
+                     only(bytes.metadata, "tokenizer layers heads mixer ffn_bias conv_kernel conv_groups"));
+  CHECK(evaluation(theirs, place.data) == evaluation(trained({"--tokenizer", "byte"}), place.data));
+}
+
+TEST_CASE("import: sizes are seen from the tensors", "[checkpoint]") {
+  const TestFolder folder;
+  const Tokenizer letters = Tokenizer::of_characters("ab\n\"\\", "x");
+  for (const std::string mixer : {"dot", "metric,quadratic", "bahdanau"}) {
+    const ModelConfig config = model_with(
+        "layers=2 channels=8 heads=2 hidden_channels=12 head_channels=3 context=6 mixer=" + mixer +
+        " attention_bias=" + (mixer == "dot" ? "1" : "0") + " vocabulary_size=" + std::to_string(letters.size()));
+    const std::vector<float> weights = some_weights(config, 0.1);
+    const std::vector<SafetensorsOutput> tensors = tensors_of(config, weights);
+    const Metadata metadata = {{"tokenizer", "char"}, {"vocabulary", letters.vocabulary()},
+                               {"layers", "2"},       {"heads", "2"},
+                               {"mixer", mixer},      {"ffn_bias", "1"}};
+    write_as_others_do(folder / "model", tensors, metadata);
+    const Checkpoint read = read_checkpoint(folder / "model");
+    CHECK(read.config.metadata() == config.metadata());
+    Metadata with_notes = metadata;  // what others say of their models is none of ours
+    with_notes.insert({{"author", "me"}, {"license", "MIT"}, {"format", "pt"}, {"step", "3"}, {"learning_rate", "1"}});
+    write_as_others_do(folder / "model", tensors, with_notes);
+    CHECK(read_checkpoint(folder / "model").config.metadata() == config.metadata());
+    CHECK((read.weights == weights));
+    CHECK(read.task.at("vocabulary") == letters.vocabulary());
+
+    const auto error_with = [&](const auto& change) {
+      std::vector<SafetensorsOutput> changed = tensors;
+      Metadata changed_metadata = metadata;
+      change(changed, changed_metadata);
+      write_as_others_do(folder / "model", changed, changed_metadata);
+      const std::string error = error_of([&] { read_checkpoint(folder / "model"); });
+      CHECK(error.rfind(folder / "model" + ": ", 0) == 0);
+      return error;
+    };
+    const auto drop = [](std::vector<SafetensorsOutput>& from, const std::string& word) {
+      std::erase_if(from, [&](const auto& tensor) { return tensor.name.find(word) != std::string::npos; });
+    };
+    // Everything that is missing, in one line.
+    CHECK(contains(error_with([](auto&, Metadata& m) {
+                     m = {{"heads", "2"}, {"format", "pt"}};
+                   }),
+                   "metadata has no tokenizer, vocabulary, layers, mixer: expected"));
+    CHECK(contains(error_with([&](auto& t, Metadata&) { drop(t, "position"); }), "metadata has no context: expected"));
+    CHECK(contains(error_with([&](auto& t, Metadata&) { drop(t, "final_norm"); }),
+                   "the tensors final_norm.weight_d, final_norm.bias_d are missing"));
+    CHECK(contains(error_with([&](auto& t, Metadata&) { drop(t, "token"); }), "\"embedding.token_vd\" is missing"));
+    CHECK(contains(error_with([](auto& t, Metadata&) { t[0].shape = {40}; }),
+                   "embedding.token_vd is [40], expected two"));
+    // A file that carries the check value of the first releases has every key.
+    CHECK(contains(error_with([](auto&, Metadata& m) { m["crc32"] = "00000000"; }), "CRC-32"));
+    CHECK(contains(error_with([](auto&, Metadata& m) { m["heads"] = "0"; }), "heads"));
+    // What looks like a setting and is none: its flag's name, or a slip.
+    const std::pair<std::string, std::string> slips[] = {
+        {"position", "positions"}, {"Positions", "positions"}, {"alibi-slopes", "alibi_slopes"},
+        {"leap_focus", "focus"},   {"windwo", "window"},       {"final-norm", "final_norm"}};
+    for (const auto& [wrong, right] : slips) {
+      CHECK(contains(error_with([&](auto&, Metadata& m) { m[wrong] = "1"; }),
+                     "metadata " + wrong + ": no setting of a model; did you mean " + right + "?"));
+    }
+    CHECK(contains(error_with([](auto&, Metadata& m) { m["layers"] = "1000000"; }), "layers"));
+    CHECK(contains(error_with([](auto&, Metadata& m) { m["head_channels"] = "4"; }), "expected F32"));
+  }
+}
+
+TEST_CASE("import: of a network that reads patches, sizes are seen from the tensors, and what is missing is said",
+          "[checkpoint]") {
+  const TestFolder folder;
+  const std::string path = folder / "theirs";
+  const ModelConfig config = model_with(
+      "layers=1 channels=8 heads=2 context=4 mixer=dot causal=0 vocabulary_size=0 patch_inputs=64 classes=10");
+  const std::vector<float> weights = some_weights(config, 0.1);
+  const std::vector<SafetensorsOutput> tensors = tensors_of(config, weights);
+  const Metadata least = {{"task", "digits"}, {"layers", "1"},   {"heads", "2"},   {"mixer", "dot"},
+                          {"causal", "0"},    {"classes", "10"}, {"ffn_bias", "1"}};
+  write_as_others_do(path, tensors, least);
+  const Checkpoint read = read_checkpoint(path);
+  CHECK(read.config.metadata() == config.metadata());
+  CHECK(read.task.at("patch") == "8");
+  CHECK((read.weights == weights));
+  const auto error_without = [&](const std::vector<std::string>& keys, const Metadata& more = {}) {
+    Metadata metadata = least;
+    for (const std::string& key : keys) metadata.erase(key);
+    metadata.insert(more.begin(), more.end());
+    write_as_others_do(path, tensors, metadata);
+    return error_of([&] { read_checkpoint(path); });
+  };
+  CHECK(error_without({"task"}) ==
+        path + ": metadata has no task, and the tensor embedding.patch_di is of no text: expected digits");
+  CHECK(error_without({"classes", "mixer"}).starts_with(path + ": metadata has no mixer, classes: expected a file"));
+  CHECK(error_without({}, {{"patch_inputs", "60"}}).starts_with(path + ": metadata has no patch: expected a file"));
+  CHECK(error_without({}, {{"patch", "4"}}) ==
+        path + ": metadata patch_inputs: expected 16, as the task says, found 64");
+  CHECK(error_without({}, {{"vocabulary_size", "3"}}).starts_with(path + ": metadata: vocabulary_size: expected 0"));
+  CHECK(contains(error_without({"task"}, {{"task", "sort"}, {"length", "2"}, {"digits", "3"}}), path + ": "));
+}
+
+namespace {
+
+// A model as others would save it, of initial weights, and with this metadata.
+void write_model(const std::string& path, const ModelConfig& config, const Metadata& metadata) {
+  const std::vector<float> weights = some_weights(config, 0.1);
+  write_as_others_do(path, tensors_of(config, weights), metadata);
+}
+
+// What tools/model_file.py makes of models: their settings in one line each, or why it refuses them. Takes no PyTorch.
+std::vector<std::string> read_in_python(const std::vector<std::string>& paths) {
+  const TestFolder folder;
+  write_bytes(folder / "read.py", R"(import sys
+sys.path.insert(0, sys.argv[1])
+from model_file import FileError, read_model
+for path in sys.argv[2:]:
+    try:
+        print("read:", sorted(vars(read_model(path)[1]).items()))
+    except FileError as error:
+        print(error)
+)");
+  std::string command = "python3 " + (folder / "read.py") + " " ABH_SOURCE_DIR "/tools";
+  for (const std::string& path : paths) command += " " + path;
+  REQUIRE(std::system((command + " > " + (folder / "lines")).c_str()) == 0);
+  const std::vector<std::string> lines = lines_of(read_bytes(folder / "lines"));
+  REQUIRE(lines.size() == paths.size());
+  return lines;
+}
+
+}  // namespace
+
+TEST_CASE("programs: the tools in Python know every key, value and tensor of a model", "[programs]") {
+  const TestFolder folder;
+  const Tokenizer letters = Tokenizer::of_characters("abc", "x");
+  const auto valid = [&](const std::string& mixer) {
+    return model_with("layers=2 channels=12 heads=3 context=6 vocabulary_size=3 mixer=" + mixer + " " +
+                      needs_of(mixer));
+  };
+  std::vector<ModelConfig> configs;
+  for (const MixerProperties& mixer : Mixers::properties) {
+    for (const std::string positions : {"learned", "none", "sinusoidal", "rotary", "alibi"}) {
+      if (mixer.has_segments && positions != "none") continue;
+      configs.push_back(changed(valid(mixer.name), "positions=" + positions));
+    }
+    if (mixer.has_segments) {
+      configs.push_back(changed(valid(mixer.name), "segment=2 memory=5 clamp=3 head_channels=5 conv_kernel=2"));
+      continue;
+    }
+    if (mixer.hashes) {
+      configs.push_back(changed(valid(mixer.name), "lsh_rounds=3 lsh_buckets=6 lsh_piece=2 head_channels=5 causal=0"));
+      continue;
+    }
+    configs.push_back(changed(valid(mixer.name),
+                              "positions=alibi alibi_slopes=interleaved window=2,0 values=own projection=1 skip=normed "
+                              "focus=exp rescale=2.5 normed_values=1 conv_kernel=3 conv_groups=2 ffn_bias=0 "
+                              "embedding_norm=1 logit_bias=1 final_norm=0 logit_scale=0.5"));
+    if (!mixer.head_projection) continue;
+    configs.push_back(
+        changed(valid(mixer.name), "hidden_channels=10 head_channels=5 causal=0 conv_kernel=2 conv_groups=0"));
+    configs.back().attention_bias = std::string(mixer.name) == "dot";
+  }
+  // Once with all of the metadata and once with what is no default: that defaults are the same on both sides.
+  std::vector<std::string> paths;
+  const Metadata defaults = ModelConfig::from_metadata({}, "nothing").metadata();
+  const Metadata always = {{"tokenizer", "char"}, {"vocabulary", letters.vocabulary()}};
+  for (const ModelConfig& config : configs) {
+    Metadata all = config.metadata(), least = always;
+    all.insert(always.begin(), always.end());
+    for (const auto& [key, value] : config.metadata()) {
+      const bool needed = key == "layers" || key == "heads" || key == "mixer" || key == "context" || key == "positions";
+      const bool seen = key.ends_with("channels") || key == "vocabulary_size" || key == "attention_bias";
+      const auto usual = defaults.find(key);  // a key that is left out where it is usual is in no default
+      const bool other = usual == defaults.end() || value != usual->second;
+      if (needed || (!seen && other)) least[key] = value;
+    }
+    for (const Metadata& metadata : {all, least}) {
+      paths.push_back(folder / std::to_string(paths.size()));
+      write_model(paths.back(), config, metadata);
+      CHECK_NOTHROW(read_checkpoint(paths.back()));
+    }
+  }
+  paths.push_back(folder / "ours");
+  write_checkpoint(paths.back(), {valid("leap"), metadata_of(letters), some_weights(valid("leap"), 0.1), 7, 2.5});
+  const std::vector<std::string> lines = read_in_python(paths);
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    INFO(i << ": " << lines[i]);
+    CHECK(lines[i].starts_with("read: "));
+    if (i % 2 == 1) CHECK(lines[i] == lines[i - 1]);
+  }
+
+  // What they say of models of which a setting is another one.
+  const auto refusals = [&](const std::vector<std::pair<std::string, std::string>>& wrong) {
+    Metadata all = valid("dot").metadata();
+    all.insert(always.begin(), always.end());
+    paths.clear();
+    for (const auto& [key, value] : wrong) {
+      Metadata changed_metadata = all;
+      changed_metadata[key] = value;
+      paths.push_back(folder / std::to_string(paths.size()));
+      write_model(paths.back(), valid("dot"), changed_metadata);
+    }
+    return read_in_python(paths);
+  };
+  // A key that nobody knows, a value that is none, and what the tensors deny.
+  std::vector<std::pair<std::string, std::string>> wrong = {
+      {"rope_theta", "1"}, {"tokenizer", "word"}, {"vocabulary", "ab"}};
+  for (const auto& [key, value] : valid("dot").metadata()) {
+    wrong.push_back({key, "?"});
+    wrong.push_back({key, ""});
+  }
+  const std::vector<std::string> refused = refusals(wrong);
+  for (std::size_t i = 0; i < wrong.size(); ++i) {
+    CHECK(refused[i].starts_with(paths[i] + ": metadata " + wrong[i].first + ": "));
+  }
+  for (const std::string& line : refusals(
+           {{"mixer", "metric"}, {"channels", "24"}, {"positions", "alibi"}, {"ffn_bias", "0"}, {"logit_bias", "1"}})) {
+    CHECK(contains(line, ": tensor "));
+  }
+}
+
+TEST_CASE("import: the documentation lists every tensor and every key", "[checkpoint]") {
+  std::set<std::pair<std::string, std::string>> listed;  // a name, and a word in backquotes of when it is there
+  std::set<std::string> keys;
+  for (const std::string& line : lines_of(read_bytes(ABH_SOURCE_DIR "/docs/checkpoints.md"))) {
+    if (!line.starts_with("| `")) continue;
+    const std::string name_column = line.substr(0, line.find(" | ")), last_column = line.substr(line.rfind(" | "));
+    std::string prefix;
+    for (const Parts& quoted : matches(name_column, "`([^`]+)`")) {
+      std::string name = quoted[1];
+      keys.insert(name);
+      if (name.starts_with(".")) name = prefix + name;
+      prefix = name.substr(0, name.rfind('.'));
+      listed.insert({name, ""});
+      for (const Parts& word : matches(last_column, "`([^`]+)`")) listed.insert({name, word[1]});
+    }
+  }
+  for (const MixerProperties& mixer : Mixers::properties) {
+    const ModelConfig config = changed(
+        ModelConfig{.layers = 1, .channels = 8, .heads = 2, .context = 4, .vocabulary = 3, .mixer = mixer.name},
+        "values=own projection=1 attention_bias=1 embedding_norm=1 logit_bias=1 conv_kernel=2 " + needs_of(mixer.name));
+    for (const Parameter& parameter : parameter_table(config)) {
+      std::string name = parameter.name;
+      if (const std::size_t at = name.find("blocks.0."); at == 0) name.replace(0, 9, "blocks.I.");
+      const bool own = name.starts_with("blocks.I.mixer.") && !name.starts_with("blocks.I.mixer.norm_");
+      INFO(name << " of " << mixer.name);
+      CHECK(listed.count({name, own ? mixer.name : ""}) == 1);
+    }
+  }
+  for (const auto& [key, value] : ModelConfig().metadata()) {
+    INFO(key);
+    CHECK(keys.count(key) == 1);
+  }
+}
+
+// tests/network/test_pytorch.py compares every mixer with every option; this is what a user types.
+TEST_CASE("programs: PyTorch computes the same logits, and reads and writes the same files", "[programs]") {
+  const std::string script = std::string(ABH_SOURCE_DIR) + "/tools/checkpoint_in_pytorch.py";
+  const auto has = [](const std::string& modules) {
+    return std::system(("python3 -W ignore -c 'import " + modules + "' 2>/dev/null").c_str()) == 0;
+  };
+  if (!has("torch")) return;  // not installed here
+  const bool copies = has("safetensors.torch, numpy");
+  const Workplace place;
+  for (const char* flags :
+       {"--mixer dot,leap --layers 2 --positions alibi --rescale 4", "--tokenizer byte --mixer additive --window 3",
+        "--mixer metric --positions sinusoidal --conv-groups 2 --conv-kernel 3"}) {
+    INFO(flags);
+    const std::string run = trained(with(words(flags), {"--steps", "40", "--learning-rate", "0.03"}));
+    const std::string command = "python3 -W ignore " + script + " " + run + " " + place.data + " --golden " +
+                                (place / "logits") + (copies ? " --copy " + (place / "copy") : "") + " > " +
+                                (place / "loss");
+    REQUIRE(std::system(command.c_str()) == 0);
+    const Outcome golden =
+        require_success(run_program_of_build("golden", {place / "logits", "--type", "float", "--tolerance", "1e-5"}));
+    CHECK(contains(golden.out, "output.logits_bcv"));
+    if (copies) CHECK(evaluation(place / "copy", place.data) == evaluation(run, place.data));
+    // The first window, by both.
+    double theirs = 0;
+    int targets = 0;
+    REQUIRE(std::sscanf(read_bytes(place / "loss").c_str(), "%d targets, %lf", &targets, &theirs) == 2);
+    CHECK(targets == 8);
+    write_bytes(place / "window.txt", read_bytes(place.data).substr(0, 9));
+    const std::string line = evaluation(run, place / "window.txt");
+    CHECK_FALSE(!(std::abs(std::stod(line.substr(line.find("characters, ") + 12)) - theirs) <= 6e-5));
+  }
+}

@@ -1,0 +1,295 @@
+// The loss of a whole text, against one token after the other; and how it is shown character by character.
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <optional>
+#include <sstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "device/choice.hpp"
+#include "tasks/text/by_character.hpp"
+#include "tasks/text/evaluation.hpp"
+#include "tests/harness/catch.hpp"
+#include "tests/harness/error_of.hpp"
+#include "tests/harness/model_case.hpp"
+#include "tests/harness/near.hpp"
+#include "tests/harness/settings.hpp"
+
+using namespace abh;
+
+namespace {
+
+const DeviceChoice one_thread{.device = "cpu", .threads = 1};
+
+// A model that knows nothing of the text, but has its opinions.
+TextModel some_model(const Tokenizer& tokenizer, const std::string& positions = "learned",
+                     const std::string& mixer = "additive,dot") {
+  const ModelConfig config =
+      model_with("layers=2 channels=16 heads=2 context=8 conv_kernel=2 mixer=" + mixer + " positions=" + positions +
+                 " vocabulary_size=" + std::to_string(tokenizer.size()));
+  return {config, tokenizer, some_weights(config, 0.3, 7), 5};
+}
+
+// A text without regularity of `count` of these characters.
+std::string mixed_text(const std::vector<std::string>& characters, Index count) {
+  std::string text;
+  std::uint32_t state = 1;
+  for (Index i = 0; i < count; ++i) {
+    state = state * 1664525u + 1013904223u;
+    text += characters[(state >> 16) % characters.size()];
+  }
+  return text;
+}
+
+// The loss of each token but the first, from the logits of step-by-step inference that begins anew at each window.
+std::vector<double> stepwise(const TextModel& checkpoint, const std::string& text, Index C) {
+  const auto model = with_weights(make_model(one_thread, checkpoint.config, {.positions = C}), checkpoint.weights);
+  const std::vector<Token> tokens = checkpoint.tokenizer.encode(text, "text");
+  std::vector<double> losses;
+  for (std::size_t i = 0; i + 1 < tokens.size(); ++i) {
+    const Index position = static_cast<Index>(i) % C;
+    if (position == 0) model->start();
+    const auto logits_v = model->step(tokens[i], position);
+    double sum = 0;
+    for (const float logit : logits_v) sum += std::exp(static_cast<double>(logit));
+    losses.push_back(std::log(sum) - static_cast<double>(logits_v[static_cast<std::size_t>(tokens[i + 1])]));
+  }
+  return losses;
+}
+
+struct Shown {
+  std::vector<std::string> characters;
+  std::vector<std::optional<double>> nats;
+  // Of all but the first.
+  std::vector<double> of_targets() const {
+    std::vector<double> all;
+    for (std::size_t i = 1; i < nats.size(); ++i) all.push_back(nats[i].value());
+    return all;
+  }
+};
+
+std::pair<Evaluation, Shown> evaluate(const TextModel& checkpoint, const std::string& text, const Cut& cut,
+                                      const DeviceChoice& device = one_thread) {
+  Shown shown;
+  const auto each = [&](std::string_view character, std::optional<double> nats) {
+    shown.characters.emplace_back(character);
+    shown.nats.push_back(nats);
+  };
+  return {evaluate_text(device, "float", checkpoint, cut, text, "text.txt", each), shown};
+}
+
+// Rows of characters, and what is shown of them after the legend.
+struct ShownRows {
+  explicit ShownRows(bool colours) : rows(colours, out), legend(out.str()) { out.str(""); }
+  void add(const std::vector<std::string>& characters, std::optional<double> nats, double more = 0) {
+    for (const std::string& character : characters) {
+      rows.add(character, nats);
+      if (nats) *nats += more;
+    }
+  }
+  std::string finished() {
+    rows.finish();
+    return out.str();
+  }
+
+  std::ostringstream out;
+  ByCharacter rows;
+  std::string legend;
+};
+
+double sum_of(const std::vector<double>& values) { return std::accumulate(values.begin(), values.end(), 0.0); }
+
+}  // namespace
+
+TEST_CASE("evaluation: every target once, in windows laid end to end, whatever a batch holds", "[evaluation][heavy]") {
+  const std::vector<std::string> letters = {"a", "b", "\n", "\xc3\xa9", "\xe2\x82\xac"};  // é and €
+  for (const std::string positions : {"learned", "none", "sinusoidal", "rotary", "alibi"}) {
+    // Windows and batches that end with the text, and others; 1024 tokens are a batch.
+    for (const auto& [size, C] : std::vector<std::pair<Index, Index>>{
+             {2, 1}, {2, 8}, {9, 8}, {10, 8}, {300, 7}, {1025, 8}, {1026, 8}, {4500, 5}, {300, 40}, {5000, 3000}}) {
+      if ((positions == "learned" && C > 8) || (positions != "none" && C > 1000)) continue;
+      CAPTURE(positions, size, C);
+      const std::string text = mixed_text(letters, size);
+      const TextModel model = some_model(Tokenizer::of_characters("ab\n\xc3\xa9\xe2\x82\xac", "x"), positions);
+      const std::vector<double> expected = stepwise(model, text, C);
+      const auto& [evaluation, shown] = evaluate(model, text, {C});
+      CHECK(evaluation.characters == size - 1);
+      CHECK(evaluation.bytes == static_cast<Index>(text.size() - shown.characters[0].size()));
+      CHECK_FALSE(!(std::abs(evaluation.nats - sum_of(expected)) <= 1e-5 * sum_of(expected)));
+      REQUIRE(shown.nats.size() == static_cast<std::size_t>(size));
+      CHECK_FALSE(shown.nats[0].has_value());
+      std::string whole = shown.characters[0];
+      for (std::size_t i = 1; i < shown.nats.size(); ++i) whole += shown.characters[i];
+      CHECK(whole == text);
+      CHECK_FALSE(!(distance(shown.of_targets(), expected) <= 1e-4));
+    }
+  }
+}
+
+TEST_CASE("evaluation: chunk by chunk every target costs what it costs at once", "[evaluation][chunks][heavy]") {
+  const Index size = 301;
+  const std::string letters = "ab\n\xc3\xa9";
+  bool rounds = false;  // otherwise than at once, as a pooling does that goes on from its average
+  const std::string text = mixed_text({"a", "b", "\n", "\xc3\xa9"}, size);
+  for (const std::string positions : {"learned", "none", "sinusoidal", "rotary", "alibi"}) {
+    for (const std::string mixer : {"additive,dot", "leap,additive", "quadratic,metric"}) {
+      TextModel model = some_model(Tokenizer::of_characters(letters, "x"), positions, mixer);
+      // Many windows, a few, and one that is longer than the text.
+      for (const Index C : {7, 100, 5000}) {
+        if (positions == "learned" && C > 8) continue;
+        const auto& [evaluation, shown] = evaluate(model, text, {C});
+        // Of one position, odd ones, as long as the window, and longer.
+        for (const Index chunk : {1, 3, 7, 64, 300, 6000}) {
+          if (chunk == 1 && C > 7) continue;
+          for (const std::string device : {"cpu", "plain"}) {
+            CAPTURE(positions, mixer, C, chunk, device);
+            const auto& [in_chunks, shown_so] = evaluate(model, text, {C, chunk}, {.device = device, .threads = 1});
+            CHECK(in_chunks.characters == size - 1);
+            CHECK(in_chunks.bytes == evaluation.bytes);
+            CHECK_FALSE(!(std::abs(in_chunks.nats - evaluation.nats) <= 1e-5 * evaluation.nats));
+            rounds = rounds || (device == "cpu" && in_chunks.nats != evaluation.nats);
+            CHECK(shown_so.characters == shown.characters);
+            CHECK_FALSE(!(distance(shown_so.of_targets(), shown.of_targets()) <= 1e-4));
+          }
+        }
+      }
+    }
+  }
+  CHECK(rounds);
+}
+
+TEST_CASE("evaluation: bytes are put together to characters where the text is UTF-8", "[evaluation]") {
+  const TextModel model = some_model(Tokenizer::of_bytes());
+  const std::string text = "\xc3\xa9 costs 3 \xe2\x82\xac.\n";
+  const std::vector<double> expected = stepwise(model, text, 8);
+  const auto& [evaluation, shown] = evaluate(model, text, {8});
+  CHECK(evaluation.bytes == 15);
+  CHECK(evaluation.characters == 12);
+  CHECK_FALSE(!(std::abs(evaluation.nats - sum_of(expected)) <= 1e-5 * sum_of(expected)));
+  REQUIRE(shown.nats.size() == 13);
+  CHECK(shown.characters[10] == "\xe2\x82\xac");
+  // The first byte is no target, the second one is.
+  CHECK_FALSE(!(std::abs(shown.nats[0].value() - expected[0]) <= 1e-4));
+  CHECK_FALSE(!(std::abs(shown.nats[10].value() - expected[10] - expected[11] - expected[12]) <= 1e-4));
+
+  const auto& [bytes, single] = evaluate(model, "a\xff\xc3\x62", {8});
+  CHECK(bytes.bytes == 3);
+  CHECK_FALSE(bytes.characters.has_value());
+  CHECK(single.characters == std::vector<std::string>{"a", "\xff", "\xc3", "b"});
+  // One character, of which one byte is a target: nothing to divide by.
+  const auto& [rest, one] = evaluate(model, "\xc3\xa9", {8});
+  CHECK(rest.bytes == 1);
+  CHECK_FALSE(rest.characters.has_value());
+  CHECK(one.characters.size() == 1);
+}
+
+TEST_CASE("evaluation: what cannot be evaluated is refused", "[evaluation]") {
+  TextModel model = some_model(Tokenizer::of_characters("ab\n", "x"));
+  const auto error = [&](const std::string& text, Index C, Index chunk = 0) {
+    return error_of([&] { return evaluate(model, text, {C, chunk}); });
+  };
+  CHECK(error("ab", 8) == "no error");
+  CHECK(error("a", 8) == "text.txt: too short: 1 character, expected 2 at least");
+  CHECK(error("abc", 8).find("text.txt: character 3, 'c' (U+0063)") == 0);
+  CHECK(error(std::string(5000, 'a') + "\xff", 8).find("text.txt: invalid UTF-8 at byte offset 5000") == 0);
+  CHECK(error("ab", 9) == "--context: expected at most 8, the rows of this model's position table, found 9");
+  CHECK(error("ab", 9, 4) == error("ab", 9));
+  CHECK(error("ab", 8, 4) == "no error");
+  model.weights[0] = HUGE_VALF;
+  CHECK(contains(error("\na", 8), "not finite"));
+  model.config.causal = false;
+  CHECK(contains(error("ab", 8), "later positions"));
+}
+
+TEST_CASE("evaluation: the last line has its agreed form", "[evaluation]") {
+  CHECK(evaluation_line("hamlet", {.nats = 300, .characters = 200, .bytes = 250}) ==
+        "evaluate: hamlet, 200 characters, 1.5000 nats/char (2.1640 bits/char), 1.2000 nats/byte (1.7312 bits/byte)");
+  CHECK(evaluation_line("a\nb", {.nats = 300, .characters = std::nullopt, .bytes = 200}) ==
+        "evaluate: a b, 200 bytes, 1.5000 nats/byte (2.1640 bits/byte)");
+}
+
+TEST_CASE("by character: without colours the whole nats stand under the text", "[evaluation]") {
+  ShownRows shown(false);
+  shown.add({"T"}, std::nullopt);
+  shown.add({"o", "\t", "\xc3\xa9", "\n", "\xff", "\xe2\x80\x8b", "\x7f"}, 0.99, 1.5);
+  shown.add({"x"}, 10);
+  CHECK(shown.legend == "nats of each character, under it: . under 1, 1 to 9, + from 10\n\n");
+  shown.rows.finish();
+  CHECK(shown.finished() ==
+        "To\u2409\u00e9\u21b5\n"
+        " .235\n"
+        "\ufffd\u2421x\n"
+        "69+\n");
+  REQUIRE(shown.rows.rows().size() == 2);
+  CHECK(shown.rows.rows()[0].size() == 5);
+  CHECK(shown.rows.rows()[1][2].shown == "x");
+}
+
+TEST_CASE("by character: digits stand under their characters, however many columns those have", "[evaluation]") {
+  // A mark where nothing stands before it; wide ones; an accent, a Thai vowel, a selector, a joiner, a tag, a
+  // direction; what is private or not assigned.
+  ShownRows shown(false);
+  shown.add({"\u0301", "\u65e5", "a", "\u0301", "\U0001f600", "\u0e01", "\u0e34", "\u2764", "\ufe0f"}, 1, 1);
+  shown.add({"\u200d", "\U000e0041", "b", "\u202e", "\ue000", "\u0378", "\u2028", "\n"}, 0);
+  CHECK(shown.out.str() ==
+        "\u65e5a\u0301\U0001f600\u0e01\u0e34\u2764b\ufffd\ufffd\ufffd\u21b5\n"
+        "2 35 68.....\n");
+  REQUIRE(shown.rows.rows().size() == 1);
+  const HeatRow& row = shown.rows.rows()[0];
+  CHECK(row[0].columns == 2);
+  CHECK(row[1].columns == 1);
+  CHECK(row[1].shown == "a\u0301");
+  REQUIRE(row[1].marks.size() == 1);
+  CHECK(row[1].marks[0].first == "U+0301");
+  CHECK(row[1].marks[0].second == 4);
+  CHECK(row[4].shown == "\u2764");
+  CHECK(row[4].marks.size() == 3);
+}
+
+TEST_CASE("by character: a wide one does not stand across the end of a row, and marks stay with theirs",
+          "[evaluation]") {
+  ShownRows shown(false);
+  shown.add(std::vector<std::string>(79, "a"), 1);
+  shown.add({"\u65e5"}, 2);
+  shown.add(std::vector<std::string>(78, "b"), 3);
+  shown.add({"\u0301", "c"}, 4, 1);
+  CHECK(shown.finished() == std::string(79, 'a') + "\n" + std::string(79, '1') + "\n\u65e5" + std::string(78, 'b') +
+                                "\u0301\n" + "2 " + std::string(78, '3') + "\nc\n5\n");
+  // A million marks on one letter are no writing.
+  ShownRows heaped(false);
+  heaped.add({"a"}, 1);
+  heaped.add(std::vector<std::string>(1000, "\u0301"), 1);
+  CHECK(heaped.finished().size() < 100);
+  CHECK(heaped.rows.rows()[0][0].marks.size() == 30);
+}
+
+TEST_CASE("by character: in colours a mark has the ground of its character", "[evaluation]") {
+  ShownRows shown(true);
+  shown.add({"a"}, 0.5);
+  shown.add({"\u0301", "\u65e5"}, 7);
+  CHECK(shown.finished() == "a\u0301\x1b[38;5;16;48;5;203m\u65e5\x1b[0m\n");
+}
+
+TEST_CASE("by character: colours grow with the loss and end with the row", "[evaluation]") {
+  ShownRows shown(true);
+  for (const char* name : {"under 1", "1 to 2", "4 to 5", "from 5"}) CHECK(contains(shown.legend, name));
+  shown.add({"a"}, std::nullopt);
+  shown.add({"b", "c"}, 0.5, 1);
+  shown.add({"d"}, 1.6);
+  shown.add({"e"}, 0.1);
+  shown.add({"\n"}, 77);
+  CHECK(shown.out.str() == "ab\x1b[38;5;16;48;5;229mcd\x1b[0me\x1b[38;5;16;48;5;203m\u21b5\x1b[0m\n");
+}
+
+TEST_CASE("by character: rows are cut at 80, and a picture's text at 4,000", "[evaluation]") {
+  ShownRows shown(false);
+  shown.add(std::vector<std::string>(5000, "a"), 1);
+  const std::string text = shown.finished();
+  CHECK(contains(text, std::string(80, 'a') + "\n" + std::string(80, '1') + "\n"));
+  CHECK_FALSE(contains(text, std::string(81, 'a')));
+  CHECK(shown.rows.rows().size() == 50);
+  CHECK(std::count(text.begin(), text.end(), 'a') == 5000);
+}

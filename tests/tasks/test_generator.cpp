@@ -1,0 +1,316 @@
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <fstream>
+#include <limits>
+#include <numeric>
+
+#include "base/error.hpp"
+#include "tasks/text/generator.hpp"
+#include "tests/harness/catch.hpp"
+#include "tests/harness/model_case.hpp"
+#include "tests/harness/settings.hpp"
+
+using namespace abh;
+
+namespace {
+
+TextModel some_checkpoint(const std::string& mixer, const std::string& positions = "learned",
+                          const std::string& window = "0", Index context = 8, const std::string& changes = "") {
+  const Tokenizer tokenizer = Tokenizer::of_characters("abcdefghij\n", "test");
+  const ModelConfig config =
+      model_with("layers=2 channels=8 heads=2 conv_kernel=3 conv_groups=0 mixer=" + mixer + " window=" + window +
+                 " positions=" + positions + " context=" + std::to_string(context) +
+                 " vocabulary_size=" + std::to_string(tokenizer.size()) + " " + changes);
+  // Large weights, so that every token seen makes a difference that can be measured.
+  return {config, tokenizer, some_weights(config, 0.5, 7), 0};
+}
+
+const DeviceChoice one_thread{.device = "cpu", .threads = 1};
+
+std::unique_ptr<Model> stepwise_model(const TextModel& checkpoint) {
+  auto model = with_weights(make_model(one_thread, checkpoint.config, {.positions = checkpoint.config.context}),
+                            checkpoint.weights);
+  model->start();
+  return model;
+}
+
+Token most_likely(std::span<const float> logits_v) {
+  return static_cast<Token>(std::max_element(logits_v.begin(), logits_v.end()) - logits_v.begin());
+}
+
+std::vector<double> softmax(std::span<const float> logits_v, double temperature) {
+  const double highest = *std::max_element(logits_v.begin(), logits_v.end());
+  std::vector<double> p;
+  for (float logit : logits_v) p.push_back(std::exp((static_cast<double>(logit) - highest) / temperature));
+  const double sum = std::accumulate(p.begin(), p.end(), 0.0);
+  for (double& each : p) each /= sum;
+  return p;
+}
+
+std::vector<double> frequencies(std::span<const float> logits_v, const SamplingSettings& settings, int draws) {
+  std::vector<double> counts(logits_v.size());
+  for (int i = 0; i < draws; ++i) {
+    const Token token = sample_token(logits_v, settings, static_cast<std::uint64_t>(i));
+    counts[static_cast<std::size_t>(token)] += 1.0 / draws;
+  }
+  return counts;
+}
+
+}  // namespace
+
+TEST_CASE("generator: tokens are drawn as often as the softmax says", "[generator][heavy]") {
+  const std::vector<float> logits_v = {1.5f, -2.0f, 0.0f, 3.0f, 2.9f, -30.0f};
+  constexpr int draws = 200'000;
+  for (const double temperature : {0.5, 1.0, 3.0}) {
+    const std::vector<double> expected = softmax(logits_v, temperature);
+    const std::vector<double> found = frequencies(logits_v, {.temperature = temperature, .seed = 3}, draws);
+    for (std::size_t v = 0; v < logits_v.size(); ++v) {
+      // Five standard deviations of a count.
+      const double tolerance = 5 * std::sqrt(expected[v] * (1 - expected[v]) / draws) + 1e-9;
+      INFO("temperature " << temperature << ", token " << v << ": " << found[v] << ", expected " << expected[v]);
+      CHECK_FALSE(!(std::abs(found[v] - expected[v]) <= tolerance));
+    }
+  }
+}
+
+TEST_CASE("generator: draws of different places and seeds are not the same", "[generator]") {
+  const std::vector<float> logits_v(16, 0.0f);
+  const auto draws_of = [&](std::uint64_t seed) {
+    std::vector<Token> tokens;
+    for (std::uint64_t i = 0; i < 32; ++i) tokens.push_back(sample_token(logits_v, {.seed = seed}, i));
+    return tokens;
+  };
+  CHECK(draws_of(1) == draws_of(1));
+  CHECK(draws_of(1) != draws_of(2));
+  const std::vector<Token> tokens = draws_of(1);
+  CHECK(std::count(tokens.begin(), tokens.end(), tokens[0]) < 16);
+}
+
+TEST_CASE("generator: top-k keeps the k likeliest, ties to the lower id", "[generator]") {
+  const std::vector<float> logits_v = {0, 2, 1, 2, 1, 1};
+  const auto support = [&](SamplingSettings settings) {
+    std::vector<Token> tokens;
+    const std::vector<double> found = frequencies(logits_v, settings, 3000);
+    for (std::size_t v = 0; v < found.size(); ++v) {
+      if (found[v] > 0) tokens.push_back(static_cast<Token>(v));
+    }
+    return tokens;
+  };
+  using Tokens = std::vector<Token>;
+  CHECK(support({.top_k = 1}) == Tokens{1});
+  CHECK(support({.top_k = 2}) == Tokens{1, 3});
+  CHECK(support({.top_k = 3}) == Tokens{1, 2, 3});
+  CHECK(support({.top_k = 5}) == Tokens{1, 2, 3, 4, 5});
+  CHECK(support({.top_k = 6}) == Tokens{0, 1, 2, 3, 4, 5});
+  CHECK(support({.top_k = 1'000'000}) == Tokens{0, 1, 2, 3, 4, 5});
+  CHECK(support({.temperature = 0}) == Tokens{1});
+}
+
+TEST_CASE("generator: top-p keeps the fewest likeliest that reach p", "[generator]") {
+  // Probabilities 1/2, 1/4, 1/8, 1/8: exact in floating point but for the logarithms.
+  const std::vector<float> logits_v = {0, std::log(4.0f), std::log(2.0f), 0};
+  const auto support = [&](double p, Index k = 0) {
+    const std::vector<double> found = frequencies(logits_v, {.top_k = k, .top_p = p}, 3000);
+    return std::count_if(found.begin(), found.end(), [](double each) { return each > 0; });
+  };
+  for (const auto& [p, kept] :
+       {std::pair{0.0, 1}, {1e-12, 1}, {0.49, 1}, {0.51, 2}, {0.74, 2}, {0.76, 3}, {0.88, 4}, {1.0, 4}}) {
+    INFO("p " << p);
+    CHECK(support(p) == kept);
+  }
+  // Of what top-k left: 1/2 and 1/4 are two thirds and one third.
+  CHECK(support(0.6, 2) == 1);
+  CHECK(support(0.7, 2) == 2);
+  // What is kept is drawn in proportion.
+  const std::vector<double> found = frequencies(logits_v, {.top_p = 0.7}, 40'000);
+  CHECK_FALSE(!(std::abs(found[1] - 2.0 / 3) <= 0.015));
+}
+
+TEST_CASE("generator: extreme temperatures and logits", "[generator]") {
+  const float largest = std::numeric_limits<float>::max();
+  const std::vector<float> logits_v = {-largest, largest, 0, largest};
+  for (std::uint64_t i = 0; i < 100; ++i) {
+    for (const double temperature : {5e-324, 1e-300, 1.0}) {
+      const Token token = sample_token(logits_v, {.temperature = temperature}, i);
+      CHECK((token == 1 || token == 3));
+    }
+  }
+  const std::vector<double> found = frequencies(std::vector<float>{1, 2, 3, 4}, {.temperature = 1e6}, 40'000);
+  for (double each : found) CHECK_FALSE(!(std::abs(each - 0.25) <= 0.015));
+  for (const float broken : {std::nanf(""), HUGE_VALF, -HUGE_VALF}) {
+    const std::vector<float> with_broken = {0, broken, 1};
+    CHECK_THROWS_AS(sample_token(with_broken, {}, 0), Error);
+    CHECK_THROWS_AS(sample_token(with_broken, {.temperature = 0}, 0), Error);
+  }
+}
+
+TEST_CASE("generator: within the context it follows the model step by step", "[generator]") {
+  for (const char* mixer : {"additive", "metric", "quadratic", "dot", "bahdanau", "dot,additive"}) {
+    INFO(mixer);
+    const TextModel checkpoint = some_checkpoint(mixer);
+    const auto model = stepwise_model(checkpoint);
+    Generator generator(one_thread, checkpoint);
+    generator.feed(3);
+    std::span<const float> logits_v = model->step(3, 0);
+    for (Index position = 1; position < 8; ++position) {
+      const Token token = most_likely(logits_v);
+      CHECK(generator.next({.temperature = 0}) == token);
+      logits_v = model->step(token, position);
+    }
+  }
+}
+
+TEST_CASE("generator: a full context goes on from its last half", "[generator]") {
+  for (const auto& [mixer, positions] :
+       {std::pair{"additive", "learned"}, std::pair{"dot", "learned"}, std::pair{"dot", "none"},
+        std::pair{"metric", "none"}, std::pair{"dot,additive", "none"}, std::pair{"dot", "sinusoidal"},
+        std::pair{"dot,additive", "rotary"}, std::pair{"metric", "rotary"}, std::pair{"quadratic", "alibi"}}) {
+    INFO(mixer << ", positions " << positions);
+    const TextModel checkpoint = some_checkpoint(mixer, positions);
+    const auto model = stepwise_model(checkpoint);
+    const std::vector<Token> text = {0, 5, 2, 9, 1, 7, 3, 8, 4, 6, 10, 2, 5, 5, 1, 0, 9, 3, 3, 7};
+    for (std::size_t i = 0; i < text.size(); ++i) {
+      // By then the model has read: the first 8 tokens; or, after each further 4, the last 4 and what followed.
+      const std::size_t first = i < 8 ? 0 : i / 4 * 4 - 4;
+      model->start();
+      std::span<const float> logits_v;
+      for (std::size_t j = first; j <= i; ++j) logits_v = model->step(text[j], static_cast<Index>(j - first));
+      INFO("after token " << i);
+      Generator generator(one_thread, checkpoint);
+      for (std::size_t j = 0; j <= i; ++j) generator.feed(text[j]);
+      CHECK(generator.next({.temperature = 0}) == most_likely(logits_v));
+    }
+  }
+}
+
+namespace {
+
+// A prompt that is read at once, on so many threads, has the text that follows it when it is read token by token. The
+// next times it goes on behind the first one and what was written.
+void check_reading(const TextModel& checkpoint, Index threads, const std::vector<Token>& prompt, Index tokens,
+                   int times) {
+  Generator at_once({.device = "cpu", .threads = threads}, checkpoint), one_by_one(one_thread, checkpoint);
+  for (int time = 0; time < times; ++time) {
+    at_once.feed(prompt);
+    for (const Token token : prompt) one_by_one.feed(token);
+    for (Index i = 0; i < tokens; ++i) CHECK(at_once.next({.seed = 4}) == one_by_one.next({.seed = 4}));
+  }
+}
+
+}  // namespace
+
+TEST_CASE("generator: of a long prompt no more is read than the model can remember", "[generator]") {
+  for (const Index context : {1, 2, 5, 8}) {
+    for (const char* positions : {"learned", "none"}) {
+      const TextModel checkpoint = some_checkpoint("additive,dot", positions, "0", context);
+      std::vector<Token> prompt;
+      for (Index count = 1; count < 30; ++count) {
+        prompt.push_back(static_cast<Token>((count * count + 3) % 11));
+        INFO("context " << context << ", " << positions << ", " << count << " tokens");
+        check_reading(checkpoint, 1, prompt, context + 2, 1);
+      }
+    }
+  }
+  // Of one that can, all is read, in several passes.
+  for (const auto& [mixer, window] : {std::pair{"additive", "0"}, {"additive", "5,300"}, {"leap,average", "0,7"}}) {
+    for (const char* positions : {"none", "sinusoidal"}) {
+      INFO(mixer << ", window " << window << ", " << positions);
+      const TextModel checkpoint = some_checkpoint(mixer, positions, window);
+      std::vector<Token> prompt;
+      for (Index i = 0; i < 700; ++i) prompt.push_back(static_cast<Token>((i * i + 3) % 11));
+      check_reading(checkpoint, 2, prompt, 20, 2);
+    }
+  }
+  // Five million tokens in the time of a few.
+  const TextModel checkpoint = some_checkpoint("additive", "learned");
+  Generator generator(one_thread, checkpoint);
+  const auto begin = std::chrono::steady_clock::now();
+  generator.feed(std::vector<Token>(5'000'000, 3));
+  CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(5));
+}
+
+TEST_CASE("generator: without a table of positions a recurrent model never forgets by halves", "[generator]") {
+  struct Case {
+    const char *window, *positions, *mixer = "additive";
+  };
+  for (const auto& [window, positions, mixer] :
+       {Case{"0", "none"}, Case{"5", "none"}, Case{"0", "sinusoidal"}, Case{"5", "sinusoidal"}, Case{"0", "alibi"},
+        Case{"5", "alibi"}, Case{"0", "rotary"}, Case{"0", "none", "dot,metric"}, Case{"5", "sinusoidal", "bahdanau"},
+        Case{"5", "alibi", "dot,quadratic"}}) {
+    INFO("window " << window << ", positions " << positions << ", " << mixer);
+    const TextModel checkpoint = some_checkpoint(mixer, positions, window, 8, "attention_window=3,5");
+    const auto model = stepwise_model(checkpoint);
+    Generator generator(one_thread, checkpoint);
+    generator.feed(2);
+    std::span<const float> logits_v = model->step(2, 0);
+    for (Index i = 1; i < 100; ++i) {
+      const Token token = sample_token(logits_v, {.seed = 4}, static_cast<std::uint64_t>(i - 1));
+      CHECK(generator.next({.seed = 4}) == token);
+      logits_v = model->step(token, i);
+    }
+  }
+}
+
+TEST_CASE("generator: memory does not grow with the text", "[generator]") {
+  const auto resident_pages = [] {
+    std::ifstream file("/proc/self/statm");
+    long size = 0, resident = 0;
+    file >> size >> resident;
+    return file ? resident : -1;
+  };
+  if (resident_pages() < 0) return;  // a system that does not say
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  const long allowed = 20'000'000;  // the sanitizer keeps what was given back for a while
+#else
+  const long allowed = 200'000;  // 40 bytes a token
+#endif
+  for (const auto& [mixer, positions, window] :
+       {std::tuple{"additive", "none", "0"}, {"dot", "learned", "0"}, {"dot", "none", "7"}}) {
+    Generator generator(one_thread,
+                        some_checkpoint(mixer, positions, "0", 8, std::string("attention_window=") + window));
+    generator.feed(0);
+    for (int i = 0; i < 100; ++i) generator.next({});
+    const long before = resident_pages();
+    for (int i = 0; i < 5000; ++i) generator.next({});
+    const long grown = (resident_pages() - before) * ::sysconf(_SC_PAGESIZE);
+    INFO(mixer << ": " << grown << " bytes more");
+    CHECK(grown < allowed);
+  }
+}
+
+TEST_CASE("generator: a text starts with its prompt and has the length that was asked for", "[generator]") {
+  const TextModel checkpoint = some_checkpoint("additive");
+  const auto always = [] { return true; };
+  const auto text_of = [&](Index threads, std::uint64_t seed) {
+    return generate_text({.device = "cpu", .threads = threads}, checkpoint, "abc", 50, {.seed = seed}, always).value();
+  };
+  const std::string text = text_of(1, 2);
+  CHECK(text.size() == 53);
+  CHECK(text.starts_with("abc"));
+  CHECK(text == text_of(2, 2));
+  CHECK(text != text_of(1, 3));
+  CHECK(generate_text(one_thread, checkpoint, "abc", 0, {}, always) == "abc");
+  // What is written goes on from the whole prompt.
+  Generator generator(one_thread, checkpoint);
+  for (Token token : checkpoint.tokenizer.encode("abc", "test")) generator.feed(token);
+  CHECK(text.substr(3, 1) == checkpoint.tokenizer.decode(generator.next({.seed = 2})));
+  CHECK(text.substr(4, 1) == checkpoint.tokenizer.decode(generator.next({.seed = 2})));
+  CHECK_THROWS_AS(generate_text(one_thread, checkpoint, "xyz", 5, {}, always), Error);
+  // Before every token somebody may have had enough.
+  for (const int most : {0, 1, 49, 50}) {
+    int asked = 0;
+    const auto go_on = [&] { return asked++ < most; };
+    const auto some = generate_text(one_thread, checkpoint, "abc", 50, {.seed = 2}, go_on);
+    CHECK(some.has_value() == (most == 50));
+    CHECK(asked == std::min(most + 1, 50));
+  }
+}
+
+TEST_CASE("generator: a text opens with a line break where the vocabulary has one", "[generator]") {
+  CHECK(opening_of_text(Tokenizer::of_bytes()) == "\n");
+  CHECK(opening_of_text(Tokenizer::of_characters("ab\nc", "test")) == "\n");
+  CHECK(opening_of_text(Tokenizer::of_characters("cab", "test")) == "a");
+}
