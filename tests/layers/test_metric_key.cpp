@@ -335,9 +335,10 @@ TEST_CASE("metric_key: on the GPU", "[metric_key][gpu]") {
 TEST_CASE("metric_key: the query of one step", "[metric_key][gpu]") {
   PlainDevice plain;
   for (const MetricForm form : {MetricForm::packed, MetricForm::full}) {
-    for (const auto& [N, K] : {std::pair<Index, Index>{1, 1}, {5, 8}, {3, 19}, {2, 67}}) {
+    for (const auto& size : {std::pair<Index, Index>{1, 1}, {5, 8}, {3, 19}, {2, 67}}) {
+      const Index N = size.first, K = size.second;
       const std::vector<Slot> slots = {activation("project_h", {N * K}), weight("metric", {metric_count(form, N, K)})};
-      const auto query = [&, N = N, K = K]<class T, class Device>(Device& device, const Values<T>& in) {
+      const auto query = [&]<class T, class Device>(Device& device, const Values<T>& in) {
         Values<T> query_h = {Array<T>(size_of(N * K))};
         metric_query_step<Device, T>(device, query_h[0].data(), {in[0].data(), in[1].data(), form, 1, N, K});
         wait_for(device);

@@ -290,7 +290,7 @@ TEST_CASE("programs: the tools in Python know every key, value and tensor of a m
     }
   }
   paths.push_back(folder / "ours");
-  write_checkpoint(paths.back(), {valid("leap"), metadata_of(letters), some_weights(valid("leap"), 0.1), 7, 2.5});
+  write_checkpoint(paths.back(), {{valid("leap"), metadata_of(letters), some_weights(valid("leap"), 0.1), 7}, 2.5});
   const std::vector<std::string> lines = read_in_python(paths);
   for (std::size_t i = 0; i < lines.size(); ++i) {
     INFO(i << ": " << lines[i]);
