@@ -169,7 +169,7 @@ TEST_CASE("import: sizes are seen from the tensors", "[checkpoint]") {
         {"position", "positions"}, {"Positions", "positions"}, {"alibi-slopes", "alibi_slopes"},
         {"leap_focus", "focus"},   {"windwo", "window"},       {"final-norm", "final_norm"}};
     for (const auto& [wrong, right] : slips) {
-      CHECK(contains(error_with([&](auto&, Metadata& m) { m[wrong] = "1"; }),
+      CHECK(contains(error_with([&key = wrong](auto&, Metadata& m) { m[key] = "1"; }),
                      "metadata " + wrong + ": no setting of a model; did you mean " + right + "?"));
     }
     CHECK(contains(error_with([](auto&, Metadata& m) { m["layers"] = "1000000"; }), "layers"));
