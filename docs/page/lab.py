@@ -1,6 +1,6 @@
-"""The lab: a page on which a network is trained, touched and looked into, by this project's own code (docs/page/lab).
+"""The lab: a page on which a network is trained, touched and looked into, by this project's own code (extras/lab).
 
-Its text and places stand in lab/lab.html. Without the module (where the site is written without the tools for WebAssembly)
+Its text and places stand in extras/lab/lab.html. Without the module (where the site is written without the tools for WebAssembly)
 and without script the page shows pictures of a network that was trained in a terminal, and the command lines.
 """
 
@@ -15,9 +15,9 @@ from pathlib import Path
 import tex
 import touch
 from fault import Fault
-from sources import Room
+from sources import Room, layout
 
-FOLDER = "docs/page/lab"
+FOLDER = "extras/lab"
 TEMPLATE = f"{FOLDER}/lab.html"
 PAGE, SCRIPT, EQUATIONS, STYLE = "lab.html", "lab.js", "lab-equations.js", "lab.css"
 TEXT = f"{FOLDER}/clarence.txt"  # to learn from, where nobody has one of their own
@@ -52,9 +52,9 @@ def present(root: Path) -> bool:
 def mixers(root: Path) -> dict[str, str]:
     """The names of all mixers, and the block that each is: quadratic attention is that of metric."""
     found = {}
-    for path in sorted((root / "src/blocks").glob("*.hpp")):
-        for name in re.findall(MIXER, path.read_text(encoding="utf-8"), re.MULTILINE):
-            found[name] = path.stem
+    for files in layout.layers_and_blocks(root):
+        for name in re.findall(MIXER, (root / files.header).read_text(encoding="utf-8"), re.MULTILINE):
+            found[name] = files.name
     return found
 
 

@@ -1,4 +1,4 @@
-"""The network of the lab as WebAssembly, and the scripts that a page calls it by (lab/engine.js): built where there are
+"""The network of the lab as WebAssembly, and the scripts that a page calls it by (engine.js): built where there are
 tools for it (Debian: clang, lld, wasi-libc, libc++-dev-wasm32, libclang-rt-dev-wasm32, binaryen, cmake).
 
 docs/same_bits.md tells how it is built, and why it computes the bits of a terminal.
@@ -16,8 +16,8 @@ from pathlib import Path
 
 import touch
 from fault import Fault
+from lab import FOLDER
 
-SOURCE = "docs/page/lab"
 LARGEST_MODULE = 900_000
 SCRIPT = "lab-engine.js"
 
@@ -39,17 +39,17 @@ def version(root: Path) -> str:
 def compiled(root: Path) -> bytes:
     """The module, in build/lab: what has not changed there is not compiled again."""
     folder = root / "build/lab"
-    configure = ["cmake", "-S", str(root / SOURCE), "-B", str(folder), "-DCMAKE_TOOLCHAIN_FILE=wasm.cmake"]
+    configure = ["cmake", "-S", str(root / FOLDER), "-B", str(folder), "-DCMAKE_TOOLCHAIN_FILE=wasm.cmake"]
     configure.append(f"-DLAB_VERSION={version(root)}")
     if shutil.which("ccache"):
         configure.append("-DCMAKE_CXX_COMPILER_LAUNCHER=ccache")
     for command in (configure, ["cmake", "--build", str(folder), f"-j{os.cpu_count() or 1}"]):
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode:
-            raise Fault(SOURCE, f"does not become WebAssembly: {(done.stdout + done.stderr).strip()[-4000:]}")
+            raise Fault(FOLDER, f"does not become WebAssembly: {(done.stdout + done.stderr).strip()[-4000:]}")
     module = (folder / "lab.wasm").read_bytes()
     if len(module) > LARGEST_MODULE:
-        raise Fault(SOURCE, f"a module of {len(module)} bytes, more than {LARGEST_MODULE}")
+        raise Fault(FOLDER, f"a module of {len(module)} bytes, more than {LARGEST_MODULE}")
     return module
 
 
@@ -58,7 +58,7 @@ def scripts(root: Path) -> dict[str, str]:
     if not has_tools():
         return {}
     engine, worker = (
-        touch.without_comments((root / SOURCE / name).read_text(encoding="utf-8")) for name in ("engine.js", "worker.js")
+        touch.without_comments((root / FOLDER / name).read_text(encoding="utf-8")) for name in ("engine.js", "worker.js")
     )
     module = base64.b64encode(compiled(root)).decode()
     worker = json.dumps(worker).replace("</", "<\\/")

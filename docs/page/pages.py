@@ -24,7 +24,7 @@ import tex
 from check import LARGEST_PAGE
 from fault import Fault
 from pictures import Picture
-from sources import DEVICES, Calls, Room, Row, Source, rooms
+from sources import DEVICES, Calls, Room, Row, Source, layout, rooms
 
 PREFIX = {"plain": "p", "cpu": "c", "cuda": "g", "block": "b"}  # of the ids of a device's lines
 HEADING = {"plain": "Plain loops", "cpu": "CPU", "cuda": "GPU", "block": "The block"}
@@ -33,6 +33,8 @@ INDEX = "docs/index.md"  # the first page, whose lists are the order of reading
 STORY = "story.html"
 ITEM = re.compile(r"^(?:[-*]|\d+\.) +\[[^\]]+\]\(([^)#]+\.md)\)(.*(?:\n +\S.*)*)", re.MULTILINE)
 FAST = ("cpu", "cuda")
+# Documents of features that the site calls by another name than their folder's.
+NAMES = {"extras/distributed/README.md": "scale", "extras/figures/README.md": "pictures"}
 CONTEXTS = (16, 8, 4, 2, 1, 0)  # lines around those of an equation in a file that is listed in parts
 LENT_CONTEXT = 2  # the same in a file of another layer, of which a page shows what is its own alone
 LONG = 4  # headings from which on a page has a list of them
@@ -84,6 +86,7 @@ class Site:
         self.mixers = lab.mixers(root) if self.has_lab else {}
         self.sentences: dict[str, str] = {}  # what the index says of each chapter
         self.rooms = rooms(root)
+        self.documents = layout.documents(root) | NAMES
         self.calls = Calls(root, self.rooms)
         self.images: set[str] = set()
         self._in_parts: dict[str, int] = {}  # files that are listed in parts: so many lines around each equation's
@@ -104,7 +107,7 @@ class Site:
         of_chapter = {room.chapter: name for name, room in self.rooms.items()}
         self.order = [of_chapter[path] for path in self.chapters if path in of_chapter]
         # The pages that are read one after the other, and what an arrow calls them.
-        self.pages = {"index.html": "start"} | {self._address_of_file(path): Path(path).stem for path in self.chapters}
+        self.pages = {"index.html": "start"} | {page: Path(page).stem for page in map(self.address_of_file, self.chapters)}
 
     def outputs(self) -> Iterator[Output]:
         """Every page; those that others turn out to need come last."""
@@ -171,7 +174,8 @@ class Site:
         prefix = self._prefix(device, room.devices[device].index(source))
         return _relative(page, f"{room.page}.html#{prefix}{number}")
 
-    def _address_of_file(self, path: str) -> str:
+    def address_of_file(self, path: str) -> str:
+        """Of a file of the repository. One that has no page yet gets one."""
         if path not in self._addresses:
             if not (self.root / path).is_file():
                 raise Fault(path, "is linked to, and is no file")
@@ -179,9 +183,20 @@ class Site:
                 self.images.add(path)
                 self._addresses[path] = path
             else:
-                self._addresses[path] = path[:-3] + ".html" if path.endswith(".md") else f"files/{path}.html"
+                address = self._address_of_document(path) if path.endswith(".md") else f"files/{path}.html"
+                if address in self._addresses.values():
+                    raise Fault(path, f"has the address of another page, {address}")
+                self._addresses[path] = address
                 self._more.append(path)
         return self._addresses[path]
+
+    def _address_of_document(self, path: str) -> str:
+        """A document of a feature has the address that its name would have in docs/, or in docs/tasks/ if it is a task."""
+        if not path.startswith("extras/"):
+            return path[:-3] + ".html"
+        name = self.documents[path]
+        is_task = (self.root / path).with_name(f"{name}_task.hpp").is_file()
+        return f"docs/tasks/{name}.html" if is_task else f"docs/{name}.html"
 
     def _context(self, path: str, page: str) -> chapter.Context:
         def address(document: str, link: str) -> str:
@@ -189,7 +204,7 @@ class Site:
                 return link
             target, _, fragment = link.partition("#")
             file = posixpath.normpath(posixpath.join(posixpath.dirname(document), target))
-            found = self._address_of_file(file)
+            found = self.address_of_file(file)
             return _relative(page, found.split("#")[0] + "#" + fragment if fragment else found)
 
         def figure(equation: str, tag: str, place: str) -> str:
@@ -244,7 +259,7 @@ class Site:
             for source, line in places:
                 is_part = source is not room.devices[device][0]
                 link = f'<a href="{self._address_of_line(page, room, device, source, line.number)}">{line.number}</a>'
-                part = Path(source.path).stem.removeprefix(f"{room.name}_") + " " if is_part and source != last else ""
+                part = layout.stem(source.path).removeprefix(f"{room.name}_") + " " if is_part and source != last else ""
                 lines.append(part + link)
                 last = source
             links.append(f"<span>{HEADING[device]} {', '.join(lines)}</span>")
@@ -312,7 +327,7 @@ class Site:
         page = f"{room.page}.html"
         text = (self.root / room.chapter).read_text(encoding="utf-8")
         prose = self._with_contents(chapter.rendered(text, self._context(room.chapter, page)))
-        header = self._address_of_file(room.header.path)
+        header = self.address_of_file(room.header.path)
         if room.kind == "layers":
             prose = f'<p class="rooms">{self._room_links(room, page, header)}</p>\n' + prose
         elif trained := [name for name, block in self.mixers.items() if block == room.name]:
@@ -323,7 +338,7 @@ class Site:
         return Output(page, room.name, room.kind, body)
 
     def _room_links(self, room: Room, page: str, header: str) -> str:
-        test = self._address_of_file(f"tests/test_{room.name}.cpp")
+        test = self.address_of_file(room.test)
         links = [("header", _relative(page, header))]
         links += [(HEADING[device].lower() if device == "plain" else HEADING[device], f"#{device}") for device in DEVICES]
         links.append(("test", _relative(page, test)))
@@ -413,7 +428,7 @@ class Site:
                 raise Fault(INDEX, f"has no sentence for {path}")
             self.sentences[path] = html.escape(" ".join(text.strip(": \n").split()), quote=False)
         readme = (self.root / "README.md").read_text(encoding="utf-8")
-        named = dict.fromkeys(re.findall(r"\]\((docs/(?:layers|blocks)/\w+\.md)\)", readme))
+        named = dict.fromkeys(path for path in re.findall(r"\]\(([\w/]+\.md)\)", readme) if path in chapters)
         for path, other in zip_longest((path for path in order if path in chapters), named):
             if path not in named:
                 raise Fault("README.md", f"does not link to {path}")

@@ -7,6 +7,7 @@ that line: the loop around it, but not the whole function.
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -16,7 +17,10 @@ from typing import NamedTuple
 
 from fault import Fault
 
-TAG = re.compile(r"\(([a-z][a-z_]*)\.(\d+)\)")
+sys.path.append(str(Path(__file__).resolve().parents[2] / "tools"))
+import layout  # noqa: E402
+from layout import TAG  # noqa: E402
+
 DEVICES = {"plain": "plain loops", "cpu": "CPU", "cuda": "GPU"}  # folder: what a reader calls it
 # Functions of a layer that are no use of it where a part of a block calls them: they move numbers at the border of a
 # chunk, only add, or are those of spans, which a core has where it is asked for.
@@ -191,6 +195,7 @@ class Room:
     kind: str  # "layers" or "blocks"
     name: str
     chapter: str
+    test: str
     header: Source
     devices: dict[str, list[Source]]
     lent: frozenset[str] = frozenset()  # files among these that other layers of its family have
@@ -215,16 +220,15 @@ class Room:
         return [(source, line) for source in self.devices[device] for line in source.lines_of(tag)]
 
 
-def _parts(root: Path, folder: str, name: str, names: list[str]) -> list[str]:
-    """NAME.* of a folder and what else belongs to it: NAME_*, unless a longer name claims it."""
-    files = sorted(path.name for path in (root / folder).iterdir() if path.suffix in {".cpp", ".hpp", ".cu"})
+def _parts(files: list[str], name: str, names: list[str]) -> list[str]:
+    """Of a device's files those of a layer: NAME first, then NAME_*, unless a longer name claims it."""
 
     def owner(stem: str) -> str | None:
         fitting = [other for other in names if stem == other or stem.startswith(other + "_")]
         return max(fitting, key=len, default=None)
 
-    mine = [file for file in files if owner(Path(file).stem) == name]
-    return [f"{folder}/{file}" for file in sorted(mine, key=lambda file: (Path(file).stem != name, file))]
+    mine = [file for file in files if owner(layout.stem(file)) == name]
+    return sorted(mine, key=lambda file: (layout.stem(file) != name, file))
 
 
 def _family(name: str, layers: list[str]) -> list[str]:
@@ -236,28 +240,29 @@ def _family(name: str, layers: list[str]) -> list[str]:
 
 def rooms(root: Path) -> dict[str, Room]:
     """Every layer and block that has equations, by name."""
-    layers = sorted(path.stem for path in (root / "src/layers").glob("*.hpp") if TAG.search(path.read_text("utf-8")))
-    found = {}
-    for name in layers:
+    all_files = layout.layers_and_blocks(root)
+    layers = [files.name for files in all_files if files.kind == "layers"]
+    of_device = {device: layout.device_files(root, device) for device in DEVICES}
+    found: dict[str, Room] = {}
+    for files in all_files:
+        name, header = files.name, Source(root, files.header)
+        if name in found:
+            other = found[name]
+            raise Fault(header.path, f"has the name of {other.header.path}, so their tags cannot be told apart")
+        if files.kind == "blocks":
+            found[name] = Room("blocks", name, files.chapter, files.test, header, {"block": [header]})
+            continue
         devices, lent = {}, set()
         for device in DEVICES:
-            parts = [Source(root, path) for path in _parts(root, device, name, layers)]
+            parts = [Source(root, path) for path in _parts(of_device[device], name, layers)]
             # A part without an equation is a mechanism. Where a chapter links to it, it gets a page of its own.
             devices[device] = parts[:1] + [part for part in parts[1:] if part.has_tags_of(name)]
             others = [other for other in _family(name, layers) if other != name]
-            borrowed = [Source(root, path) for other in others for path in _parts(root, device, other, layers)]
+            borrowed = [Source(root, path) for other in others for path in _parts(of_device[device], other, layers)]
             borrowed = [part for part in borrowed if part.has_tags_of(name)]
             devices[device] += borrowed
             lent |= {part.path for part in borrowed}
-        header = Source(root, f"src/layers/{name}.hpp")
-        found[name] = Room("layers", name, f"docs/layers/{name}.md", header, devices, frozenset(lent))
-    for path in sorted((root / "src/blocks").glob("*.hpp")):
-        header = Source(root, f"src/blocks/{path.name}")
-        if not any(re.search(r"^class \w+Block\b", line.text) for line in header.lines):
-            continue
-        if path.stem in found:
-            raise Fault(header.path, "a layer has the same name, so their tags cannot be told apart")
-        found[path.stem] = Room("blocks", path.stem, f"docs/blocks/{path.stem}.md", header, {"block": [header]})
+        found[name] = Room("layers", name, files.chapter, files.test, header, devices, frozenset(lent))
     return found
 
 
@@ -276,7 +281,8 @@ class Calls:
         members: dict[str, dict[str, str]] = {}
         inner: dict[str, list[tuple[str, str, str]]] = {}
         choices: dict[str, tuple[str, str]] = {}  # AttentionCore: (Comparison, Products)
-        sources = [Source(root, str(path.relative_to(root))) for path in sorted((root / "src/blocks").rglob("*.hpp"))]
+        headers = [*sorted((root / "src/blocks").rglob("*.hpp")), *sorted(root.glob("extras/*/*.hpp"))]
+        sources = [Source(root, path.relative_to(root).as_posix()) for path in headers]
         for source in sources:
             for name, default, part in CHOICE.findall("\n".join(line.text for line in source.lines)):
                 choices[part] = (name, default)

@@ -1,6 +1,7 @@
 """The generator, on a repository of one layer and one block: what it makes of them, and that it finds what is wrong."""
 
 import html
+import posixpath
 import re
 import sys
 import tempfile
@@ -80,7 +81,7 @@ class EchoBlock : public Block<Device, T> {
   }
 };
 """,
-    "tests/test_twice.cpp": "",
+    "tests/layers/test_twice.cpp": "",
     "plain/twice.cpp": """template <class Device, class T>
 void twice_forward(Device&, T* out_d, const T* in_d, Index D) {
   for (Index d = 0; d < D; ++d) {
@@ -387,6 +388,108 @@ class Pages(unittest.TestCase):
 
     def test_linked_header_has_a_page(self) -> None:
         self.assertIn('<a href="../../../layers/twice.html#twice.1">(twice.1)</a>', self.files["files/src/layers/twice.hpp.html"])
+
+
+def moved(*paths: tuple[str, str]) -> dict[str, str]:
+    """GOOD, whose files stand elsewhere, and are included and linked to there."""
+    files = dict(GOOD)
+    for old, new in paths:
+        files[new] = files.pop(old)
+    for path in ("docs/index.md", "README.md"):
+        for old, new in paths:
+            link = posixpath.relpath(old, posixpath.dirname(path) or "."), posixpath.relpath(new, posixpath.dirname(path) or ".")
+            files[path] = files[path].replace(f"({link[0]})", f"({link[1]})")
+    return files
+
+
+def of_feature(folder: str, name: str, chapter: str) -> list[tuple[str, str]]:
+    """The files of a layer, to be moved to a feature's folder."""
+    devices = [(f"{device}/{name}.{end}", f"{folder}/{name}_{device}.{end}") for device, end in DEVICES]
+    return devices + [
+        (f"src/layers/{name}.hpp", f"{folder}/{name}.hpp"),
+        (f"tests/layers/test_{name}.cpp", f"{folder}/test_{name}.cpp"),
+        (f"docs/layers/{name}.md", f"{folder}/{chapter}.md"),
+    ]
+
+
+DEVICES = (("plain", "cpp"), ("cpu", "cpp"), ("cuda", "cu"))
+THRICE = {path.replace("twice", "thrice"): text.replace("twice", "thrice") for path, text in GOOD.items() if "twice" in path}
+
+
+class Features(unittest.TestCase):
+    """Layers, blocks and documents in extras/: the addresses are those of their names."""
+
+    def assert_same_article(self, files: dict[str, str], *pages: str) -> None:
+        written, faults = built(files)
+        self.assertEqual(faults, [])
+        before = built(GOOD)[0]
+        for page in pages:
+            articles = [re.search("<article>.*</article>", site[page], re.DOTALL).group() for site in (before, written)]
+            for path in re.findall(r"files/([\w/.]+)\.html", articles[1]):
+                self.assertIn(path, files)
+            bare = [re.sub(r'href="[^"#]*files/[^"]*"|<p>[\w/.]+:(?=\d)', "", article) for article in articles]
+            self.assertEqual(*bare)
+
+    def test_a_layer_whose_chapter_has_its_name(self) -> None:
+        self.assert_same_article(moved(*of_feature("extras/doubling", "twice", "twice")), "layers/twice.html", "blocks/echo.html")
+
+    def test_a_layer_whose_chapter_is_that_of_a_feature_of_another_name(self) -> None:
+        files = moved(*of_feature("extras/doubling", "twice", "README"))
+        self.assert_same_article(files, "layers/twice.html", "blocks/echo.html")
+        written = built(files)[0]
+        self.assertIn('<a rel="next" href="layers/twice.html">twice →</a>', written["conventions.html"])
+        self.assertIn('aria-label="extras/doubling/twice_cpu.cpp"', written["layers/twice.html"])
+        self.assertIn('<a href="../files/extras/doubling/test_twice.cpp.html">test</a>', written["layers/twice.html"])
+        self.assertFalse([page for page in written if page.startswith("extras/")])
+
+    def test_a_block(self) -> None:
+        files = moved(("src/blocks/echo.hpp", "extras/echo/echo.hpp"), ("docs/blocks/echo.md", "extras/echo/README.md"))
+        self.assert_same_article(files, "layers/twice.html", "blocks/echo.html")
+        self.assertIn('<a rel="next" href="../blocks/echo.html">echo →</a>', built(files)[0]["layers/twice.html"])
+
+    def test_two_layers_and_a_block_in_one_folder(self) -> None:
+        files = moved(
+            *of_feature("extras/echo", "twice", "twice"),
+            ("src/blocks/echo.hpp", "extras/echo/echo.hpp"),
+            ("docs/blocks/echo.md", "extras/echo/README.md"),
+        )
+        for old, new in of_feature("extras/echo", "thrice", "thrice"):
+            files[new] = THRICE[old]
+        files["docs/index.md"] += "- [thrice](../extras/echo/thrice.md): Again.\n"
+        files["README.md"] = files["README.md"].replace("## Licence", "[thrice](extras/echo/thrice.md)\n\n## Licence")
+        written, faults = built(files)
+        self.assertEqual(faults, [])
+        for name, other in (("twice", "thrice"), ("thrice", "twice")):
+            page = written[f"layers/{name}.html"]
+            listings = re.findall(r'<h2 id="\w"><span>[\w ]*</span> (.*?)</h2>', page)
+            self.assertEqual(listings, [f"extras/echo/{name}_{device}.{end}" for device, end in DEVICES])
+            self.assertNotIn(other, page[page.index("<article>") : page.index("</article>")])
+
+    def test_two_layers_of_one_name(self) -> None:
+        files = GOOD | {new: GOOD[old] for old, new in of_feature("extras/doubling", "twice", "twice")}
+        faults = built(files)[1]
+        self.assertEqual(len(faults), 1)
+        self.assertRegex(faults[0], "has the name of .*/twice.hpp, so their tags cannot be told apart")
+
+    def test_a_layer_and_a_block_of_one_name(self) -> None:
+        files = GOOD | {"extras/echo/twice.hpp": GOOD["src/blocks/echo.hpp"], "extras/echo/README.md": "# twice\n"}
+        self.assertIn("extras/echo/twice.hpp: has the name of src/layers/twice.hpp", built(files)[1][0])
+
+    def test_documents(self) -> None:
+        files = GOOD | {"extras/steps/README.md": "# Steps\n", "extras/steps/more.md": "# More\n"}
+        files |= {"extras/guess/README.md": "# Guess\n", "extras/guess/guess_task.hpp": ""}
+        documents = ("steps/README", "steps/more", "guess/README")
+        files["docs/index.md"] += "".join(f"- [x](../extras/{path}.md): It is.\n" for path in documents)
+        written, faults = built(files)
+        self.assertEqual(faults, [])
+        self.assertIn('<a rel="next" href="../docs/steps.html">steps →</a>', written["blocks/echo.html"])
+        self.assertIn('<a rel="next" href="more.html">more →</a>', written["docs/steps.html"])
+        self.assertIn("<h1", written["docs/tasks/guess.html"])
+
+    def test_documents_of_one_address(self) -> None:
+        files = GOOD | {"extras/steps/README.md": "# Steps\n", "docs/steps.md": "# Steps\n"}
+        files["docs/index.md"] += "- [a](steps.md): It is.\n- [b](../extras/steps/README.md): It is.\n"
+        self.assertEqual(built(files)[1], ["extras/steps/README.md: has the address of another page, docs/steps.html"])
 
 
 class Excerpts(unittest.TestCase):

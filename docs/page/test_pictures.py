@@ -1,6 +1,7 @@
 """The pictures of the page: that they are whole, say what they show, and show what the source says."""
 
 import math
+import posixpath
 import re
 import shutil
 import tempfile
@@ -10,16 +11,20 @@ from itertools import combinations, product
 from pathlib import Path
 
 import svg
+from pages import Site
 from pictures import PICTURES, chunks, constants_faults, cross_entropy, leap, rescale, rotary
-from pictures.picture import Picture
+from sources import layout
 
 ROOT = Path(__file__).resolve().parents[2]
+SITE = Site(ROOT, [])
+DOCUMENTS = {SITE.address_of_file(path): ROOT / path for path in layout.documents(ROOT)}
 DRAWN = {picture.name: picture.draw() for picture in PICTURES}
 TREES = [(picture, xml.fromstring(DRAWN[picture.name])) for picture in PICTURES]
 
 
-def chapter(picture: Picture) -> Path:
-    return ROOT / "docs" / f"{picture.page.removeprefix('docs/')}.md"
+def chapter(page: str) -> str:
+    """The text of a page's document."""
+    return DOCUMENTS[f"{page}.html"].read_text(encoding="utf-8")
 
 
 class EveryPicture(unittest.TestCase):
@@ -46,7 +51,7 @@ class EveryPicture(unittest.TestCase):
             with self.subTest(picture.name):
                 if picture.page == "index":
                     continue
-                headings = re.findall(r"^#+ (.*)$", chapter(picture).read_text(encoding="utf-8"), re.MULTILINE)
+                headings = re.findall(r"^#+ (.*)$", chapter(picture.page), re.MULTILINE)
                 self.assertIn(picture.after, headings)
 
     def test_links_to_equations_that_there_are(self):
@@ -56,10 +61,9 @@ class EveryPicture(unittest.TestCase):
                     address = link.get("href")
                     if address.startswith("#"):
                         tag = rf"\text{{({address[1:]})}}".replace("_", r"\_")
-                        self.assertIn(tag, chapter(picture).read_text(encoding="utf-8"))
+                        self.assertIn(tag, chapter(picture.page))
                     else:
-                        page = (chapter(picture).parent / address).resolve().with_suffix(".md")
-                        self.assertTrue(page.is_file(), address)
+                        self.assertIn(posixpath.normpath(posixpath.join(posixpath.dirname(picture.page), address)), DOCUMENTS)
 
     def test_keeps_its_texts_inside_and_apart(self):
         for picture, _ in TREES:
@@ -111,7 +115,7 @@ class Constants(unittest.TestCase):
         """The faults in a copy of the source where `file` says something else."""
         with tempfile.TemporaryDirectory() as folder:
             copy = Path(folder)
-            for name in ("src/blocks", "src/layers", "docs/layers", "docs/blocks", "plain", "cpu", "cuda"):
+            for name in ("src/blocks", "src/layers", "docs/layers", "docs/blocks", "plain", "cpu", "cuda", "extras"):
                 shutil.copytree(ROOT / name, copy / name)
             for constant in (constant for picture in PICTURES for constant in picture.constants):
                 (copy / constant.file).parent.mkdir(parents=True, exist_ok=True)

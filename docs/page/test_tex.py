@@ -6,9 +6,11 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import tex
+from sources import layout
 
 ROOT = Path(__file__).resolve().parents[2]
-CHAPTERS = [path for name in ("layers/*", "blocks/*", "conventions") for path in sorted(ROOT.glob(f"docs/{name}.md"))]
+PARTS = layout.layers_and_blocks(ROOT)
+CHAPTERS = [*(files.chapter for files in PARTS), "docs/conventions.md"]
 
 BLOCK = re.compile(r"^```math\n(.*?)^```", re.MULTILINE | re.DOTALL)
 INLINE = re.compile(r"\$`(.+?)`\$|`[^`\n]+`|\$([^$`\n]+)\$")
@@ -19,10 +21,10 @@ def equations() -> list:
     """Every equation of every chapter: (file, equation, whether it is in display)."""
     found = []
     for path in CHAPTERS:
-        text = path.read_text(encoding="utf-8")
-        found += [(path.name, match[1], True) for match in BLOCK.finditer(text)]
+        text = (ROOT / path).read_text(encoding="utf-8")
+        found += [(path, match[1], True) for match in BLOCK.finditer(text)]
         prose = re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
-        found += [(path.name, match[1] or match[2], False) for match in INLINE.finditer(prose) if match[1] or match[2]]
+        found += [(path, match[1] or match[2], False) for match in INLINE.finditer(prose) if match[1] or match[2]]
     return found
 
 
@@ -52,8 +54,9 @@ class Chapters(unittest.TestCase):
     def test_plain_text_is_what_the_headers_write(self):
         """Where both have the same names for everything. Elsewhere the header's names are those of the code."""
         headers = {}
-        for path in (*ROOT.glob("src/layers/*.hpp"), *ROOT.glob("src/blocks/**/*.hpp")):
-            headers |= {tag: " ".join(text.split()) for text, tag in HEADER.findall(path.read_text(encoding="utf-8"))}
+        for files in PARTS:
+            header = (ROOT / files.header).read_text(encoding="utf-8")
+            headers |= {tag: " ".join(text.split()) for text, tag in HEADER.findall(header)}
         chapters = {tag: tex.plain(equation) for tag, equation in tagged().items()}
         equal = [tag for tag in chapters if chapters[tag] == headers.get(tag)]
         self.assertGreaterEqual(len(equal), 70, sorted(set(chapters) - set(equal)))

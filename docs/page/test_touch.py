@@ -18,6 +18,7 @@ import touch
 import touch_bell
 import touch_pictures as pictures
 import touch_row
+from test_pictures import chapter
 
 ROOT = Path(__file__).resolve().parents[2]
 MOST_C, MOST_K = 16, 2
@@ -191,8 +192,7 @@ class Figures(unittest.TestCase):
 
     def test_stand_under_headings_of_their_chapter(self) -> None:
         for figure, _ in self.drawings():
-            chapter = (ROOT / "docs" / f"{figure.page}.md").read_text(encoding="utf-8")
-            self.assertRegex(chapter, rf"(?m)^#+ {re.escape(figure.after)}$")
+            self.assertRegex(chapter(figure.page), rf"(?m)^#+ {re.escape(figure.after)}$")
 
     def test_have_a_name_and_fit_a_telephone(self) -> None:
         for _, drawing in self.drawings():

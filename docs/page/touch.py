@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fault import Fault
+from sources import layout
 from touch_bell import draw_bell
 from touch_pictures import draw_logits, draw_window
 from touch_row import draw_row
@@ -37,8 +38,8 @@ def interface(layer: str) -> str:
 
 def sources(layer: str) -> list[str]:
     """What is compiled for a layer: its plain loops, and those of what its name is the beginning of."""
-    root = HERE.parent.parent
-    plain = sorted(str(path.relative_to(root)) for path in (root / "plain").glob(f"{layer}*.cpp"))
+    files = layout.device_files(HERE.parent.parent, "plain")
+    plain = [path for path in files if path.endswith(".cpp") and layout.stem(path).startswith(layer)]
     return [interface(layer), "docs/page/touch/device.cpp", *plain]
 
 

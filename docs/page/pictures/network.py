@@ -264,16 +264,14 @@ def blocks_faults(root: Path) -> list[Fault]:
     found = rooms(root)
     calls = Calls(root, found)
     for block, layers in BLOCKS.items():
-        file = f"src/blocks/{block}.hpp"
         header = found[block].header
         called = {layer for line in header.lines if line.tags for layer in calls.of(header, header.statement(line.number))}
         for layer in sorted(called ^ set(layers)):
             what = "does not show" if layer in called else "shows, and it does not call,"
-            faults.append(Fault(file, f"the picture map {what} the layer {layer} of this block"))
-    for folder, known in (("layers", LAYER_TITLES), ("blocks", BLOCKS)):
-        for chapter in sorted((root / "docs" / folder).glob("*.md")):
-            if chapter.stem not in known:
-                faults.append(Fault(f"docs/{folder}/{chapter.name}", "the picture map does not show this page"))
+            faults.append(Fault(header.path, f"the picture map {what} the layer {layer} of this block"))
+    for room in found.values():
+        if room.name not in (LAYER_TITLES if room.kind == "layers" else BLOCKS):
+            faults.append(Fault(room.chapter, "the picture map does not show this page"))
     return faults
 
 
