@@ -116,6 +116,10 @@ using Sources = std::map<std::string, std::string>;
 
 std::string stem(const std::string& path) { return std::filesystem::path(path).stem().string(); }
 
+bool ends_with(const std::string& path, const std::string& end) {
+  return path.size() >= end.size() && path.compare(path.size() - end.size(), end.size(), end) == 0;
+}
+
 bool is_in(const std::string& path, const std::string& folder, const std::string& extension) {
   const std::filesystem::path p(path);
   return p.parent_path() == folder && p.extension() == extension;
@@ -123,9 +127,29 @@ bool is_in(const std::string& path, const std::string& folder, const std::string
 
 std::string folder_of(const std::string& path) { return std::filesystem::path(path).parent_path().string(); }
 
-bool is_of_device(const std::string& path) {
-  const std::string folder = folder_of(path);
-  return folder == "plain" || folder == "cpu" || folder == "cuda";
+// extras/FEATURE, where all files of a feature stand.
+bool is_of_feature(const std::string& path) { return path.rfind("extras/", 0) == 0; }
+
+// The device that a file belongs to, by its folder or, in a feature's folder, by the end of its name; else nothing.
+std::string device_of(const std::string& path) {
+  for (const std::string device : {"plain", "cpu", "cuda"}) {
+    if (is_of_feature(path) ? ends_with(stem(path), "_" + device) : folder_of(path) == device) return device;
+  }
+  return "";
+}
+
+bool is_of_device(const std::string& path) { return !device_of(path).empty(); }
+
+// The name of a device's file without the device.
+std::string device_stem(const std::string& path) {
+  const std::string name = stem(path);
+  return is_of_feature(path) ? name.substr(0, name.size() - device_of(path).size() - 1) : name;
+}
+
+// Chapters, and the other documents of features.
+bool is_document(const std::string& path) {
+  return is_in(path, "docs/layers", ".md") || is_in(path, "docs/blocks", ".md") ||
+         (is_of_feature(path) && ends_with(path, ".md"));
 }
 
 std::string printed(const std::string& name, int number) { return "(" + name + "." + std::to_string(number) + ")"; }
@@ -134,37 +158,66 @@ class TagCheck {
  public:
   explicit TagCheck(const Sources& sources) : sources_(sources) {
     for (const auto& [path, text] : sources) {
-      // A header without a tag and a chapter is a part that layers share.
-      if (is_in(path, "src/layers", ".hpp") && (!tags_of(text).found.empty() || has_chapter(sources, stem(path)))) {
-        layers_.insert(stem(path));
-      }
-      // The other headers there are parts that blocks share.
-      if (is_in(path, "src/blocks", ".hpp") && !matches(text, "class \\w+Block\\b").empty()) {
-        blocks_.insert(stem(path));
+      const std::string name = stem(path);
+      const bool of_layer = is_in(path, "src/layers", ".hpp"), of_block = is_in(path, "src/blocks", ".hpp");
+      const bool of_feature = is_of_feature(path) && ends_with(path, ".hpp") && !is_of_device(path);
+      // The other headers are parts that blocks share.
+      if ((of_block || of_feature) && !matches(text, "class \\w+Block\\b").empty()) {
+        add(blocks_, name, path);
+      } else if (((of_layer || of_feature) && !tags_of(text).found.empty()) ||
+                 (of_layer && exists("docs/layers/" + name + ".md"))) {
+        // A header without a tag and a chapter is a part that layers share.
+        add(layers_, name, path);
       }
     }
     for (const auto& [path, text] : sources) {
-      if (is_of_device(path)) rooms_[folder_of(path) + "/" + family_of(layer_of(path))] += text;
+      if (is_of_device(path)) texts_[device_of(path) + "/" + family_of(layer_of(path))] += text;
     }
     for (const auto& [path, text] : sources) check_file(path, tags_of(text));
-    for (const std::string& name : layers_) check_layer(name);
-    for (const std::string& name : blocks_) check_block(name);
+    for (const auto& [name, header] : layers_) check_layer(name, header);
+    for (const auto& [name, header] : blocks_) check_block(name, header);
   }
 
   const std::vector<std::string>& faults() const { return faults_; }
-  const std::set<std::string>& layers() const { return layers_; }
-  const std::set<std::string>& blocks() const { return blocks_; }
+  const std::map<std::string, std::string>& layers() const { return layers_; }
+  const std::map<std::string, std::string>& blocks() const { return blocks_; }
+  const std::set<std::string>& chapters() const { return chapters_; }
 
  private:
   bool exists(const std::string& path) const { return sources_.count(path) > 0; }
-  static bool has_chapter(const Sources& sources, const std::string& name) {
-    return sources.count("docs/layers/" + name + ".md") > 0;
+
+  void add(std::map<std::string, std::string>& headers, const std::string& name, const std::string& header) {
+    for (const auto* known : {&layers_, &blocks_}) {
+      if (known->count(name))
+        fault(header, "has the name of " + known->at(name) + ", so their tags cannot be told apart");
+    }
+    headers.emplace(name, header);
   }
 
-  // A large layer of a device is spread over files: beside cpu/gelu.cpp, cpu/gelu_tiles.hpp is a part of its room,
-  // unless a layer gelu_tiles has a room of its own.
+  // The files of a layer or a block. `kind` is layers or blocks.
+  struct Files {
+    std::string plain, cpu, cuda, test, chapter;
+  };
+  Files files_of(const std::string& kind, const std::string& name, const std::string& header) const {
+    if (!is_of_feature(header)) {
+      return {.plain = "plain/" + name + ".cpp",
+              .cpu = "cpu/" + name + ".cpp",
+              .cuda = "cuda/" + name + ".cu",
+              .test = "tests/" + kind + "/test_" + name + ".cpp",
+              .chapter = "docs/" + kind + "/" + name + ".md"};
+    }
+    const std::string folder = folder_of(header) + "/", own = folder + name;
+    return {.plain = own + "_plain.cpp",
+            .cpu = own + "_cpu.cpp",
+            .cuda = own + "_cuda.cu",
+            .test = folder + "test_" + name + ".cpp",
+            .chapter = exists(own + ".md") ? own + ".md" : folder + "README.md"};
+  }
+
+  // A large layer of a device is spread over files: beside cpu/gelu.cpp, cpu/gelu_tiles.hpp is a part of it, unless
+  // there is a layer gelu_tiles.
   std::string layer_of(const std::string& path) const {
-    const std::string name = stem(path);
+    const std::string name = device_stem(path);
     for (std::string part_of = name;; part_of.erase(part_of.rfind('_'))) {
       if (layers_.count(part_of)) return part_of;
       if (part_of.find('_') == std::string::npos) return name;
@@ -181,10 +234,10 @@ class TagCheck {
     return first;
   }
 
-  // Whether a device has a file of a layer's own.
-  bool has_room(const std::string& folder, const std::string& name) const {
-    return exists(folder + "/" + name + ".cpp") || exists(folder + "/" + name + ".hpp") ||
-           exists(folder + "/" + name + ".cu");
+  // Whether a device has a layer: a file of this name with any extension.
+  bool has(const std::string& path) const {
+    const std::string without = path.substr(0, path.rfind('.'));
+    return exists(without + ".cpp") || exists(without + ".hpp") || exists(without + ".cu");
   }
 
   void fault(const std::string& path, const std::string& what) {
@@ -196,6 +249,11 @@ class TagCheck {
     if (!exists(path)) fault(path, "is missing");
   }
 
+  void require_chapter(const std::string& path) {
+    require(path);
+    if (exists(path)) chapters_.insert(path);
+  }
+
   // Numbers of the tags of `name` in a file, and how often each stands there in a comment of its own or after code.
   struct Uses {
     int in_comment = 0, after_code = 0;
@@ -203,8 +261,8 @@ class TagCheck {
   };
   std::map<int, Uses> uses(const std::string& path, const std::string& name) const {
     std::map<int, Uses> result;
-    const auto& texts = is_of_device(path) ? rooms_ : sources_;
-    const auto text = texts.find(is_of_device(path) ? folder_of(path) + "/" + family_of(name) : path);
+    const auto& texts = is_of_device(path) ? texts_ : sources_;
+    const auto text = texts.find(is_of_device(path) ? device_of(path) + "/" + family_of(name) : path);
     if (text == texts.end()) return result;
     for (const Tag& tag : tags_of(text->second).found) {
       if (tag.name != name) continue;
@@ -219,11 +277,10 @@ class TagCheck {
     for (const std::string& text : tags.malformed) fault(path, text + " is not a tag, (name.number)");
     for (const std::string& line : tags.at_tails) fault(path, "a tag beside a line that computes nothing: " + line);
     const std::string name = is_of_device(path) ? layer_of(path) : stem(path);
-    const bool of_layer = is_in(path, "docs/layers", ".md"), of_block = is_in(path, "docs/blocks", ".md");
     const bool of_all_layers = is_of_device(path) && is_in(path, folder_of(path), ".hpp") && !layers_.count(name);
-    const bool refers = of_layer || of_block || of_all_layers;
-    if (of_layer && !layers_.count(name)) fault(path, "is a chapter of no layer");
-    if (of_block && !blocks_.count(name)) fault(path, "is a chapter of no block");
+    const bool refers = is_document(path) || of_all_layers;
+    if (is_in(path, "docs/layers", ".md") && !layers_.count(name)) fault(path, "is a chapter of no layer");
+    if (is_in(path, "docs/blocks", ".md") && !blocks_.count(name)) fault(path, "is a chapter of no block");
     for (const Tag& tag : tags.found) {
       const std::string text = printed(tag.name, tag.number);
       if (tag.name == name) continue;
@@ -233,22 +290,25 @@ class TagCheck {
       if ((refers || of_family) && !headers_hold(tag)) fault(path, text + " refers to no equation");
     }
     if (is_of_device(path) && !of_all_layers && !tags.found.empty() && !layers_.count(name))
-      require("src/layers/" + name + ".hpp");
+      require((is_of_feature(path) ? folder_of(path) : "src/layers") + "/" + name + ".hpp");
     if (is_in(path, "src/blocks", ".hpp") && !tags.found.empty() && !blocks_.count(name)) {
       fault(path, "holds tags but no class of a block");
     }
   }
 
   bool headers_hold(const Tag& tag) const {
-    return uses("src/layers/" + tag.name + ".hpp", tag.name).count(tag.number) ||
-           uses("src/blocks/" + tag.name + ".hpp", tag.name).count(tag.number);
+    for (const auto* headers : {&layers_, &blocks_}) {
+      const auto header = headers->find(tag.name);
+      if (header != headers->end() && uses(header->second, tag.name).count(tag.number)) return true;
+    }
+    return false;
   }
 
   void compare(const std::string& name, const std::string& header, const std::string& path) {
-    if (is_of_device(path) ? !has_room(folder_of(path), name) : !exists(path)) return;
+    if (is_of_device(path) ? !has(path) : !exists(path)) return;
     const std::map<int, Uses> wanted = uses(header, name);
     const std::map<int, Uses> got = uses(path, name);
-    const bool fast = folder_of(path) == "cpu" || folder_of(path) == "cuda";
+    const bool fast = device_of(path) == "cpu" || device_of(path) == "cuda";
     for (const auto& [number, use] : wanted) {
       if (use.definition && fast) {
         if (got.count(number)) fault(path, "holds " + printed(name, number) + ", a definition");
@@ -270,10 +330,8 @@ class TagCheck {
     if (next == 1) fault(header, "holds no tag");
   }
 
-  // In plain/, each array that an equation of the header names before a sign of equality has a line of its own.
-  void check_sides(const std::string& name, const std::string& header) {
-    if (!exists(header)) return;
-    const std::string path = "plain/" + name + ".cpp";
+  // In plain loops, each array that an equation of the header names before a sign of equality has a line of its own.
+  void check_sides(const std::string& name, const std::string& header, const std::string& path) {
     const std::map<int, Uses> got = uses(path, name);
     for (const std::string& line : lines_of(sources_.at(header))) {
       const Tags tags = tags_of_line(line);
@@ -286,22 +344,22 @@ class TagCheck {
     }
   }
 
-  void check_layer(const std::string& name) {
-    const std::string header = "src/layers/" + name + ".hpp", chapter = "docs/layers/" + name + ".md";
-    for (const std::string& room : {"plain/" + name + ".cpp", "tests/test_" + name + ".cpp", chapter}) require(room);
-    if (!has_room("cpu", name)) require("cpu/" + name + ".cpp");
+  void check_layer(const std::string& name, const std::string& header) {
+    const Files files = files_of("layers", name, header);
+    for (const std::string& path : {files.plain, files.test}) require(path);
+    require_chapter(files.chapter);
+    if (!has(files.cpu)) require(files.cpu);
     check_numbering(name, header);
-    check_sides(name, header);
-    for (const std::string& room : {"plain/" + name + ".cpp", "cpu/" + name + ".cpp", "cuda/" + name + ".cu", chapter})
-      compare(name, header, room);
+    check_sides(name, header, files.plain);
+    for (const std::string& path : {files.plain, files.cpu, files.cuda, files.chapter}) compare(name, header, path);
   }
 
-  void check_block(const std::string& name) {
-    const std::string header = "src/blocks/" + name + ".hpp", chapter = "docs/blocks/" + name + ".md";
-    if (layers_.count(name)) fault(header, "a layer has the same name, so their tags cannot be told apart");
-    for (const std::string& room : {"tests/test_" + name + ".cpp", chapter}) require(room);
+  void check_block(const std::string& name, const std::string& header) {
+    const Files files = files_of("blocks", name, header);
+    require(files.test);
+    require_chapter(files.chapter);
     check_numbering(name, header);
-    compare(name, header, chapter);
+    compare(name, header, files.chapter);
     for (const auto& [number, use] : uses(header, name)) {
       if (!use.in_comment) fault(header, printed(name, number) + " is not among the equations of the comment");
       if (!use.after_code) fault(header, printed(name, number) + " stands at no line of code");
@@ -309,8 +367,9 @@ class TagCheck {
   }
 
   const Sources& sources_;
-  Sources rooms_;  // the texts of a family on a device, by folder and family
-  std::set<std::string> layers_, blocks_;
+  Sources texts_;                                       // all that a device has of a family, by device and family
+  std::map<std::string, std::string> layers_, blocks_;  // headers by name
+  std::set<std::string> chapters_;
   std::vector<std::string> faults_;
 };
 
@@ -318,18 +377,22 @@ Sources read_sources() {
   const std::filesystem::path root(ABH_SOURCE_DIR);
   Sources sources;
   const std::map<std::string, std::set<std::string>> extensions = {
-      {"src/layers", {".hpp"}},  {"src/blocks", {".hpp"}},          {"plain", {".cpp", ".hpp"}},
-      {"cpu", {".cpp", ".hpp"}}, {"cuda", {".cu", ".cpp", ".hpp"}}, {"tests", {".cpp"}},
-      {"docs/layers", {".md"}},  {"docs/blocks", {".md"}}};
-  for (const auto& [folder, of_folder] : extensions) {
-    if (!std::filesystem::is_directory(root / folder)) continue;
+      {"src/layers", {".hpp"}},   {"src/blocks", {".hpp"}},          {"plain", {".cpp", ".hpp"}},
+      {"cpu", {".cpp", ".hpp"}},  {"cuda", {".cu", ".cpp", ".hpp"}}, {"tests/layers", {".cpp"}},
+      {"tests/blocks", {".cpp"}}, {"docs/layers", {".md"}},          {"docs/blocks", {".md"}}};
+  const auto read = [&](const std::string& folder, const std::set<std::string>& of_folder) {
     for (const auto& entry : std::filesystem::directory_iterator(root / folder)) {
       if (!of_folder.count(entry.path().extension().string())) continue;
+      const std::string name = entry.path().filename().string();
       // Of the tests only the presence counts: they may name whatever tags they like.
-      sources[folder + "/" + entry.path().filename().string()] =
-          folder == "tests" ? "" : read_bytes(entry.path().string());
+      const bool is_test = name.rfind("test_", 0) == 0;
+      sources[folder + "/" + name] = is_test ? "" : read_bytes(entry.path().string());
     }
-  }
+  };
+  for (const auto& [folder, of_folder] : extensions) read(folder, of_folder);
+  if (!std::filesystem::is_directory(root / "extras")) return sources;
+  for (const auto& feature : std::filesystem::directory_iterator(root / "extras"))
+    read("extras/" + feature.path().filename().string(), {".hpp", ".cpp", ".cu", ".md"});
   return sources;
 }
 
@@ -379,9 +442,10 @@ std::vector<std::string> math_faults(const std::string& text) {
 }
 
 TEST_CASE("equation tags: Markdown leaves the equations of the chapters alone", "[equation_tags]") {
-  for (const auto& [path, text] : read_sources()) {
-    if (!is_in(path, "docs/layers", ".md") && !is_in(path, "docs/blocks", ".md")) continue;
-    for (const std::string& fault : math_faults(text)) FAIL_CHECK(path + ": " + fault);
+  const Sources sources = read_sources();
+  const TagCheck check(sources);
+  for (const std::string& path : check.chapters()) {
+    for (const std::string& fault : math_faults(sources.at(path))) FAIL_CHECK(path + ": " + fault);
   }
   CHECK(math_faults("$a_b$ and $`d\\_a`$ and `$`\n  ```math\nd\\_a \\, b \\text{(a\\_b.1)}\n  ```\n$a$").empty());
   CHECK(math_faults("$d\\_a$").size() == 1);
@@ -533,7 +597,7 @@ TEST_CASE("equation tags: every fault is found and named", "[equation_tags]") {
       {"cuda/kernel.hpp", "c();  // (gelu.3)\n", "cuda/kernel.hpp: (gelu.3) refers to no equation"},
       {"docs/blocks/ffn.md", "(ffn.1) (gelu.3)\n", "docs/blocks/ffn.md: (gelu.3) refers to no equation"},
       {"docs/blocks/ffn.md", "(ffn.1) (gelu.2b)\n", "docs/blocks/ffn.md: (gelu.2b is not a tag, (name.number)"},
-      {"extras/seq2seq/relu.md", "", "extras/seq2seq/relu.md: is a chapter of no layer"},
+      {"docs/layers/relu.md", "", "docs/layers/relu.md: is a chapter of no layer"},
       {"docs/blocks/relu.md", "", "docs/blocks/relu.md: is a chapter of no block"},
       {"cpu/gelu.cpp", "f(a,\n  b);  // (gelu.1)\nb();  // (gelu.2)\n",
        "cpu/gelu.cpp: a tag beside a line that computes nothing:   b);  // (gelu.1)"},
@@ -574,7 +638,7 @@ TEST_CASE("equation tags: every fault is found and named", "[equation_tags]") {
   CHECK(fault_of(parts) == "cpu/gelu.cpp: lacks (gelu.2) of src/layers/gelu.hpp");
   Sources alike = good_sources();
   for (const char* path : {"src/layers/gelu_wide.hpp", "docs/layers/gelu_wide.md"}) alike[path] = "(gelu_wide.1)\n";
-  alike["tests/test_gelu_wide.cpp"] = "";
+  alike["tests/layers/test_gelu_wide.cpp"] = "";
   for (const char* path : {"plain/gelu_wide.cpp", "cpu/gelu_wide.cpp"}) alike[path] = "a();  // (gelu_wide.1)\n";
   CHECK(fault_of(alike) == "0 faults");
   alike["cpu/gelu_wide.cpp"] += "b();  // (gelu.2)\n";
@@ -584,6 +648,45 @@ TEST_CASE("equation tags: every fault is found and named", "[equation_tags]") {
   CHECK(fault_of(alike) == "0 faults");
   alike["cpu/gelu.cpp"] = "a();  // (gelu.1) (gelu_wide.2)\n";
   CHECK(fault_of(alike) == "3 faults");
+
+  // A feature: two layers of a family and a block in one folder, whose README.md is the chapter of one.
+  Sources feature = good_sources();
+  const std::string folder = "extras/act/";
+  for (const char* name : {"relu", "relu_wide"}) {
+    const std::string tag = "(" + std::string(name) + ".1)", code = "a();  // " + tag + "\n";
+    feature[folder + name + ".hpp"] = "// y  " + tag + "\n";
+    for (const char* end : {"_plain.cpp", "_cpu.cpp", "_cuda.cu"}) feature[folder + name + end] = code;
+    feature[folder + "test_" + name + ".cpp"] = "";
+    feature[folder + name + ".md"] = tag + ", as (gelu.1)\n";
+  }
+  feature[folder + "swap.hpp"] = "// y  (swap.1)\nclass SwapBlock : public Block<Device, T> {\na();  // (swap.1)\n";
+  feature[folder + "test_swap.cpp"] = "";
+  feature[folder + "README.md"] = "(swap.1)\n";
+  feature[folder + "swap_rows.hpp"] = "struct Rows {\n";
+  CHECK(fault_of(feature) == "0 faults");
+  const auto fault_in_feature = [&](const std::string& file, const std::string& text) {
+    Sources with = feature;
+    with[folder + file] = text;
+    if (text == "missing") with.erase(folder + file);
+    return fault_of(with);
+  };
+  for (const char* file : {"relu_plain.cpp", "relu_cpu.cpp", "test_relu.cpp", "test_swap.cpp", "README.md"})
+    CHECK(fault_in_feature(file, "missing") == folder + file + ": is missing");
+  CHECK(fault_in_feature("relu_cuda.cu", "a();  // (relu.1)\nb();  // (relu.2)\n") ==
+        folder + "relu.hpp: lacks (relu.2) of " + folder + "relu_cuda.cu");
+  CHECK(fault_in_feature("relu_wide_cpu.cpp", "") ==
+        folder + "relu_wide_cpu.cpp: lacks (relu_wide.1) of " + folder + "relu_wide.hpp");
+  CHECK(fault_in_feature("relu_steps_cpu.cpp", "b();  // (relu.2)\n") ==
+        folder + "relu.hpp: lacks (relu.2) of " + folder + "relu_cpu.cpp");
+  CHECK(fault_in_feature("more.md", "(gelu.3)\n") == folder + "more.md: (gelu.3) refers to no equation");
+  CHECK(fault_in_feature("swap_rows.hpp", "class RowsBlock {\n") == "2 faults");  // no tag, no test
+  feature[folder + "README.md"] = "(swap.1) (relu.1)\n";
+  CHECK(fault_in_feature("relu.md", "missing") == "0 faults");
+  Sources clash = feature;
+  clash["src/blocks/relu.hpp"] = feature[folder + "swap.hpp"];
+  CHECK_FALSE(TagCheck(clash).faults().empty());
+  CHECK(TagCheck(clash).faults()[0] ==
+        "src/blocks/relu.hpp: has the name of extras/act/relu.hpp, so their tags cannot be told apart");
 
   Sources hole = good_sources();
   for (const char* path : {"src/layers/gelu.hpp", "plain/gelu.cpp", "cpu/gelu.cpp", "docs/layers/gelu.md"})
