@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """tools/exercises.py [--list] [--print] [--out FOLDER] [CHAPTER[.NUMBER]...]: carries out the exercises of the chapters.
 
-What an exercise changes, and which tests fail then, stands in tests/exercises/CHAPTER.txt, so that its answer stays true:
+What an exercise changes, and which tests fail then, stands in tests/exercises/CHAPTER.txt, of a feature in
+extras/FEATURE/exercises/CHAPTER.txt, so that its answer stays true:
 
     1 plain/gelu.cpp [gelu]
     - old text, which stands once in the file
@@ -31,14 +32,15 @@ import xml.etree.ElementTree
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import layout
+
 ROOT = Path(__file__).resolve().parent.parent
-EXERCISES = ROOT / "tests/exercises"
 SECONDS = 3600  # that tests may take, or they have come to nothing
 
 
 @dataclass
 class Exercise:
-    chapter: str
+    path: str  # of its file
     number: int
     file: str = ""
     tag: str = ""
@@ -48,6 +50,10 @@ class Exercise:
     changes: list[tuple[str, str, str]] = field(default_factory=list)  # file, old, new
     fails: list[str] = field(default_factory=list)
     says: list[str] = field(default_factory=list)
+
+    @property
+    def chapter(self):
+        return Path(self.path).stem
 
     @property
     def name(self):
@@ -61,7 +67,7 @@ def read(path):
         begins = re.fullmatch(r"(\d+) (thought|by hand|(\S+)(?: (\[.*\]))?)", line)
         if begins:
             number, what, file, tag = begins.groups()
-            exercise = Exercise(path.stem, int(number), file or "", tag or f"[{path.stem}]")
+            exercise = Exercise(path.relative_to(ROOT).as_posix(), int(number), file or "", tag or f"[{path.stem}]")
             exercise.thought, exercise.by_hand = what == "thought", what == "by hand"
             if exercise.thought or exercise.by_hand:
                 exercise.file = ""
@@ -90,13 +96,18 @@ def read(path):
 
 
 def chapters():
-    """Chapters with exercises: name, path, how many, and the text of the answers."""
-    for path in sorted((ROOT / "docs").rglob("*.md")):
-        _, heading, rest = path.read_text(encoding="utf-8").partition("\n## Exercises\n")
+    """Chapters with exercises: path, the file of its exercises, how many, and the text of the answers."""
+    for path, name in layout.documents(ROOT).items():
+        _, heading, rest = (ROOT / path).read_text(encoding="utf-8").partition("\n## Exercises\n")
         if heading:
             questions, _, rest = rest.partition("<details>")
             answers = rest.partition("</details>")[0]
-            yield path.stem, path, len(re.findall(r"^\d+\. ", questions, re.MULTILINE)), answers
+            folder = f"{Path(path).parent}/exercises" if path.startswith("extras/") else "tests/exercises"
+            yield path, f"{folder}/{name}.txt", len(re.findall(r"^\d+\. ", questions, re.MULTILINE)), answers
+
+
+def test_files():
+    return sorted([*ROOT.glob("tests/*/*.cpp"), *ROOT.glob("extras/*/test_*.cpp")])
 
 
 def changed(exercise, root):
@@ -114,20 +125,20 @@ def changed(exercise, root):
 
 def listed_faults(all_exercises):
     """What is stale without a look at any test's result."""
-    sources = "".join(path.read_text(encoding="utf-8") for path in sorted((ROOT / "tests").glob("*.cpp")))
+    sources = "".join(path.read_text(encoding="utf-8") for path in test_files())
     names = re.findall(r'TEST_CASE\(\s*"((?:[^"\\]|\\.)*)"', sources)
     faults = []
-    for chapter, path, count, answers in chapters():
-        numbers = [exercise.number for exercise in all_exercises if exercise.chapter == chapter]
+    for path, file, count, answers in chapters():
+        numbers = [exercise.number for exercise in all_exercises if exercise.path == file]
         if numbers != list(range(1, count + 1)):
-            faults.append(f"{path.relative_to(ROOT)}: {count} exercises, tests/exercises/{chapter}.txt has {numbers}")
+            faults.append(f"{path}: {count} exercises, {file} has {numbers}")
         for quoted in re.findall(r'"([^"]+)"', " ".join(answers.split())):
             if not any(quoted.lower().removesuffix("...") in name.lower() for name in names):
-                faults.append(f"{path.relative_to(ROOT)}: an answer quotes a test that is not there: {quoted}")
-    known = {chapter for chapter, _, _, _ in chapters()}
+                faults.append(f"{path}: an answer quotes a test that is not there: {quoted}")
+    known = {file for _, file, _, _ in chapters()}
     for exercise in all_exercises:
-        if exercise.chapter not in known:
-            faults.append(f"tests/exercises/{exercise.chapter}.txt: there is no such chapter with exercises")
+        if exercise.path not in known:
+            faults.append(f"{exercise.path}: there is no such chapter with exercises")
         what = changed(exercise, ROOT)
         if isinstance(what, str):
             faults.append(f"{exercise.name}: {what}")
@@ -160,7 +171,7 @@ class Copy:
         """Builds the tests that have a tag. Returns what the compiler says where it fails."""
         if tag != self.tag:
             name = tag.partition("~")[0]
-            has_tag = [p.stem for p in sorted((ROOT / "tests").glob("test_*.cpp")) if name in p.read_text(encoding="utf-8")]
+            has_tag = [path.stem for path in test_files() if name in path.read_text(encoding="utf-8")]
             options = ["-DCMAKE_BUILD_TYPE=Release", "-DBUILD_TESTING=ON", "-DBUILD_EMULATOR=ON", "-DOMIT_PROGRAM_TESTS=ON"]
             options += [f"-DONLY_TESTS={';'.join(has_tag)}", *os.environ.get("OPTIONS", "").split()]
             self._run(["cmake", "-G", "Ninja", "-S", ".", "-B", "build", *options])
@@ -195,7 +206,8 @@ def main():
     parser.add_argument("--out", type=Path, default=ROOT / "build/exercises", metavar="FOLDER")
     parser.add_argument("names", nargs="*", metavar="CHAPTER[.NUMBER]")
     options = parser.parse_args()
-    exercises = [exercise for path in sorted(EXERCISES.glob("*.txt")) for exercise in read(path)]
+    files = sorted([*ROOT.glob("tests/exercises/*.txt"), *ROOT.glob("extras/*/exercises/*.txt")], key=lambda path: path.stem)
+    exercises = [exercise for path in files for exercise in read(path)]
     faults = listed_faults(exercises)
     chosen = [e for e in exercises if not options.names or e.chapter in options.names or e.name in options.names]
     thought = sum(e.thought for e in chosen)

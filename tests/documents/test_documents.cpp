@@ -14,15 +14,16 @@ namespace {
 
 TEST_CASE("documents: chapters of mixers name the size of the pooling's state", "[documents]") {
   struct Chapter {
-    std::string name;
+    std::string path;
     Index poolings, payloads;
     std::vector<bool> decays;  // of the sizes in the chapter
   };
-  const Chapter chapters[] = {
-      {"additive", 2, 1, {false, true}}, {"leap", 1, 2, {false, true}}, {"average", 1, 1, {false}}};
-  for (const auto& [name, poolings, payloads, decays] : chapters) {
-    CAPTURE(name);
-    const std::string text = document("docs/blocks/" + name + ".md");
+  const Chapter chapters[] = {{"docs/blocks/additive.md", 2, 1, {false, true}},
+                              {"extras/leap/README.md", 1, 2, {false, true}},
+                              {"docs/blocks/average.md", 1, 1, {false}}};
+  for (const auto& [path, poolings, payloads, decays] : chapters) {
+    CAPTURE(path);
+    const std::string text = document(path);
     const std::string steps = text.substr(text.find("Step by step"));
     const std::vector<Parts> sizes = matches(steps.substr(0, steps.find("##", 3)), "\\$(\\d+)D \\+ (\\d+)N\\$");
     REQUIRE(sizes.size() == decays.size());

@@ -1,7 +1,7 @@
 #!/bin/sh
-# tests/documents/test_documents.sh BUILD_DIR: the links of the documents lead somewhere, tables of chapters are those that their
-# script prints, what exercises change is there, the README's Python reads a checkpoint that the program wrote, and train
-# takes the flags of make train. The last line counts the checks.
+# tests/documents/test_documents.sh BUILD_DIR: the links of the documents lead somewhere, tables of chapters are those
+# that their script prints, what exercises change is there, the README's Python reads a checkpoint that the program wrote,
+# and train takes the flags of make train. The last line counts the checks.
 set -u
 build=$1
 passed=0
@@ -16,7 +16,7 @@ check() {
   fi
 }
 
-for document in README.md data/*.md findings/*.md docs/*.md docs/*/*.md docs/*/*/*.md; do
+for document in README.md data/*.md findings/*.md docs/*.md docs/*/*.md docs/*/*/*.md extras/*/*.md; do
   folder=$(dirname "$document")
   for link in $(grep -o ']([^)#]*' "$document" | cut -c3- | grep -v '^https\?:'); do
     [ -e "$folder/$link" ]
@@ -25,8 +25,9 @@ for document in README.md data/*.md findings/*.md docs/*.md docs/*/*.md docs/*/*
 done
 
 # Rows of a table that chapter_figures.py prints stand in the chapter.
-for chapter in extras/distributed/README.md extras/transformer_xl/README.md; do
-  rows=$(tools/chapter_figures.py "$(basename "$chapter" .md)" | grep '^|')
+for figures in scale:extras/distributed/README.md transformer_xl:extras/transformer_xl/README.md; do
+  chapter=${figures#*:}
+  rows=$(tools/chapter_figures.py "${figures%%:*}" | grep '^|')
   [ -n "$rows" ] && ! echo "$rows" | grep -vxFf "$chapter"
   check $? "$chapter: lacks this row of tools/chapter_figures.py"
 done
