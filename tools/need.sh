@@ -1,6 +1,6 @@
 #!/bin/sh
 # tools/need.sh PROGRAM...: makes sure that programs and headers are there, installing them where this user may.
-# "catch2" stands for its header, "libc++" for the standard library of clang++, "mpi" for Open MPI, "mpich" for MPICH
+# "catch2" stands for its header, "libc++" for the standard library of clang++ 19, "mpi" for Open MPI, "mpich" for MPICH
 # beside it, by Debian's names of its programs, "page" for the libraries and the font of docs/page, "wasm" for clang and
 # the libraries for WebAssembly, "libclang-rt" for clang's sanitizer runtimes, "venv" for Python's virtual environments.
 set -u
@@ -13,7 +13,7 @@ has() {
       done
       return 1
       ;;
-    libc++) echo '#include <version>' | clang++ -stdlib=libc++ -x c++ -fsyntax-only - 2>/dev/null ;;
+    libc++) [ -e /usr/lib/llvm-19/include/c++/v1/version ] ;;
     libclang-rt) ls "$(clang++ -print-resource-dir 2>/dev/null)"/lib/*/libclang_rt.asan* >/dev/null 2>&1 ;;
     venv) python3 -c 'import ensurepip' 2>/dev/null ;;
     mpi) command -v mpirun >/dev/null 2>&1 && command -v mpicxx >/dev/null 2>&1 ;;
@@ -33,7 +33,7 @@ package_of() {
     c++) echo g++ ;;
     clang++) echo clang ;;
     clang++-*) echo "clang-${1#clang++-}" ;;
-    libc++) echo libc++-dev libc++abi-dev ;;
+    libc++) echo libc++-19-dev libc++abi-19-dev ;;
     libclang-rt) echo libclang-rt-dev ;;
     *-linux-gnu-g++) echo "g++-${1%-g++}" ;;
     qemu-*) echo qemu-user ;;
