@@ -4,7 +4,7 @@
 # that bench's JSON fits. The last line counts the checks.
 set -u
 build=$1
-. "$(dirname -- "$0")/checks.sh"
+. "$(dirname -- "$0")/harness/checks.sh"
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 raw=$folder/report/raw

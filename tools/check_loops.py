@@ -2,8 +2,8 @@
 """tools/check_loops.py BUILD_DIR: no loop of the CPU layers is compiled twice, to be chosen at run time by whether arrays
 overlap: the two may round differently, and bits would hang on where arrays lie (ABH_INDEPENDENT_TURNS in cpu/lanes.hpp).
 
-Compiles every file of cpu/ once more, as that build does for each of its instruction sets, and names such loops. g++
-reports them itself; in what clang++ makes of them a block of its own stands before them."""
+Compiles every file of these layers once more, as that build does for each of its instruction sets, and names such
+loops. g++ reports them itself; in what clang++ makes of them a block of its own stands before them."""
 
 import json
 import os
@@ -20,7 +20,7 @@ def layers(build):
         for entry in json.load(commands):
             words = shlex.split(entry["command"])
             at = words.index("-o")
-            found = re.search(r"cpu_(\w+)\.dir/cpu/", words[at + 1])
+            found = re.search(r"cpu_(\w+)\.dir/(?:cpu|extras)/", words[at + 1])
             if found and found[1] != "scalar":
                 del words[at : at + 2]
                 words.remove("-c")

@@ -143,9 +143,9 @@ def main(build, update):
     if not program:
         print("tools/check_sass.py: skipped, no cuobjdump here")
         return 0
-    objects = sorted(pathlib.Path(build).glob("cuda/CMakeFiles/cuda_layers.dir/*.cu.o"))
+    objects = sorted(pathlib.Path(build).glob("cuda/CMakeFiles/cuda_layers.dir/**/*.cu.o"))
     if not objects:
-        print(f"tools/check_sass.py: {build}: no objects of cuda/*.cu; expected what tools/cuda_build.sh builds",
+        print(f"tools/check_sass.py: {build}: no objects of kernels; expected what tools/cuda_build.sh builds",
               file=sys.stderr)
         return 1
     count = faulty = 0
@@ -155,11 +155,12 @@ def main(build, update):
             version = found[1].decode()
         dump = subprocess.run([program, "-sass", "-res-usage", path], capture_output=True, text=True, check=True).stdout
         kernels = kernels_in(dump.splitlines())
+        layer = path.name.split(".")[0].removesuffix("_cuda")  # files of features are called so
         for (architecture, _, code, registers), name in zip(kernels, readable([kernel[1] for kernel in kernels])):
             if architecture == "sm_90":
                 used = [instruction for instruction in code if not instruction.startswith("NOP")]
-                sizes[f"{path.name.split('.')[0]}: {name}"] = (len(used), registers)
-            faults = [f"{path.name.split('.')[0]}: {name}: {fault}" for fault in faults_of(code)]
+                sizes[f"{layer}: {name}"] = (len(used), registers)
+            faults = [f"{layer}: {name}: {fault}" for fault in faults_of(code)]
             faults = [fault for fault in faults if not any(words.match(fault) for words in accepted)]
             for fault in faults:
                 print(f"{architecture}: {fault}")

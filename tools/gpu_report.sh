@@ -316,9 +316,12 @@ run_sanitizer() {
   }
   export -f check
   for tool in memcheck racecheck; do
-    for layer in cuda/*.cu; do
+    for layer in cuda/*.cu extras/*/*.cu; do
       layer=$(basename "$layer" .cu)
-      [ ! -e "tests/test_$layer.cpp" ] || printf '%s %s\n' "$tool" "$layer"
+      layer=${layer%_cuda}
+      for test in tests/*/test_"$layer".cpp extras/*/test_"$layer".cpp; do
+        [ ! -e "$test" ] || printf '%s %s\n' "$tool" "$layer"
+      done
     done
   done | xargs -P 4 -L 1 bash -c 'check "$@"' check
   ! grep -q -E '( errors|no tests)$' "$raw/sanitizer.txt"

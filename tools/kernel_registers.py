@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""tools/kernel_registers.py [ARCHITECTURE...]: what ptxas gives every kernel of cuda/*.cu, as a Markdown table.
+"""tools/kernel_registers.py [ARCHITECTURE...]: what ptxas gives every kernel of the layers, as a Markdown table.
 
 Needs nvcc and c++filt, no GPU. Status 1 if a kernel spills more than a few registers. Default architectures: 80 90.
 """
@@ -57,7 +57,7 @@ def main(architectures):
     worst = 0
     print("| file | kernel |" + "".join(f" sm_{a}: registers | shared | spilled |" for a in architectures))
     print("|---|---|" + "--:|--:|--:|" * len(architectures))
-    for source in sorted((root / "cuda").glob("*.cu")):
+    for source in sorted([*root.glob("cuda/*.cu"), *root.glob("extras/*/*.cu")], key=lambda path: path.name):
         tables = [kernels_of(source.relative_to(root), a) for a in architectures]
         by_name = [{row[0]: row for row in table} for table in tables]
         names = sorted({re.sub(r"_[0-9a-f]{8}_\d+_", "_", row[0]): row[0] for row in tables[0]}.values())

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# extras/distributed/compare_processes.sh [TURNS]: the speed of two processes of one thread beside that of one process of two threads,
-# baby, in turns, on an otherwise idle machine. Prints tokens/s of every turn, then the medians. The steps are many, as the
-# first one meets its memory for the first time, and two processes meet more of it.
+# extras/distributed/compare_processes.sh [TURNS]: the speed of two processes of one thread beside that of one process
+# of two threads, baby, in turns, on an otherwise idle machine. Prints tokens/s of every turn, then the medians. The
+# steps are many, as the first one meets its memory for the first time, and two processes meet more of it.
 set -eu
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/../.."
 turns=${1:-5}
 build=build-mpi
 tools/need.sh cmake c++ mpi

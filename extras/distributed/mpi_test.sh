@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# extras/distributed/mpi_test.sh BUILD_DIR [KILLS]: training in several processes: the same bits for any number of them, signals, and
-# so many runs of which one process is killed at a random moment. The last line counts the checks. With MPI=mpich in the
-# environment MPICH is taken, by the names that Debian gives its programs.
+# extras/distributed/mpi_test.sh BUILD_DIR [KILLS]: training in several processes: the same bits for any number of them,
+# signals, and so many runs of which one process is killed at a random moment. The last line counts the checks. With
+# MPI=mpich in the environment MPICH is taken, by the names that Debian gives its programs.
 set -u
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/../.."
 build=${1:?the build folder}
 kills=${2:-3}
 tools/need.sh cmake c++ "${MPI:-mpi}" || exit 1

@@ -5,10 +5,13 @@ meet, which share of the weight of a softmax over all of them these hold, and ho
 meet others when the last token alone becomes another one. Figures of extras/lsh/README.md."""
 
 import math
+import sys
+from pathlib import Path
 
 import torch
 
-from equations import meetings
+sys.path.append(str(Path(__file__).resolve().parents[2] / "tools"))
+from equations import meetings  # noqa: E402
 
 C, K, PIECE, BUCKETS, DRAWS = 1024, 64, 64, 32, 16
 

@@ -15,9 +15,10 @@ try:
 except ImportError:
     sys.exit("extras/lsh/lsh_leak.py: torch is missing; install it with: python3 -m pip install torch")
 
-from checkpoint_in_pytorch import encode
-from equations import cross_entropy, logits, tensors_of
-from model_file import FileError, read_model, words_of
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[2] / "tools"))
+from checkpoint_in_pytorch import encode  # noqa: E402
+from equations import cross_entropy, logits, tensors_of  # noqa: E402
+from model_file import FileError, read_model, words_of  # noqa: E402
 
 
 def main():

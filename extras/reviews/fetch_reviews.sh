@@ -1,6 +1,6 @@
 #!/bin/sh
-# extras/reviews/fetch_reviews.sh SET OUT [FILE...]: writes a public collection of reviews to OUT, as lines `LABEL TAB TEXT` with
-# both labels in turns, for `train --task reviews --data OUT`. SET is one of
+# extras/reviews/fetch_reviews.sh SET OUT [FILE...]: writes a public collection of reviews to OUT, as lines `LABEL TAB
+# TEXT` with both labels in turns, for `train --task reviews --data OUT`. SET is one of
 #   imdb       50,000 reviews of films, the 25,000 for testing last (Maas et al. 2011); FILE: the archive, aclImdb_v1.tar.gz
 #   polarity   10,662 sentences of such (Pang and Lee 2005); FILE: the archive, rt-polaritydata.tar.gz
 #   sentences  1,000 each of Amazon, IMDb and Yelp (Kotzias et al. 2015); FILE...: the texts of data set 331 of the UCI

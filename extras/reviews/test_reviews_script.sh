@@ -1,10 +1,10 @@
 #!/bin/sh
-# Runs extras/reviews/fetch_reviews.sh on small collections that stand in for the public ones, offline: on a copy that expects
-# their sizes, with a stand-in for curl first on PATH. Prints `N passed, N failed`; status 1 if one failed.
+# Runs extras/reviews/fetch_reviews.sh on small collections that stand in for the public ones, offline: on a copy that
+# expects their sizes, with a stand-in for curl first on PATH. Prints `N passed, N failed`; status 1 if one failed.
 set -u
-. "$(dirname -- "$0")/checks.sh"
+. "$(dirname -- "$0")/../../tests/harness/checks.sh"
 
-script=$(cd "$(dirname -- "$0")/../tools" && pwd)/fetch_reviews.sh
+script=$(cd "$(dirname -- "$0")" && pwd)/fetch_reviews.sh
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 cd "$folder" || exit 1

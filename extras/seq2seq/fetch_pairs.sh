@@ -1,8 +1,8 @@
 #!/bin/sh
-# extras/seq2seq/fetch_pairs.sh OUT [ARCHIVE]: writes the English and French sentences of "Dive into deep learning", 10.5 (made from
-# Tatoeba, CC BY 2.0 FR), to OUT, lines `ENGLISH TAB FRENCH` for `train --task pairs --data OUT`. They are sorted by length,
-# and train holds the last tenth back: every tenth line goes to the end. Without ARCHIVE, fra-eng.zip is downloaded; either
-# is checked by its SHA-1.
+# extras/seq2seq/fetch_pairs.sh OUT [ARCHIVE]: writes the English and French sentences of "Dive into deep learning",
+# 10.5 (made from Tatoeba, CC BY 2.0 FR), to OUT, lines `ENGLISH TAB FRENCH` for `train --task pairs --data OUT`. They
+# are sorted by length, and train holds the last tenth back: every tenth line goes to the end. Without ARCHIVE,
+# fra-eng.zip is downloaded; either is checked by its SHA-1.
 set -u
 
 source=http://d2l-data.s3-accelerate.amazonaws.com/fra-eng.zip

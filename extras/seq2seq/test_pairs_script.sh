@@ -1,11 +1,11 @@
 #!/bin/sh
 # Runs extras/seq2seq/fetch_pairs.sh on an archive that is made up. Prints `N passed, N failed`; status 1 if one failed.
 set -u
-. "$(dirname -- "$0")/checks.sh"
+. "$(dirname -- "$0")/../../tests/harness/checks.sh"
 
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
-cd "$(dirname "$0")/.." || exit 1
+cd "$(dirname "$0")/../.." || exit 1
 
 python3 - "$folder" <<'EOF'
 import sys

@@ -1,8 +1,8 @@
 #!/bin/sh
-# tests/network/test_alone.sh BUILD: networks need no threads, files, signals and terminal, and compute without them what they
-# compute with them, bit by bit.
+# tests/network/test_alone.sh BUILD: networks need no threads, files, signals and terminal, and compute without them
+# what they compute with them, bit by bit.
 set -eu
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/../.."
 . tests/harness/checks.sh
 build=${1:-build}
 cmake --build "$build" --target on_network_alone on_core >/dev/null

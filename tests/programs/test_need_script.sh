@@ -2,9 +2,9 @@
 # Runs tools/need.sh with stand-ins for apt-get, id and sleep first on PATH: it waits for whoever else installs, and
 # gives up where waiting does not help. Prints `N passed, N failed`; status 1 if one failed.
 set -u
-. "$(dirname -- "$0")/checks.sh"
+. "$(dirname -- "$0")/../harness/checks.sh"
 
-script=$(cd "$(dirname -- "$0")/../tools" && pwd)/need.sh
+script=$(cd "$(dirname -- "$0")/../../tools" && pwd)/need.sh
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 cd "$folder" || exit 1

@@ -2,9 +2,9 @@
 # Runs data/tinyshakespeare.sh through its branches, offline: on a copy that expects the checksum of a stand-in text,
 # with stand-ins for curl, cmake and the corpus program first on PATH. Prints `N passed, N failed`; status 1 if one failed.
 set -u
-. "$(dirname -- "$0")/checks.sh"
+. "$(dirname -- "$0")/../harness/checks.sh"
 
-script=$(cd "$(dirname -- "$0")/../data" && pwd)/tinyshakespeare.sh
+script=$(cd "$(dirname -- "$0")/../../data" && pwd)/tinyshakespeare.sh
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 cd "$folder" || exit 1
