@@ -357,9 +357,9 @@ void forward_block(const AttentionForward<T>& a, Index b, Index n, Index first_q
   Accum<T>* lse_c = a.lse_bnc + (b * in.N + n) * in.C + first_query;
   for (Index c = 0; c < queries; c += width) {
     const L sum = load<L>(sum_c + c), none = splat<L>(T(0));
+    const L lse = fused<L>(load<L>(max_c + c), scale, natural_log<L>(sum));  // (attention.4)
     store<L>(sum_c + c, sum == none ? none : T(1) / sum);
-    store<L>(max_c + c, sum == none ? splat<L>(T(infinity))
-                                    : fused<L>(load<L>(max_c + c), scale, natural_log<L>(sum)));  // (attention.4)
+    store<L>(max_c + c, sum == none ? splat<L>(T(infinity)) : lse);
   }
   for (Index c = 0; c < queries; ++c) {
     lse_c[c] = max_c[c];

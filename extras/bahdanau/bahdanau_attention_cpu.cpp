@@ -166,8 +166,8 @@ Wide<T> far_logits(const Head<T>& head, const LaneRows<T>& query, Index s) {
   const T* key_k = head.key_sk[s];
   Wide<T> sum = splat<Wide<T>>(T(0));
   for (Index k = 0; k < head.K; ++k) {
-    sum = fused<Wide<T>>(head.score_k[k], hyperbolic_tangent<Wide<T>>(query.channel(k) + key_k[k]),
-                         sum);  // (bahdanau_attention.1)
+    const Wide<T> tangent = hyperbolic_tangent<Wide<T>>(query.channel(k) + key_k[k]);
+    sum = fused<Wide<T>>(head.score_k[k], tangent, sum);  // (bahdanau_attention.1)
   }
   return sum;
 }

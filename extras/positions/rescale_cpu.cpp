@@ -62,8 +62,8 @@ void rescale_backward(Device& device, const RescaleBackward<T>& a) {
 
       const T factor = T(1) / (deviation + T(rescale_epsilon));
       for_lanes<T>(K, [=]<class L>(Index k) {
-        store<L>(d_in_k + k,
-                 fused<L>(load<L>(d_out_k + k) - mean_d_out, factor, -(along * load<L>(out_k + k))));  // (rescale.5)
+        const L centred = load<L>(d_out_k + k) - mean_d_out;
+        store<L>(d_in_k + k, fused<L>(centred, factor, -(along * load<L>(out_k + k))));  // (rescale.5)
       });
     }
   });

@@ -46,9 +46,9 @@ void turn_rows(Device& device, T* out_bch, Index out_stride, const T* in_bch, In
       for (; k + width_of<L> <= K; k += width_of<L>) {
         const L turn = load<L>(turn_k + k), cosines = firsts<L>(turn), sines = seconds<L>(turn) * sign;
         for (Index h = k; h < N * K; h += K) {
-          const L in = load<L>(in_h + h);
-          store<L>(out_h + h,
-                   fused<L>(cosines, in, sines * exchanged<L>(in)));  // (rotary.1) (rotary.2) (rotary.4) (rotary.5)
+          const L in = load<L>(in_h + h), other = exchanged<L>(in);
+          const L out = fused<L>(cosines, in, sines * other);  // (rotary.1) (rotary.2) (rotary.4) (rotary.5)
+          store<L>(out_h + h, out);
         }
       }
     }

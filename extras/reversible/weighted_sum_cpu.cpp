@@ -14,8 +14,8 @@ void weighted_sum_forward(Device& device, T* out, double p, const T* a, double q
   parallel_pieces(device, count, elements_per_task, [=](Index begin, Index end) {
     for_lanes<T>(end - begin, [=]<class L>(Index i) {
       const L p_lanes = splat<L>(T(p)), q_lanes = splat<L>(T(q));
-      store<L>(out + begin + i,
-               fused<L>(p_lanes, load<L>(a + begin + i), q_lanes * load<L>(b + begin + i)));  // (weighted_sum.1)
+      const L first = load<L>(a + begin + i), second = load<L>(b + begin + i);
+      store<L>(out + begin + i, fused<L>(p_lanes, first, q_lanes * second));  // (weighted_sum.1)
     });
   });
 }

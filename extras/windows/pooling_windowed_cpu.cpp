@@ -178,8 +178,8 @@ void forward_windows(Device& device, const PoolingForward<T>& a) {
       const Index first = c - block + 1;
       const Index distance = first % block;  // from the end of the suffix to c
       const bool has_suffix = first > 0 && distance != 0;
-      const A older = has_suffix ? fused<A>(-slope, A(distance), suffix_max[slot][first])
-                                 : minus_infinity<A>();  // (pooling_windowed.8)
+      A older = minus_infinity<A>();
+      if (has_suffix) older = fused<A>(-slope, A(distance), suffix_max[slot][first]);  // (pooling_windowed.8)
       const A newer = max_c[c];
       const A most = larger<A>(older, newer);
       keep[slot][c] = older == minus_infinity<A>() ? older : older - most;

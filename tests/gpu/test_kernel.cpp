@@ -44,12 +44,18 @@ std::string argument_at(const std::string& text, std::size_t at) {
 // that does not say what it is compiled for is launched here with any block.
 TEST_CASE("kernel: every one waits for the kernel before it, and says its launch bounds", "[kernel][gpu]") {
   Index kernels = 0, bounded = 0;
-  for (const auto& file : std::filesystem::directory_iterator(ABH_SOURCE_DIR "/cuda")) {
-    if (!file.is_regular_file()) continue;
-    const std::string source = read_bytes(file.path().string());
+  std::vector<std::filesystem::path> files;
+  for (const char* folder : {ABH_SOURCE_DIR "/cuda", ABH_SOURCE_DIR "/extras"}) {
+    for (const auto& file : std::filesystem::recursive_directory_iterator(folder)) {
+      if (file.path().extension() == ".cu" || file.path().parent_path() == folder) files.push_back(file.path());
+    }
+  }
+  for (const std::filesystem::path& file : files) {
+    if (!std::filesystem::is_regular_file(file)) continue;
+    const std::string source = read_bytes(file.string());
     for (std::size_t at = source.find("\n__global__"); at != source.npos; at = source.find("\n__global__", at + 1)) {
       const std::size_t body = source.find(") {\n", at), end = source.find('\n', body + 4);
-      INFO(file.path() << ": " << source.substr(at + 1, body - at));
+      INFO(file << ": " << source.substr(at + 1, body - at));
       CHECK(source.substr(body + 4, end - body - 4) == "  wait_for_kernel_before();");
       ++kernels;
       const std::string bounds = "__launch_bounds__(", says = "  require_at_most(";

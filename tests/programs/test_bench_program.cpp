@@ -50,12 +50,20 @@ TEST_CASE("programs: bench measures every mixer and layer, time and memory", "[p
   }
   const std::size_t mixers = Mixers::properties.size();
   REQUIRE(steps.size() == 2 * mixers);
-  for (const auto& header : std::filesystem::directory_iterator(ABH_SOURCE_DIR "/src/layers")) {
-    INFO(header.path());
-    const std::string name = header.path().stem().string();
-    const bool is_moved_rows = name == "place" || name == "pooling_chunk";
-    if (header.is_directory() || name == "sight" || is_moved_rows) continue;  // what layers share
-    CHECK(layers.count(name) == 1);
+  // Every layer: its plain loops stand in plain/NAME.cpp or in extras/FEATURE/NAME_plain.cpp, beside its header.
+  const auto check_layers = [&](const std::filesystem::path& headers, const std::string& end) {
+    for (const auto& header : std::filesystem::directory_iterator(headers)) {
+      const std::string name = header.path().stem().string();
+      const std::string folder = end.empty() ? ABH_SOURCE_DIR "/plain" : headers.string();
+      if (header.path().extension() != ".hpp" || !std::filesystem::exists(folder + "/" + name + end + ".cpp")) continue;
+      INFO(header.path());
+      const bool copies_rows = name == "place" || name == "pooling_chunk";
+      CHECK(layers.count(name) == (copies_rows ? 0 : 1));
+    }
+  };
+  check_layers(ABH_SOURCE_DIR "/src/layers", "");
+  for (const auto& feature : std::filesystem::directory_iterator(ABH_SOURCE_DIR "/extras")) {
+    if (feature.is_directory()) check_layers(feature.path(), "_plain");
   }
   for (std::size_t i = 0; i < mixers; ++i) {
     CHECK(steps[mixers + i]["activation_bytes_per_token"] < 0.7 * steps[i]["activation_bytes_per_token"]);
