@@ -54,8 +54,8 @@ TEST_CASE("programs: bench measures every mixer and layer, time and memory", "[p
   const auto check_layers = [&](const std::filesystem::path& headers, const std::string& end) {
     for (const auto& header : std::filesystem::directory_iterator(headers)) {
       const std::string name = header.path().stem().string();
-      const std::string folder = end.empty() ? ABH_SOURCE_DIR "/plain" : headers.string();
-      if (header.path().extension() != ".hpp" || !std::filesystem::exists(folder + "/" + name + end + ".cpp")) continue;
+      const std::string loops = end.empty() ? ABH_SOURCE_DIR "/plain" : headers.string();
+      if (header.path().extension() != ".hpp" || !std::filesystem::exists(loops + "/" + name + end + ".cpp")) continue;
       INFO(header.path());
       const bool copies_rows = name == "place" || name == "pooling_chunk";
       CHECK(layers.count(name) == (copies_rows ? 0 : 1));

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "extras/figures/heat_map.hpp"
+#include "pictures/heat_map.hpp"
 
 namespace abh {
 

@@ -2,7 +2,7 @@
 #include <utility>
 #include <vector>
 
-#include "extras/figures/heat_map.hpp"
+#include "pictures/heat_map.hpp"
 #include "tests/harness/catch.hpp"
 #include "tests/harness/xml.hpp"
 

@@ -1,4 +1,4 @@
-#include "extras/figures/heat_map.hpp"
+#include "pictures/heat_map.hpp"
 
 #include <algorithm>
 
