@@ -195,7 +195,7 @@ class Site:
         if not path.startswith("extras/"):
             return path[:-3] + ".html"
         name = self.documents[path]
-        is_task = (self.root / path).with_name(f"{name}_task.hpp").is_file()
+        is_task = (self.root / path).with_name(f"{name}_programs.cpp").is_file()
         return f"docs/tasks/{name}.html" if is_task else f"docs/{name}.html"
 
     def _context(self, path: str, page: str) -> chapter.Context:

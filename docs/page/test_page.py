@@ -477,7 +477,7 @@ class Features(unittest.TestCase):
 
     def test_documents(self) -> None:
         files = GOOD | {"extras/steps/README.md": "# Steps\n", "extras/steps/more.md": "# More\n"}
-        files |= {"extras/guess/README.md": "# Guess\n", "extras/guess/guess_task.hpp": ""}
+        files |= {"extras/guess/README.md": "# Guess\n", "extras/guess/guess_programs.cpp": ""}
         documents = ("steps/README", "steps/more", "guess/README")
         files["docs/index.md"] += "".join(f"- [x](../extras/{path}.md): It is.\n" for path in documents)
         written, faults = built(files)

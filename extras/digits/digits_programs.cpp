@@ -1,4 +1,4 @@
-#include "extras/digits/digits_kind.hpp"
+#include "extras/digits/digits.hpp"
 
 namespace abh {
 

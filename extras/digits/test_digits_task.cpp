@@ -8,7 +8,7 @@
 #include "apps/programs/programs.hpp"
 #include "base/crc32.hpp"
 #include "base/random.hpp"
-#include "extras/digits/digits_task.hpp"
+#include "extras/digits/digits.hpp"
 #include "extras/digits/labelled_pictures.hpp"
 #include "extras/digits/picture_files.hpp"
 #include "runs/checkpoint.hpp"

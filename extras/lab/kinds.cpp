@@ -1,8 +1,8 @@
 // In the place of src/tasks/kinds.cpp: the tasks of a page, which are trained here.
 
-#include "extras/digits/digits_kind.hpp"
-#include "extras/reviews/reviews_kind.hpp"
-#include "extras/sort/sort_kind.hpp"
+#include "extras/digits/digits.hpp"
+#include "extras/reviews/reviews.hpp"
+#include "extras/sort/sort.hpp"
 #include "tasks/task.hpp"
 #include "tasks/text/text_kind.hpp"
 

@@ -6,8 +6,7 @@
 
 #include "base/error.hpp"
 #include "base/text.hpp"
-#include "extras/recall/recall_kind.hpp"
-#include "extras/recall/recall_task.hpp"
+#include "extras/recall/recall.hpp"
 
 namespace abh {
 

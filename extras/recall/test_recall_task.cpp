@@ -5,7 +5,7 @@
 
 #include "base/crc32.hpp"
 #include "base/text.hpp"
-#include "extras/recall/recall_kind.hpp"
+#include "extras/recall/recall.hpp"
 #include "network/mixers.hpp"
 #include "tests/harness/catch.hpp"
 #include "tests/harness/folder.hpp"

@@ -1,4 +1,4 @@
-#include "extras/reviews/reviews_kind.hpp"
+#include "extras/reviews/reviews.hpp"
 
 namespace abh {
 

@@ -6,7 +6,7 @@
 #include "base/error.hpp"
 #include "extras/reviews/drawn_reviews.hpp"
 #include "extras/reviews/labelled_texts.hpp"
-#include "extras/reviews/reviews_task.hpp"
+#include "extras/reviews/reviews.hpp"
 #include "runs/checkpoint.hpp"
 #include "tests/harness/catch.hpp"
 #include "tests/harness/error_of.hpp"

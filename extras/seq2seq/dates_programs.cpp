@@ -4,8 +4,7 @@
 
 #include "base/error.hpp"
 #include "base/text.hpp"
-#include "extras/seq2seq/dates_kind.hpp"
-#include "extras/seq2seq/dates_task.hpp"
+#include "extras/seq2seq/dates.hpp"
 #include "extras/seq2seq/sequence_programs.hpp"
 
 namespace abh {

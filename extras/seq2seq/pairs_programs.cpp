@@ -3,8 +3,7 @@
 #include <utility>
 
 #include "base/error.hpp"
-#include "extras/seq2seq/pairs_kind.hpp"
-#include "extras/seq2seq/pairs_task.hpp"
+#include "extras/seq2seq/pairs.hpp"
 #include "extras/seq2seq/sequence_programs.hpp"
 #include "tasks/plain_text.hpp"
 

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "base/crc32.hpp"
-#include "extras/seq2seq/dates_task.hpp"
+#include "extras/seq2seq/dates.hpp"
 #include "extras/seq2seq/decoding.hpp"
 #include "extras/seq2seq/drawn_dates.hpp"
 #include "network/mixers.hpp"

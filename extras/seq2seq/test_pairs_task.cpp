@@ -6,7 +6,7 @@
 #include "base/text.hpp"
 #include "extras/seq2seq/bleu.hpp"
 #include "extras/seq2seq/paired_lines.hpp"
-#include "extras/seq2seq/pairs_task.hpp"
+#include "extras/seq2seq/pairs.hpp"
 #include "tests/harness/catch.hpp"
 #include "tests/harness/error_of.hpp"
 #include "tests/harness/folder.hpp"

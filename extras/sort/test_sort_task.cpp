@@ -6,8 +6,7 @@
 
 #include "base/random.hpp"
 #include "base/text.hpp"
-#include "extras/sort/sort_kind.hpp"
-#include "extras/sort/sort_task.hpp"
+#include "extras/sort/sort.hpp"
 #include "network/mixers.hpp"
 #include "tests/harness/catch.hpp"
 #include "tests/harness/document.hpp"

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "extras/digits/digits_task.hpp"
-#include "extras/reviews/reviews_task.hpp"
-#include "extras/sort/sort_task.hpp"
+#include "extras/digits/digits.hpp"
+#include "extras/reviews/reviews.hpp"
+#include "extras/sort/sort.hpp"
 #include "tests/harness/catch.hpp"
 #include "tests/harness/model_case.hpp"
 

@@ -1,10 +1,13 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "tasks/answers.hpp"
+#include "tasks/programs.hpp"
+#include "tasks/task.hpp"
 
 namespace abh {
 
@@ -53,5 +56,15 @@ class RecallTask : public AnswerTask {
 
 // Puts a sequence into a batch, behind its last row: at its last position this symbol is asked for.
 void append_recall(Batch& batch, const std::vector<Token>& token_c, Token symbol);
+
+// Sequences of which one symbol is to be recalled.
+TaskKind recall_kind(const TaskPrograms& programs);
+
+// What a checkpoint that recall_kind accepts says of its sequences.
+RecallSize recall_size_of(const Metadata& metadata, const ModelConfig& config);
+
+// What the programs do for them.
+TaskPrograms recall_programs();
+std::unique_ptr<TaskCommand> recall_drawing();
 
 }  // namespace abh

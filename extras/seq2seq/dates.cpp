@@ -1,4 +1,6 @@
-#include "extras/seq2seq/dates_task.hpp"
+#include "extras/seq2seq/dates.hpp"
+
+#include <string>
 
 #include "base/text.hpp"
 #include "extras/seq2seq/drawn_dates.hpp"
@@ -27,6 +29,23 @@ SequenceTask::Pair DatesTask::pair(Index example) const {
 std::string DatesTask::summary() const {
   return "drawn dates, " + to_text(training_dates) + " for training, " + to_text(test_dates) +
          " for testing, on days of their own";
+}
+
+namespace {
+
+void check_dates(const Metadata&, const ModelConfig& config, const std::string& source) {
+  require_sizes(DatesTask::words_of_dates(), config, source);
+}
+
+}  // namespace
+
+TaskKind dates_kind(const TaskPrograms& programs) {
+  return {.name = "dates",
+          .summary = "a date as people write it, for machines",
+          .check = check_dates,
+          .keys = {},
+          .complete = [](Metadata&) {},
+          .programs = programs};
 }
 
 }  // namespace abh

@@ -9,6 +9,7 @@
 #include "extras/seq2seq/paired_lines.hpp"
 #include "extras/seq2seq/sequence_task.hpp"
 #include "tasks/plain_text.hpp"
+#include "tasks/task.hpp"
 
 namespace abh {
 
@@ -59,5 +60,11 @@ class PairsTask : public SequenceTask {
 // that is no UTF-8, where it is not read byte by byte.
 SequenceWords words_of_lines(const std::vector<PairedLine>& lines, const std::string& path, bool bytes, bool shared);
 SequenceWords words_of_pairs(const Metadata& task, bool shared, const std::string& source);
+
+// A user's own sources and targets.
+TaskKind pairs_kind(const TaskPrograms& programs);
+
+// What the programs do for them.
+TaskPrograms pairs_programs();
 
 }  // namespace abh

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -8,6 +9,8 @@
 
 #include "extras/reviews/labelled_texts.hpp"
 #include "tasks/answers.hpp"
+#include "tasks/programs.hpp"
+#include "tasks/task.hpp"
 
 namespace abh {
 
@@ -84,5 +87,16 @@ class ReviewsTask : public AnswerTask {
   Index training_ = 0, cut_ = 0;  // how many these are; texts that were too long
   std::vector<std::string> notes_;
 };
+
+// Texts and their labels.
+TaskKind reviews_kind(const TaskPrograms& programs);
+TaskPrograms reviews_programs();
+std::unique_ptr<TaskTraining> reviews_training();
+std::unique_ptr<TaskCommand> reviews_drawing();
+
+// The task of a checkpoint once more. Error, which names `source`, where it needs a file and there is none, or the
+// other way round.
+std::unique_ptr<AnswerTask> reviews_again(const Metadata& task, const ModelConfig& config, const OwnExamples& own,
+                                          const std::string& source);
 
 }  // namespace abh

@@ -1,14 +1,19 @@
-#include "extras/reviews/reviews_task.hpp"
+#include "extras/reviews/reviews.hpp"
 
 #include <algorithm>
 #include <iterator>
 #include <map>
+#include <memory>
 #include <set>
+#include <string>
 #include <utility>
 
 #include "base/error.hpp"
 #include "base/text.hpp"
+#include "extras/figures/drawing.hpp"
+#include "extras/figures/picture_frame.hpp"
 #include "extras/reviews/drawn_reviews.hpp"
+#include "tasks/plain_text.hpp"
 
 namespace abh {
 
@@ -298,5 +303,198 @@ std::string ReviewsTask::shown(const Batch& batch, Index b, const std::vector<To
   return escaped_line(text + "-> " + label(best_r[row]) +
                       (best_r[row] == batch.target_r[row] ? "" : ", is " + label(batch.target_r[row])));
 }
+
+namespace {
+
+void check_reviews(const Metadata& metadata, const ModelConfig& config, const std::string& source) {
+  const ReviewWords known = words_of_reviews(metadata, source);
+  held_back_in(metadata, source);
+  require_size("vocabulary_size", static_cast<Index>(known.words.size()), config.vocabulary, source);
+  require_size("classes", static_cast<Index>(known.labels.size()), config.classes, source);
+}
+
+}  // namespace
+
+TaskKind reviews_kind(const TaskPrograms& programs) {
+  return {.name = "reviews",
+          .summary = "which label a text has",
+          .check = check_reviews,
+          .keys = {"labels", "label_names", "words"},
+          .complete =
+              [](Metadata& metadata) {
+                metadata.try_emplace("label_names", "");
+                metadata.try_emplace("words", "");
+              },
+          .rare_keys = {"unit", "held_back"},
+          .programs = programs};
+}
+
+namespace {
+
+std::unique_ptr<ReviewsTask> task_of_file(const std::string& path, const ModelConfig& model, bool has_cls,
+                                          const ReviewWords& known, HeldBack held_back) {
+  const PlainText file = read_plain_text(path);
+  LabelledTexts texts = labelled_texts(file.text, path, known.labels);
+  texts.notes.insert(texts.notes.begin(), file.notes.begin(), file.notes.end());
+  return std::make_unique<ReviewsTask>(std::move(texts), file.fingerprint, path, model.context - (has_cls ? 1 : 0),
+                                       has_cls, known, held_back);
+}
+
+class ReviewsTraining : public TaskTraining {
+ public:
+  void add_flags(Flags& flags) override {
+    flags.text("data", data, "FILE", "lines LABEL TAB TEXT, or CSV of both; none: reviews that are made up");
+    flags.choice("labels", labels_, {"tone", "meaning"},
+                 "labels of made-up reviews: what most adjectives say, or what they say where not turns the next one");
+    flags.choice("unit", unit_, {"word", "char"},
+                 "tokens of the texts of --data: words or characters; char for languages without blanks");
+  }
+
+  void check(const Flags& flags) const override {
+    if (data.empty() && flags.given("data")) throw UsageError("--data: expected a file, found \"\"");
+    if (!data.empty() && flags.given("labels")) {
+      throw UsageError("--labels: expected no --data beside it, whose labels are the file's");
+    }
+    if (data.empty() && flags.given("unit")) {
+      throw UsageError("--unit: expected --data beside it; made-up reviews are read by words");
+    }
+    if (data.empty() && flags.given("context")) {
+      throw UsageError("--context: expected --data beside it; made-up reviews have a length of their own");
+    }
+  }
+
+  void recipe(const std::string&, ModelConfig& model, TrainingConfig& training) const override {
+    model = {.layers = 1, .channels = 64, .heads = 4, .context = 24, .mixer = "dot", .causal = false};
+    training = {.batch = 32, .steps = 3000, .learning_rate = 2e-3, .init_std = 0.1};
+    training.eval_every = 250;
+  }
+
+  bool has_classes() const override { return true; }
+
+  void take(const Metadata& task, const std::string&) override {
+    if (task.at("labels") != "file") labels_ = task.at("labels");
+    unit_ = task.contains("unit") ? task.at("unit") : "word";
+  }
+
+  Started start(Request request) const override {
+    const bool has_cls = request.model.class_pooling == "cls";
+    const Metadata* stored = request.stored();
+    const bool of_file = stored ? stored->at("labels") == "file" : !data.empty();
+    Started started;
+    if (of_file && data.empty()) throw Error(request.source + ": learned a file's labels, expected --data FILE");
+    if (!of_file && !data.empty() && stored) {
+      throw Error("--data: expected none, as " + request.source + " learned reviews that are made up");
+    }
+    if (of_file) {
+      const ReviewWords known =
+          stored ? words_of_reviews(*stored, request.source) : ReviewWords{.are_characters = unit_ == "char"};
+      auto task = task_of_file(data, request.model, has_cls, known,
+                               request.task ? held_back_in(*request.task, request.source) : HeldBack::by_labels);
+      started.notes = task->notes();
+      started.task = std::move(task);
+    } else {
+      started.task = std::make_unique<ReviewsTask>(labels_, has_cls);
+    }
+    started.begin_with(request);
+    return started;
+  }
+
+ private:
+  std::string labels_ = "meaning", unit_ = "word";
+};
+
+}  // namespace
+
+std::unique_ptr<AnswerTask> reviews_again(const Metadata& task, const ModelConfig& config, const OwnExamples& own,
+                                          const std::string& source) {
+  const bool of_file = task.at("labels") == "file";
+  if (of_file == own.path.empty()) {
+    throw Error(source + (of_file ? ": learned a file's labels, expected --data FILE"
+                                  : ": learned reviews that are made up, expected no --data"));
+  }
+  if (!of_file) return std::make_unique<ReviewsTask>(task.at("labels"), config.has_cls());
+  return task_of_file(own.path, config, config.has_cls(), words_of_reviews(task, source),
+                      own.all ? HeldBack::all : held_back_in(task, source));
+}
+
+std::unique_ptr<TaskTraining> reviews_training() { return std::make_unique<ReviewsTraining>(); }
+
+namespace {
+
+class DrawnReviews : public DrawnTask {
+ public:
+  void add_flags(Flags& flags) override {
+    flags.text("data", data_, "FILE", "the texts that --example counts, of which the last tenth are the test set");
+  }
+
+  Subject subject(const Trained& trained, const Wanted& wanted, Index longest, const std::string& source) override {
+    Subject subject;
+    const ReviewWords known = words_of_reviews(trained.task, source);
+    const Index first = trained.config.has_cls() ? 1 : 0;
+    std::vector<Token> words;
+    subject.batch.target_r = {ignored_target};
+    if (wanted.text) {
+      words = tokens_of(*wanted.text, known, trained.task.at("labels") == "file", subject.notes);
+    } else {
+      const std::unique_ptr<AnswerTask> task = reviews_again(trained.task, trained.config, {.path = data_}, source);
+      require_example(wanted.example, task->validation_rows(), source);
+      subject.notes = task->notes();
+      const Batch example = task->test_batch(wanted.example, 1);
+      subject.batch.target_r = example.target_r;
+      for (Index c = first; c < example.C; ++c) {
+        if (example.mask_bc[static_cast<std::size_t>(c)])
+          words.push_back(example.token_bc[static_cast<std::size_t>(c)]);
+      }
+    }
+    const Index count = static_cast<Index>(words.size()), shown = std::min(count, longest - first);
+    if (shown < count) {
+      subject.notes.push_back("Of " + to_text(count) + " words the first " + to_text(shown) + " are drawn.");
+    }
+    words.resize(static_cast<std::size_t>(shown));
+    if (first) {
+      subject.batch.token_bc.push_back(static_cast<Token>(known.words.size()));
+      subject.name_c.push_back("cls");
+    }
+    std::string text;
+    for (const Token word : words) {
+      subject.batch.token_bc.push_back(word);
+      subject.name_c.push_back(known.words[static_cast<std::size_t>(word)]);
+      text += (text.empty() ? "" : " ") + subject.name_c.back();
+    }
+    subject.batch.B = 1;
+    subject.batch.C = first + shown;
+    subject.answer_o = known.labels;
+    subject.title = "\u201c" + shortened(text, 60) + "\u201d";
+    return subject;
+  }
+
+ private:
+  // Word 1 of a file's stands for all that are not known.
+  static std::vector<Token> tokens_of(const std::string& text, const ReviewWords& known, bool of_file,
+                                      std::vector<std::string>& notes) {
+    std::vector<Token> tokens;
+    Index strange = 0;
+    for (const std::string& word : known.in(text)) {
+      const auto found = std::find(known.words.begin() + (of_file ? 2 : 1), known.words.end(), word);
+      if (found == known.words.end() && !of_file) {
+        throw Error("--text: expected words of made-up reviews, " +
+                    listed({known.words.begin() + 1, known.words.end()}) + ", found " + in_quotes(word));
+      }
+      strange += found == known.words.end();
+      tokens.push_back(found == known.words.end() ? 1 : static_cast<Token>(found - known.words.begin()));
+    }
+    if (tokens.empty()) throw Error("--text: expected a word, found none");
+    if (strange > 0) notes.push_back("Words that the network does not know, as ?: " + to_text(strange) + ".");
+    return tokens;
+  }
+
+  std::string data_;
+};
+
+}  // namespace
+
+std::unique_ptr<DrawnTask> drawn_reviews() { return std::make_unique<DrawnReviews>(); }
+
+std::unique_ptr<TaskCommand> reviews_drawing() { return drawing(drawn_reviews()); }
 
 }  // namespace abh

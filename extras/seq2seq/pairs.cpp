@@ -1,9 +1,10 @@
-#include "extras/seq2seq/pairs_task.hpp"
+#include "extras/seq2seq/pairs.hpp"
 
 #include <algorithm>
 #include <array>
 #include <numeric>
 #include <set>
+#include <string>
 #include <utility>
 
 #include "base/error.hpp"
@@ -176,6 +177,24 @@ std::optional<std::string> PairsTask::closing_line(const ModelConfig& config, co
   const double sum = std::accumulate(bleu_of->begin(), bleu_of->end(), 0.0);
   return "bleu: " + fixed_text(sum / static_cast<double>(examples), 4) + ", mean of " + to_text(examples) +
          " pairs held back, each written by the network itself";
+}
+
+namespace {
+
+void check_pairs(const Metadata& metadata, const ModelConfig& config, const std::string& source) {
+  const SequenceWords words = words_of_pairs(metadata, config.embeddings == "shared", source);
+  require_sizes(words, config, source);
+}
+
+}  // namespace
+
+TaskKind pairs_kind(const TaskPrograms& programs) {
+  return {.name = "pairs",
+          .summary = "sources and targets of a file",
+          .check = check_pairs,
+          .keys = {"tokenizer", "source_characters", "target_characters"},
+          .complete = [](Metadata&) {},
+          .programs = programs};
 }
 
 }  // namespace abh

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "extras/seq2seq/sequence_task.hpp"
+#include "tasks/task.hpp"
 
 namespace abh {
 
@@ -18,5 +19,11 @@ class DatesTask : public SequenceTask {
   std::string summary() const override;
   std::string unit() const override { return "character"; }
 };
+
+// Dates as people write them, for machines.
+TaskKind dates_kind(const TaskPrograms& programs);
+
+// What the programs do for them.
+TaskPrograms dates_programs();
 
 }  // namespace abh
