@@ -10,8 +10,7 @@
 #include "extras/figures/picture_frame.hpp"
 #include "tasks/plain_text.hpp"
 #include "tasks/text/by_character.hpp"
-#include "tasks/text/text_kind.hpp"
-#include "tasks/text/text_task.hpp"
+#include "tasks/text/text.hpp"
 
 namespace abh {
 

@@ -4,7 +4,7 @@
 #include "extras/reviews/reviews.hpp"
 #include "extras/sort/sort.hpp"
 #include "tasks/task.hpp"
-#include "tasks/text/text_kind.hpp"
+#include "tasks/text/text.hpp"
 
 namespace abh {
 

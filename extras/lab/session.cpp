@@ -23,7 +23,7 @@
 #include "settings/setting_flags.hpp"
 #include "tasks/plain_text.hpp"
 #include "tasks/text/evaluation.hpp"
-#include "tasks/text/text_task.hpp"
+#include "tasks/text/text.hpp"
 
 namespace abh {
 

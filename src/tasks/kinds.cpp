@@ -5,7 +5,7 @@
 #include "extras/seq2seq/pairs.hpp"
 #include "extras/sort/sort.hpp"
 #include "tasks/task.hpp"
-#include "tasks/text/text_kind.hpp"
+#include "tasks/text/text.hpp"
 
 namespace abh {
 

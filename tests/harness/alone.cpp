@@ -10,8 +10,7 @@
 #include "network/model.hpp"
 #include "runs/checkpoint.hpp"
 #include "tasks/text/generator.hpp"
-#include "tasks/text/text_kind.hpp"
-#include "tasks/text/text_task.hpp"
+#include "tasks/text/text.hpp"
 
 int main() {
   using namespace abh;

@@ -8,7 +8,7 @@
 #include "extras/chunks/chunks.hpp"
 #include "network/initial_weights.hpp"
 #include "settings/schedule.hpp"
-#include "tasks/text/text_task.hpp"
+#include "tasks/text/text.hpp"
 #include "tests/harness/catch.hpp"
 #include "tests/harness/network_case.hpp"
 #include "tests/harness/pattern.hpp"

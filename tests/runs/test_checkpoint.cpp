@@ -4,7 +4,7 @@
 #include <random>
 
 #include "network/model.hpp"
-#include "tasks/text/text_task.hpp"
+#include "tasks/text/text.hpp"
 #include "tests/harness/catch.hpp"
 #include "tests/harness/error_of.hpp"
 #include "tests/harness/program.hpp"

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "tasks/text/text_task.hpp"
+#include "tasks/text/text.hpp"
 #include "tests/harness/catch.hpp"
 #include "tests/harness/error_of.hpp"
 #include "tests/harness/lines.hpp"

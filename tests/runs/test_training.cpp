@@ -10,7 +10,7 @@
 
 #include "runs/training.hpp"
 #include "settings/schedule.hpp"
-#include "tasks/text/text_task.hpp"
+#include "tasks/text/text.hpp"
 #include "tests/harness/catch.hpp"
 #include "tests/harness/folder.hpp"
 #include "tests/harness/model_case.hpp"

@@ -2,7 +2,7 @@
 
 #include "base/crc32.hpp"
 #include "base/text.hpp"
-#include "tasks/text/text_task.hpp"
+#include "tasks/text/text.hpp"
 #include "tests/harness/catch.hpp"
 
 namespace abh {

@@ -6,7 +6,7 @@ file(GLOB ALONE_SOURCES CONFIGURE_DEPENDS ${root}/cpu/*.cpp ${root}/plain/*.cpp
 list(REMOVE_ITEM ALONE_SOURCES ${root}/src/network/mixer_flags.cpp)  # of the command line
 foreach(source device/choice device/isa device/memory device/processes files/safetensors files/safetensors_header
     runs/checkpoint settings/config settings/key_hints settings/presets settings/schedule tasks/task tasks/text/dataset
-    tasks/text/generator tasks/text/text_kind tasks/text/text_model tasks/text/text_task tasks/tokenizer)
+    tasks/text/generator tasks/text/text tasks/text/text_model tasks/tokenizer)
   list(APPEND ALONE_SOURCES ${root}/src/${source}.cpp)
 endforeach()
 list(APPEND ALONE_SOURCES ${CMAKE_CURRENT_LIST_DIR}/system.cpp)

@@ -11,7 +11,7 @@
 #include "device/available.hpp"
 #include "network/mixers.hpp"
 #include "tasks/text/dataset.hpp"
-#include "tasks/text/text_task.hpp"
+#include "tasks/text/text.hpp"
 
 namespace abh {
 

@@ -1,6 +1,6 @@
 #include "tasks/text/text_model.hpp"
 
-#include "tasks/text/text_task.hpp"
+#include "tasks/text/text.hpp"
 
 namespace abh {
 

@@ -6,8 +6,7 @@
 #include "base/text.hpp"
 #include "files/text_file.hpp"
 #include "tasks/plain_text.hpp"
-#include "tasks/text/text_kind.hpp"
-#include "tasks/text/text_task.hpp"
+#include "tasks/text/text.hpp"
 #include "tasks/text/warm_start.hpp"
 
 namespace abh {

@@ -1,10 +1,12 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <string>
 #include <string_view>
 
 #include "network/mixers.hpp"
+#include "tasks/programs.hpp"
 #include "tasks/task.hpp"
 #include "tasks/text/dataset.hpp"
 #include "tasks/text/generator.hpp"
@@ -60,5 +62,15 @@ Tokenizer tokenizer_of(const Metadata& metadata, const std::string& source);
 
 // "1.5000 nats/char (2.1640 bits/char)"; `token` is what the loss is for, char or byte.
 std::string loss_text(double nats, const std::string& token);
+
+// Texts: the next character, or byte, is asked for.
+TaskKind text_kind(const TaskPrograms& programs);
+
+// What the programs do for them.
+TaskPrograms text_programs();
+std::unique_ptr<TaskTraining> text_training();
+std::unique_ptr<TaskCommand> text_evaluation();
+std::unique_ptr<TaskCommand> text_generation();
+std::unique_ptr<TaskCommand> text_drawing();
 
 }  // namespace abh

@@ -1,9 +1,11 @@
-#include "tasks/text/text_task.hpp"
+#include "tasks/text/text.hpp"
 
 #include <numbers>
+#include <string>
 #include <utility>
 
 #include "base/crc32.hpp"
+#include "base/error.hpp"
 #include "base/text.hpp"
 
 namespace abh {
@@ -71,6 +73,30 @@ std::optional<std::string> TextTask::sample(const ModelConfig& config, const std
   const TextModel model{config, tokenizer_, weights};
   return generate_text({.device = "cpu", .threads = 1}, model, opening_of_text(tokenizer_), sample_length,
                        {.temperature = 0.8, .seed = seed}, go_on);
+}
+
+namespace {
+
+void check_text(const Metadata& metadata, const ModelConfig& config, const std::string& source) {
+  const Index known = tokenizer_of(metadata, source).size();
+  if (config.vocabulary == known) return;
+  throw Error(source + ": metadata vocabulary_size: expected the " + std::to_string(known) +
+              " of the tokenizer, found " + std::to_string(config.vocabulary));
+}
+
+}  // namespace
+
+TaskKind text_kind(const TaskPrograms& programs) {
+  return {.name = "text",
+          .summary = "the next character, or byte, of a text",
+          .check = check_text,
+          .keys = {"tokenizer", "vocabulary"},
+          .complete =
+              [](Metadata& metadata) {
+                const auto tokenizer = metadata.find("tokenizer");
+                if (tokenizer != metadata.end() && tokenizer->second == "byte") metadata.try_emplace("vocabulary", "");
+              },
+          .programs = programs};
 }
 
 }  // namespace abh
