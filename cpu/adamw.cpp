@@ -46,7 +46,6 @@ void adamw_update(Device& device, const AdamwUpdate<T>& a) {
   });
 }
 
-#define INSTANTIATE(T) template decltype(adamw_update<Cpu, T>) adamw_update<Cpu, T>;
-ABH_FOR_EACH_SCALAR(INSTANTIATE)
+ABH_INSTANTIATE(Cpu, adamw_update)
 
 }  // namespace abh

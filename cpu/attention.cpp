@@ -6,10 +6,7 @@
 namespace abh {
 
 // Tiles are of floats; other numbers take the plain loops, which plain/attention.cpp holds.
-#define DECLARE_PLAIN(T)                                                                         \
-  extern template decltype(attention_forward<PlainDevice, T>) attention_forward<PlainDevice, T>; \
-  extern template decltype(attention_backward<PlainDevice, T>) attention_backward<PlainDevice, T>;
-ABH_FOR_EACH_SCALAR(DECLARE_PLAIN)
+ABH_INSTANTIATED_ELSEWHERE(PlainDevice, attention_forward, attention_backward)
 
 namespace {
 
@@ -107,10 +104,6 @@ void attention_step(Device& device, const AttentionStep<T>& a) {
   });
 }
 
-#define INSTANTIATE(T)                                                      \
-  template decltype(attention_forward<Cpu, T>) attention_forward<Cpu, T>;   \
-  template decltype(attention_backward<Cpu, T>) attention_backward<Cpu, T>; \
-  template decltype(attention_step<Cpu, T>) attention_step<Cpu, T>;
-ABH_FOR_EACH_SCALAR(INSTANTIATE)
+ABH_INSTANTIATE(Cpu, attention_forward, attention_backward, attention_step)
 
 }  // namespace abh

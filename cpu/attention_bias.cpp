@@ -7,9 +7,7 @@
 namespace abh {
 
 // Lanes are of floats; other numbers take the plain loops.
-#define DECLARE_PLAIN(T) \
-  extern template decltype(attention_bias_backward<PlainDevice, T>) attention_bias_backward<PlainDevice, T>;
-ABH_FOR_EACH_SCALAR(DECLARE_PLAIN)
+ABH_INSTANTIATED_ELSEWHERE(PlainDevice, attention_bias_backward)
 
 namespace {
 
@@ -157,7 +155,6 @@ void attention_bias_backward(Device& device, const AttentionBiasBackward<T>& a) 
   }
 }
 
-#define INSTANTIATE(T) template decltype(attention_bias_backward<Cpu, T>) attention_bias_backward<Cpu, T>;
-ABH_FOR_EACH_SCALAR(INSTANTIATE)
+ABH_INSTANTIATE(Cpu, attention_bias_backward)
 
 }  // namespace abh

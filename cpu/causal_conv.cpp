@@ -358,10 +358,6 @@ void causal_conv_step(Device& device, T* out_d, T* state_jd, const T* in_d, cons
   });
 }
 
-#define INSTANTIATE(T)                                                          \
-  template decltype(causal_conv_forward<Cpu, T>) causal_conv_forward<Cpu, T>;   \
-  template decltype(causal_conv_backward<Cpu, T>) causal_conv_backward<Cpu, T>; \
-  template decltype(causal_conv_step<Cpu, T>) causal_conv_step<Cpu, T>;
-ABH_FOR_EACH_SCALAR(INSTANTIATE)
+ABH_INSTANTIATE(Cpu, causal_conv_forward, causal_conv_backward, causal_conv_step)
 
 }  // namespace abh

@@ -120,9 +120,6 @@ void cross_entropy_backward(Device& device, const CrossEntropyBackward<T>& a) {
   });
 }
 
-#define INSTANTIATE(T)                                                            \
-  template decltype(cross_entropy_forward<Cpu, T>) cross_entropy_forward<Cpu, T>; \
-  template decltype(cross_entropy_backward<Cpu, T>) cross_entropy_backward<Cpu, T>;
-ABH_FOR_EACH_SCALAR(INSTANTIATE)
+ABH_INSTANTIATE(Cpu, cross_entropy_forward, cross_entropy_backward)
 
 }  // namespace abh

@@ -54,9 +54,6 @@ void dropout_backward(Device& device, T* d_in, const T* d_out, const Dropout& dr
   });
 }
 
-#define INSTANTIATE(T)                                                \
-  template decltype(dropout_forward<Cpu, T>) dropout_forward<Cpu, T>; \
-  template decltype(dropout_backward<Cpu, T>) dropout_backward<Cpu, T>;
-ABH_FOR_EACH_SCALAR(INSTANTIATE)
+ABH_INSTANTIATE(Cpu, dropout_forward, dropout_backward)
 
 }  // namespace abh

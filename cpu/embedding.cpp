@@ -45,9 +45,6 @@ void embedding_backward(Device& device, Accum<T>* d_token_vd, Accum<T>* d_positi
   });
 }
 
-#define INSTANTIATE(T)                                                    \
-  template decltype(embedding_forward<Cpu, T>) embedding_forward<Cpu, T>; \
-  template decltype(embedding_backward<Cpu, T>) embedding_backward<Cpu, T>;
-ABH_FOR_EACH_SCALAR(INSTANTIATE)
+ABH_INSTANTIATE(Cpu, embedding_forward, embedding_backward)
 
 }  // namespace abh

@@ -64,9 +64,6 @@ void gate_backward(Device& device, const GateBackward<T>& a) {
   });
 }
 
-#define INSTANTIATE(T)                                          \
-  template decltype(gate_forward<Cpu, T>) gate_forward<Cpu, T>; \
-  template decltype(gate_backward<Cpu, T>) gate_backward<Cpu, T>;
-ABH_FOR_EACH_SCALAR(INSTANTIATE)
+ABH_INSTANTIATE(Cpu, gate_forward, gate_backward)
 
 }  // namespace abh

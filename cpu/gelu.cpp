@@ -117,9 +117,6 @@ void gelu_backward(Device& device, T* d_in, const T* d_out, const T* in, Index c
   });
 }
 
-#define INSTANTIATE(T)                                          \
-  template decltype(gelu_forward<Cpu, T>) gelu_forward<Cpu, T>; \
-  template decltype(gelu_backward<Cpu, T>) gelu_backward<Cpu, T>;
-ABH_FOR_EACH_SCALAR(INSTANTIATE)
+ABH_INSTANTIATE(Cpu, gelu_forward, gelu_backward)
 
 }  // namespace abh

@@ -66,7 +66,6 @@ void global_norm(Device& device, StepState* state, const Accum<T>* gradient, dou
   });
 }
 
-#define INSTANTIATE(T) template decltype(global_norm<Cpu, T>) global_norm<Cpu, T>;
-ABH_FOR_EACH_SCALAR(INSTANTIATE)
+ABH_INSTANTIATE(Cpu, global_norm)
 
 }  // namespace abh

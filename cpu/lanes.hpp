@@ -17,6 +17,7 @@
 #endif
 
 #include "cpu/cpu.hpp"
+#include "layers/parts/instantiate.hpp"
 
 #if defined(ABH_SCALAR_LANES)
 #define ABH_ISA scalar
@@ -304,12 +305,12 @@ class RowSum {
 }  // namespace ABH_ISA
 }  // namespace abh
 
-// The scalar types that a layer is instantiated for: float in every instruction set, double once, and in the tests Dual
+// The number types that a layer is instantiated for: float in every instruction set, double once, and in the tests Dual
 // (tests/harness/dual.hpp, which the build includes there).
 #if defined(ABH_SCALAR_LANES)
-#define ABH_FOR_EACH_SCALAR(INSTANTIATE) INSTANTIATE(float) INSTANTIATE(Dual)
+#define ABH_FOR_EACH_NUMBER(use, ...) use(float, __VA_ARGS__) use(Dual, __VA_ARGS__)
 #elif ABH_LANE_BYTES == 16 && !defined(ABH_NEON_LANES)
-#define ABH_FOR_EACH_SCALAR(INSTANTIATE) INSTANTIATE(float) INSTANTIATE(double)
+#define ABH_FOR_EACH_NUMBER(use, ...) use(float, __VA_ARGS__) use(double, __VA_ARGS__)
 #else
-#define ABH_FOR_EACH_SCALAR(INSTANTIATE) INSTANTIATE(float)
+#define ABH_FOR_EACH_NUMBER(use, ...) use(float, __VA_ARGS__)
 #endif

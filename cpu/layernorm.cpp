@@ -127,9 +127,6 @@ void layernorm_backward(Device& device, const LayernormBackward<T>& a) {
   });
 }
 
-#define INSTANTIATE(T)                                                    \
-  template decltype(layernorm_forward<Cpu, T>) layernorm_forward<Cpu, T>; \
-  template decltype(layernorm_backward<Cpu, T>) layernorm_backward<Cpu, T>;
-ABH_FOR_EACH_SCALAR(INSTANTIATE)
+ABH_INSTANTIATE(Cpu, layernorm_forward, layernorm_backward)
 
 }  // namespace abh

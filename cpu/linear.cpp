@@ -4,11 +4,7 @@
 
 namespace abh {
 
-#define DECLARE_PLAIN(T)                                                                                 \
-  extern template decltype(linear_forward<PlainDevice, T>) linear_forward<PlainDevice, T>;               \
-  extern template decltype(linear_backward_input<PlainDevice, T>) linear_backward_input<PlainDevice, T>; \
-  extern template decltype(linear_backward_weight<PlainDevice, T>) linear_backward_weight<PlainDevice, T>;
-ABH_FOR_EACH_SCALAR(DECLARE_PLAIN)
+ABH_INSTANTIATED_ELSEWHERE(PlainDevice, linear_forward, linear_backward_input, linear_backward_weight)
 
 template <class Device, class T>
 void linear_forward(Device& device, const LinearForward<T>& a) {
@@ -27,10 +23,6 @@ void linear_backward_weight(Device& device, const LinearBackwardWeight<T>& a) {
   gemm(device, product, [&](auto& plain) { linear_backward_weight(plain, a); });
 }
 
-#define INSTANTIATE(T)                                                            \
-  template decltype(linear_forward<Cpu, T>) linear_forward<Cpu, T>;               \
-  template decltype(linear_backward_input<Cpu, T>) linear_backward_input<Cpu, T>; \
-  template decltype(linear_backward_weight<Cpu, T>) linear_backward_weight<Cpu, T>;
-ABH_FOR_EACH_SCALAR(INSTANTIATE)
+ABH_INSTANTIATE(Cpu, linear_forward, linear_backward_input, linear_backward_weight)
 
 }  // namespace abh

@@ -108,10 +108,6 @@ void metric_query_step(Device&, T* query_h, const MetricKeyInputs<T>& in) {
   }
 }
 
-#define INSTANTIATE(T)                                                        \
-  template decltype(metric_key_forward<Cpu, T>) metric_key_forward<Cpu, T>;   \
-  template decltype(metric_key_backward<Cpu, T>) metric_key_backward<Cpu, T>; \
-  template decltype(metric_query_step<Cpu, T>) metric_query_step<Cpu, T>;
-ABH_FOR_EACH_SCALAR(INSTANTIATE)
+ABH_INSTANTIATE(Cpu, metric_key_forward, metric_key_backward, metric_query_step)
 
 }  // namespace abh

@@ -99,7 +99,6 @@ void muon_update(Device& device, const MuonUpdate<T>& u) {
   }
 }
 
-#define INSTANTIATE(T) template decltype(muon_update<Cpu, T>) muon_update<Cpu, T>;
-ABH_FOR_EACH_SCALAR(INSTANTIATE)
+ABH_INSTANTIATE(Cpu, muon_update)
 
 }  // namespace abh

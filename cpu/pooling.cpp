@@ -44,9 +44,6 @@ void pooling_backward(Device& device, const PoolingBackward<T>& a) {
   pooling_backward_global(device, a, WithoutDecay{});
 }
 
-#define INSTANTIATE(T)                                                \
-  template decltype(pooling_forward<Cpu, T>) pooling_forward<Cpu, T>; \
-  template decltype(pooling_backward<Cpu, T>) pooling_backward<Cpu, T>;
-ABH_FOR_EACH_SCALAR(INSTANTIATE)
+ABH_INSTANTIATE(Cpu, pooling_forward, pooling_backward)
 
 }  // namespace abh

@@ -51,9 +51,6 @@ void pooling_decay_backward(Device& device, const PoolingBackward<T>& a) {
   pooling_backward_global(device, a, Decay<Accum<T>>{a.in.slope_n});
 }
 
-#define INSTANTIATE(T)                                                            \
-  template decltype(pooling_decay_forward<Cpu, T>) pooling_decay_forward<Cpu, T>; \
-  template decltype(pooling_decay_backward<Cpu, T>) pooling_decay_backward<Cpu, T>;
-ABH_FOR_EACH_SCALAR(INSTANTIATE)
+ABH_INSTANTIATE(Cpu, pooling_decay_forward, pooling_decay_backward)
 
 }  // namespace abh

@@ -111,9 +111,6 @@ void pooling_logits_backward(Device& device, const PoolingLogitsBackward<T>& a) 
   });
 }
 
-#define INSTANTIATE(T)                                                              \
-  template decltype(pooling_logits_forward<Cpu, T>) pooling_logits_forward<Cpu, T>; \
-  template decltype(pooling_logits_backward<Cpu, T>) pooling_logits_backward<Cpu, T>;
-ABH_FOR_EACH_SCALAR(INSTANTIATE)
+ABH_INSTANTIATE(Cpu, pooling_logits_forward, pooling_logits_backward)
 
 }  // namespace abh

@@ -173,9 +173,6 @@ void pooling_step(Device&, const PoolingStep<T>& a) {
   if (windowed) a.state[0] = A(in_block + 1 == s.window ? 0 : in_block + 1);
 }
 
-#define INSTANTIATE(T)                                            \
-  template decltype(pooling_start<Cpu, T>) pooling_start<Cpu, T>; \
-  template decltype(pooling_step<Cpu, T>) pooling_step<Cpu, T>;
-ABH_FOR_EACH_SCALAR(INSTANTIATE)
+ABH_INSTANTIATE(Cpu, pooling_start, pooling_step)
 
 }  // namespace abh

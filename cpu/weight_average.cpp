@@ -28,7 +28,6 @@ void weight_average_update(Device& device, Accum<T>* average, const Accum<T>* we
   });
 }
 
-#define INSTANTIATE(T) template decltype(weight_average_update<Cpu, T>) weight_average_update<Cpu, T>;
-ABH_FOR_EACH_SCALAR(INSTANTIATE)
+ABH_INSTANTIATE(Cpu, weight_average_update)
 
 }  // namespace abh

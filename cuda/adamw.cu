@@ -122,9 +122,6 @@ void adamw_update(Device& device, const AdamwUpdate<T>& a) {
   adamw_updates_together<Device, T>(device, {a});
 }
 
-#define INSTANTIATE(T)                                          \
-  template decltype(adamw_update<Gpu, T>) adamw_update<Gpu, T>; \
-  template decltype(adamw_updates_together<Gpu, T>) adamw_updates_together<Gpu, T>;
-ABH_FOR_EACH_NUMBER(INSTANTIATE)
+ABH_INSTANTIATE(Gpu, adamw_update, adamw_updates_together)
 
 }  // namespace abh

@@ -480,10 +480,6 @@ void attention_step(Device& device, const AttentionStep<T>& a) {
   launch(merge_kernel<T>, blocks_for(a.N, 1), step_threads, 0, device.stream(), a.out_h, triple, chunks, int(a.K));
 }
 
-#define INSTANTIATE(T)                                                      \
-  template decltype(attention_forward<Gpu, T>) attention_forward<Gpu, T>;   \
-  template decltype(attention_backward<Gpu, T>) attention_backward<Gpu, T>; \
-  template decltype(attention_step<Gpu, T>) attention_step<Gpu, T>;
-ABH_FOR_EACH_NUMBER(INSTANTIATE)
+ABH_INSTANTIATE(Gpu, attention_forward, attention_backward, attention_step)
 
 }  // namespace abh

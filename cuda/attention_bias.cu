@@ -85,7 +85,6 @@ void attention_bias_backward(Device& device, const AttentionBiasBackward<T>& a) 
   launch(sum_kernel<T>, blocks_for(in.N, 1), bias_threads, 0, device.stream(), a, part_bnji, sections);
 }
 
-#define INSTANTIATE(T) template decltype(attention_bias_backward<Gpu, T>) attention_bias_backward<Gpu, T>;
-ABH_FOR_EACH_NUMBER(INSTANTIATE)
+ABH_INSTANTIATE(Gpu, attention_bias_backward)
 
 }  // namespace abh

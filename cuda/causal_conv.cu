@@ -524,10 +524,6 @@ void causal_conv_step(Device& device, T* out_d, T* state_jd, const T* in_d, cons
          window_dj, weight_dgj, D, G, J);
 }
 
-#define INSTANTIATE(T)                                                          \
-  template decltype(causal_conv_forward<Gpu, T>) causal_conv_forward<Gpu, T>;   \
-  template decltype(causal_conv_backward<Gpu, T>) causal_conv_backward<Gpu, T>; \
-  template decltype(causal_conv_step<Gpu, T>) causal_conv_step<Gpu, T>;
-ABH_FOR_EACH_NUMBER(INSTANTIATE)
+ABH_INSTANTIATE(Gpu, causal_conv_forward, causal_conv_backward, causal_conv_step)
 
 }  // namespace abh

@@ -190,9 +190,6 @@ void cross_entropy_backward(Device& device, const CrossEntropyBackward<T>& a) {
                                                           : run(backward_kernel<T, 1>);
 }
 
-#define INSTANTIATE(T)                                                            \
-  template decltype(cross_entropy_forward<Gpu, T>) cross_entropy_forward<Gpu, T>; \
-  template decltype(cross_entropy_backward<Gpu, T>) cross_entropy_backward<Gpu, T>;
-ABH_FOR_EACH_NUMBER(INSTANTIATE)
+ABH_INSTANTIATE(Gpu, cross_entropy_forward, cross_entropy_backward)
 
 }  // namespace abh

@@ -149,10 +149,6 @@ void dropout_backward_with_row_sums(Device& device, Accum<T>* d_bias_d, T* d_in_
                                               : run_row_sums<1>(device, d_bias_d, dropped, rows.BC, rows.D);
 }
 
-#define INSTANTIATE(T)                                                  \
-  template decltype(dropout_forward<Gpu, T>) dropout_forward<Gpu, T>;   \
-  template decltype(dropout_backward<Gpu, T>) dropout_backward<Gpu, T>; \
-  template decltype(dropout_backward_with_row_sums<Gpu, T>) dropout_backward_with_row_sums<Gpu, T>;
-ABH_FOR_EACH_NUMBER(INSTANTIATE)
+ABH_INSTANTIATE(Gpu, dropout_forward, dropout_backward, dropout_backward_with_row_sums)
 
 }  // namespace abh

@@ -228,9 +228,6 @@ void embedding_backward(Device& device, Accum<T>* d_token_vd, Accum<T>* d_positi
   pairs_fit ? add_positions(position_kernel<T, pair>, pair) : add_positions(position_kernel<T, 1>, 1);
 }
 
-#define INSTANTIATE(T)                                                    \
-  template decltype(embedding_forward<Gpu, T>) embedding_forward<Gpu, T>; \
-  template decltype(embedding_backward<Gpu, T>) embedding_backward<Gpu, T>;
-ABH_FOR_EACH_NUMBER(INSTANTIATE)
+ABH_INSTANTIATE(Gpu, embedding_forward, embedding_backward)
 
 }  // namespace abh

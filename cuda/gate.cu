@@ -108,9 +108,6 @@ void gate_backward(Device& device, const GateBackward<T>& a) {
       : run_rows(device, gate_backward_kernel<T, 1>, 1, strided);
 }
 
-#define INSTANTIATE(T)                                          \
-  template decltype(gate_forward<Gpu, T>) gate_forward<Gpu, T>; \
-  template decltype(gate_backward<Gpu, T>) gate_backward<Gpu, T>;
-ABH_FOR_EACH_NUMBER(INSTANTIATE)
+ABH_INSTANTIATE(Gpu, gate_forward, gate_backward)
 
 }  // namespace abh

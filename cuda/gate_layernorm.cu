@@ -125,9 +125,6 @@ void gate_layernorm_backward(Device& device, const GateLayernormBackward<T>& a) 
   if constexpr (most_backward_channels<T> == most_channels) run_backward<width, 32, true>(device, nullptr, norm, more);
 }
 
-#define INSTANTIATE(T)                                                              \
-  template decltype(gate_layernorm_forward<Gpu, T>) gate_layernorm_forward<Gpu, T>; \
-  template decltype(gate_layernorm_backward<Gpu, T>) gate_layernorm_backward<Gpu, T>;
-ABH_FOR_EACH_NUMBER(INSTANTIATE)
+ABH_INSTANTIATE(Gpu, gate_layernorm_forward, gate_layernorm_backward)
 
 }  // namespace abh

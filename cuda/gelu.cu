@@ -179,10 +179,6 @@ void gelu_backward_with_row_sums(Device& device, Accum<T>* d_bias_d, T* d_in_bcd
   run_gradient_rows(device, d_bias_d, GradientRows<T, ErfGradient>{d_in_bcd, d_out_bcd, in_bcd, rows.D}, rows);
 }
 
-#define INSTANTIATE(T)                                            \
-  template decltype(gelu_forward<Gpu, T>) gelu_forward<Gpu, T>;   \
-  template decltype(gelu_backward<Gpu, T>) gelu_backward<Gpu, T>; \
-  template decltype(gelu_backward_with_row_sums<Gpu, T>) gelu_backward_with_row_sums<Gpu, T>;
-ABH_FOR_EACH_NUMBER(INSTANTIATE)
+ABH_INSTANTIATE(Gpu, gelu_forward, gelu_backward, gelu_backward_with_row_sums)
 
 }  // namespace abh

@@ -79,7 +79,6 @@ void global_norm(Device& device, StepState* state, const Accum<T>* gradient, dou
   launch(norm_kernel, 1, threads_per_block, 0, device.stream(), state, sum_p, int(parts), clip);
 }
 
-#define INSTANTIATE(T) template decltype(global_norm<Gpu, T>) global_norm<Gpu, T>;
-ABH_FOR_EACH_NUMBER(INSTANTIATE)
+ABH_INSTANTIATE(Gpu, global_norm)
 
 }  // namespace abh

@@ -11,12 +11,13 @@
 #include "base/random.hpp"
 #include "cuda/platform.hpp"
 #include "layers/dropout.hpp"
+#include "layers/parts/instantiate.hpp"
 
 namespace abh {
 inline namespace ABH_BACKEND {
 
-// What layers are instantiated for on a GPU.
-#define ABH_FOR_EACH_NUMBER(INSTANTIATE) INSTANTIATE(float) INSTANTIATE(bf16)
+// The number types that a layer is instantiated for on a GPU.
+#define ABH_FOR_EACH_NUMBER(use, ...) use(float, __VA_ARGS__) use(bf16, __VA_ARGS__)
 
 inline constexpr int warp_size = 32;
 inline constexpr unsigned whole_warp = 0xFFFFFFFF;

@@ -76,9 +76,6 @@ void layernorm_backward(Device& device, const LayernormBackward<T>& a) {
   run.template operator()<1, 8, false>();
 }
 
-#define INSTANTIATE(T)                                                    \
-  template decltype(layernorm_forward<Gpu, T>) layernorm_forward<Gpu, T>; \
-  template decltype(layernorm_backward<Gpu, T>) layernorm_backward<Gpu, T>;
-ABH_FOR_EACH_NUMBER(INSTANTIATE)
+ABH_INSTANTIATE(Gpu, layernorm_forward, layernorm_backward)
 
 }  // namespace abh

@@ -53,10 +53,6 @@ void linear_backward_weight(Device& device, const LinearBackwardWeight<T>& a) {
   gemm(device, weight_gradient_product(a));  // (linear.3)
 }
 
-#define INSTANTIATE(T)                                                            \
-  template decltype(linear_forward<Gpu, T>) linear_forward<Gpu, T>;               \
-  template decltype(linear_backward_input<Gpu, T>) linear_backward_input<Gpu, T>; \
-  template decltype(linear_backward_weight<Gpu, T>) linear_backward_weight<Gpu, T>;
-ABH_FOR_EACH_NUMBER(INSTANTIATE)
+ABH_INSTANTIATE(Gpu, linear_forward, linear_backward_input, linear_backward_weight)
 
 }  // namespace abh

@@ -144,10 +144,6 @@ void metric_query_step(Device& device, T* query_h, const MetricKeyInputs<T>& in)
          in.project_bch, in.metric, in.form == MetricForm::packed, in.N, int(in.K));
 }
 
-#define INSTANTIATE(T)                                                        \
-  template decltype(metric_key_forward<Gpu, T>) metric_key_forward<Gpu, T>;   \
-  template decltype(metric_key_backward<Gpu, T>) metric_key_backward<Gpu, T>; \
-  template decltype(metric_query_step<Gpu, T>) metric_query_step<Gpu, T>;
-ABH_FOR_EACH_NUMBER(INSTANTIATE)
+ABH_INSTANTIATE(Gpu, metric_key_forward, metric_key_backward, metric_query_step)
 
 }  // namespace abh

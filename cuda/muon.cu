@@ -271,9 +271,6 @@ void muon_update(Device& device, const MuonUpdate<T>& u) {
   muon_updates_together<Device, T>(device, {u});
 }
 
-#define INSTANTIATE(T)                                        \
-  template decltype(muon_update<Gpu, T>) muon_update<Gpu, T>; \
-  template decltype(muon_updates_together<Gpu, T>) muon_updates_together<Gpu, T>;
-ABH_FOR_EACH_NUMBER(INSTANTIATE)
+ABH_INSTANTIATE(Gpu, muon_update, muon_updates_together)
 
 }  // namespace abh

@@ -80,8 +80,7 @@ double copy_rate(Device& device, std::size_t bytes) {
   return best_rate(device, 2 * double(bytes), [&] { device.copy(to.as<float>(), from.as<float>(), count); });
 }
 
-#define INSTANTIATE(T) template decltype(matrix_product_rate<Gpu, T>) matrix_product_rate<Gpu, T>;
-ABH_FOR_EACH_NUMBER(INSTANTIATE)
+ABH_INSTANTIATE(Gpu, matrix_product_rate)
 template decltype(copy_rate<Gpu>) copy_rate<Gpu>;
 
 }  // namespace abh

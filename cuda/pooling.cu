@@ -106,11 +106,6 @@ void pooling_with_logits_backward(Device& device, const PoolingWithLogitsBackwar
                                               .in = inputs_of_logits(pooling.in, a.pool_nk)});
 }
 
-#define INSTANTIATE(T)                                                                        \
-  template decltype(pooling_forward<Gpu, T>) pooling_forward<Gpu, T>;                         \
-  template decltype(pooling_backward<Gpu, T>) pooling_backward<Gpu, T>;                       \
-  template decltype(pooling_with_logits_forward<Gpu, T>) pooling_with_logits_forward<Gpu, T>; \
-  template decltype(pooling_with_logits_backward<Gpu, T>) pooling_with_logits_backward<Gpu, T>;
-ABH_FOR_EACH_NUMBER(INSTANTIATE)
+ABH_INSTANTIATE(Gpu, pooling_forward, pooling_backward, pooling_with_logits_forward, pooling_with_logits_backward)
 
 }  // namespace abh

@@ -15,9 +15,6 @@ void pooling_decay_backward(Device& device, const PoolingBackward<T>& a) {
   pooling_backward_global<true>(device, a);
 }
 
-#define INSTANTIATE(T)                                                            \
-  template decltype(pooling_decay_forward<Gpu, T>) pooling_decay_forward<Gpu, T>; \
-  template decltype(pooling_decay_backward<Gpu, T>) pooling_decay_backward<Gpu, T>;
-ABH_FOR_EACH_NUMBER(INSTANTIATE)
+ABH_INSTANTIATE(Gpu, pooling_decay_forward, pooling_decay_backward)
 
 }  // namespace abh

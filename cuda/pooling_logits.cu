@@ -180,9 +180,6 @@ void pooling_logits_backward(Device& device, const PoolingLogitsBackward<T>& a) 
   add_partial_sums(device, {.to_d = a.d_pool_nk, .part_pd = partial_ph, .parts = chunks, .D = H, .stride = H});
 }
 
-#define INSTANTIATE(T)                                                              \
-  template decltype(pooling_logits_forward<Gpu, T>) pooling_logits_forward<Gpu, T>; \
-  template decltype(pooling_logits_backward<Gpu, T>) pooling_logits_backward<Gpu, T>;
-ABH_FOR_EACH_NUMBER(INSTANTIATE)
+ABH_INSTANTIATE(Gpu, pooling_logits_forward, pooling_logits_backward)
 
 }  // namespace abh

@@ -179,9 +179,6 @@ void pooling_step(Device& device, const PoolingStep<T>& a) {
   if (a.shape.window > 0) launch(count_kernel, 1, 1, 0, device.stream(), a.state, a.shape.window);
 }
 
-#define INSTANTIATE(T)                                            \
-  template decltype(pooling_start<Gpu, T>) pooling_start<Gpu, T>; \
-  template decltype(pooling_step<Gpu, T>) pooling_step<Gpu, T>;
-ABH_FOR_EACH_NUMBER(INSTANTIATE)
+ABH_INSTANTIATE(Gpu, pooling_start, pooling_step)
 
 }  // namespace abh

@@ -55,7 +55,6 @@ void weight_average_update(Device& device, Accum<T>* average, const Accum<T>* we
   widest_fits<float>(width, average, weight) ? run(update_kernel<width>, width) : run(update_kernel<1>, 1);
 }
 
-#define INSTANTIATE(T) template decltype(weight_average_update<Gpu, T>) weight_average_update<Gpu, T>;
-ABH_FOR_EACH_NUMBER(INSTANTIATE)
+ABH_INSTANTIATE(Gpu, weight_average_update)
 
 }  // namespace abh

@@ -28,7 +28,6 @@ void adamw_update(Device&, const AdamwUpdate<T>& a) {
   }
 }
 
-#define INSTANTIATE(T) template decltype(adamw_update<PlainDevice, T>) adamw_update<PlainDevice, T>;
-ABH_FOR_EACH_SCALAR(INSTANTIATE)
+ABH_INSTANTIATE(PlainDevice, adamw_update)
 
 }  // namespace abh

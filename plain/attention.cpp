@@ -248,12 +248,7 @@ void attention_step(Device& device, const AttentionStep<T>& a) {
                                                .K = a.K}});
 }
 
-#define INSTANTIATE(T)                                                                                \
-  template decltype(attention_forward<PlainDevice, T>) attention_forward<PlainDevice, T>;             \
-  template decltype(attention_weights<PlainDevice, T>) attention_weights<PlainDevice, T>;             \
-  template decltype(attention_backward<PlainDevice, T>) attention_backward<PlainDevice, T>;           \
-  template decltype(attention_bias_backward<PlainDevice, T>) attention_bias_backward<PlainDevice, T>; \
-  template decltype(attention_step<PlainDevice, T>) attention_step<PlainDevice, T>;
-ABH_FOR_EACH_SCALAR(INSTANTIATE)
+ABH_INSTANTIATE(PlainDevice, attention_forward, attention_weights, attention_backward, attention_bias_backward,
+                attention_step)
 
 }  // namespace abh

@@ -85,10 +85,6 @@ void causal_conv_step(Device& device, T* out_d, T* state_jd, const T* in_d, cons
   for (Index d = 0; d < D; ++d) out_d[d] = sum_d[d];
 }
 
-#define INSTANTIATE(T)                                                                          \
-  template decltype(causal_conv_forward<PlainDevice, T>) causal_conv_forward<PlainDevice, T>;   \
-  template decltype(causal_conv_backward<PlainDevice, T>) causal_conv_backward<PlainDevice, T>; \
-  template decltype(causal_conv_step<PlainDevice, T>) causal_conv_step<PlainDevice, T>;
-ABH_FOR_EACH_SCALAR(INSTANTIATE)
+ABH_INSTANTIATE(PlainDevice, causal_conv_forward, causal_conv_backward, causal_conv_step)
 
 }  // namespace abh

@@ -62,9 +62,6 @@ void cross_entropy_backward(Device&, const CrossEntropyBackward<T>& a) {
   }
 }
 
-#define INSTANTIATE(T)                                                                            \
-  template decltype(cross_entropy_forward<PlainDevice, T>) cross_entropy_forward<PlainDevice, T>; \
-  template decltype(cross_entropy_backward<PlainDevice, T>) cross_entropy_backward<PlainDevice, T>;
-ABH_FOR_EACH_SCALAR(INSTANTIATE)
+ABH_INSTANTIATE(PlainDevice, cross_entropy_forward, cross_entropy_backward)
 
 }  // namespace abh

@@ -33,9 +33,6 @@ void dropout_backward(Device&, T* d_in, const T* d_out, const Dropout& dropout, 
   for (Index i = 0; i < count; ++i) d_in[i] = factor_of<T>(dropout, i) * d_out[i];  // (dropout.3)
 }
 
-#define INSTANTIATE(T)                                                                \
-  template decltype(dropout_forward<PlainDevice, T>) dropout_forward<PlainDevice, T>; \
-  template decltype(dropout_backward<PlainDevice, T>) dropout_backward<PlainDevice, T>;
-ABH_FOR_EACH_SCALAR(INSTANTIATE)
+ABH_INSTANTIATE(PlainDevice, dropout_forward, dropout_backward)
 
 }  // namespace abh

@@ -38,9 +38,6 @@ void embedding_backward(Device&, Accum<T>* d_token_vd, Accum<T>* d_position_cd, 
   }
 }
 
-#define INSTANTIATE(T)                                                                    \
-  template decltype(embedding_forward<PlainDevice, T>) embedding_forward<PlainDevice, T>; \
-  template decltype(embedding_backward<PlainDevice, T>) embedding_backward<PlainDevice, T>;
-ABH_FOR_EACH_SCALAR(INSTANTIATE)
+ABH_INSTANTIATE(PlainDevice, embedding_forward, embedding_backward)
 
 }  // namespace abh

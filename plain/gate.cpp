@@ -40,9 +40,6 @@ void gate_backward(Device& device, const GateBackward<T>& a) {
   dropout_backward<Device, T>(device, a.d_pooled_bcd, d_dropped.first, in.dropout, count);  // (gate.2)
 }
 
-#define INSTANTIATE(T)                                                          \
-  template decltype(gate_forward<PlainDevice, T>) gate_forward<PlainDevice, T>; \
-  template decltype(gate_backward<PlainDevice, T>) gate_backward<PlainDevice, T>;
-ABH_FOR_EACH_SCALAR(INSTANTIATE)
+ABH_INSTANTIATE(PlainDevice, gate_forward, gate_backward)
 
 }  // namespace abh

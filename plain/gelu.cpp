@@ -58,9 +58,6 @@ void gelu_backward(Device&, T* d_in, const T* d_out, const T* in, Index count, G
   }
 }
 
-#define INSTANTIATE(T)                                                          \
-  template decltype(gelu_forward<PlainDevice, T>) gelu_forward<PlainDevice, T>; \
-  template decltype(gelu_backward<PlainDevice, T>) gelu_backward<PlainDevice, T>;
-ABH_FOR_EACH_SCALAR(INSTANTIATE)
+ABH_INSTANTIATE(PlainDevice, gelu_forward, gelu_backward)
 
 }  // namespace abh

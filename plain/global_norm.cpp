@@ -16,7 +16,6 @@ void global_norm(Device&, StepState* state, const Accum<T>* gradient, double cli
   state->clip_scale = clip_scale;
 }
 
-#define INSTANTIATE(T) template decltype(global_norm<PlainDevice, T>) global_norm<PlainDevice, T>;
-ABH_FOR_EACH_SCALAR(INSTANTIATE)
+ABH_INSTANTIATE(PlainDevice, global_norm)
 
 }  // namespace abh

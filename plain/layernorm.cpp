@@ -49,9 +49,6 @@ void layernorm_backward(Device&, const LayernormBackward<T>& a) {
   }
 }
 
-#define INSTANTIATE(T)                                                                    \
-  template decltype(layernorm_forward<PlainDevice, T>) layernorm_forward<PlainDevice, T>; \
-  template decltype(layernorm_backward<PlainDevice, T>) layernorm_backward<PlainDevice, T>;
-ABH_FOR_EACH_SCALAR(INSTANTIATE)
+ABH_INSTANTIATE(PlainDevice, layernorm_forward, layernorm_backward)
 
 }  // namespace abh

@@ -48,10 +48,6 @@ void linear_backward_weight(Device&, const LinearBackwardWeight<T>& a) {
   }
 }
 
-#define INSTANTIATE(T)                                                                            \
-  template decltype(linear_forward<PlainDevice, T>) linear_forward<PlainDevice, T>;               \
-  template decltype(linear_backward_input<PlainDevice, T>) linear_backward_input<PlainDevice, T>; \
-  template decltype(linear_backward_weight<PlainDevice, T>) linear_backward_weight<PlainDevice, T>;
-ABH_FOR_EACH_SCALAR(INSTANTIATE)
+ABH_INSTANTIATE(PlainDevice, linear_forward, linear_backward_input, linear_backward_weight)
 
 }  // namespace abh

@@ -77,10 +77,6 @@ void metric_query_step(Device&, T* query_h, const MetricKeyInputs<T>& in) {
   }
 }
 
-#define INSTANTIATE(T)                                                                        \
-  template decltype(metric_key_forward<PlainDevice, T>) metric_key_forward<PlainDevice, T>;   \
-  template decltype(metric_key_backward<PlainDevice, T>) metric_key_backward<PlainDevice, T>; \
-  template decltype(metric_query_step<PlainDevice, T>) metric_query_step<PlainDevice, T>;
-ABH_FOR_EACH_SCALAR(INSTANTIATE)
+ABH_INSTANTIATE(PlainDevice, metric_key_forward, metric_key_backward, metric_query_step)
 
 }  // namespace abh

@@ -79,7 +79,6 @@ void muon_update(Device& device, const MuonUpdate<T>& u) {
   }
 }
 
-#define INSTANTIATE(T) template decltype(muon_update<PlainDevice, T>) muon_update<PlainDevice, T>;
-ABH_FOR_EACH_SCALAR(INSTANTIATE)
+ABH_INSTANTIATE(PlainDevice, muon_update)
 
 }  // namespace abh

@@ -51,9 +51,6 @@ void pooling_backward(Device& device, const PoolingBackward<T>& a) {
   backward_of_average(device, a, [&](Index b, Index n, Index c) { return Longer<T>(max(b, n, c - 1)); });
 }
 
-#define INSTANTIATE(T)                                                                \
-  template decltype(pooling_forward<PlainDevice, T>) pooling_forward<PlainDevice, T>; \
-  template decltype(pooling_backward<PlainDevice, T>) pooling_backward<PlainDevice, T>;
-ABH_FOR_EACH_SCALAR(INSTANTIATE)
+ABH_INSTANTIATE(PlainDevice, pooling_forward, pooling_backward)
 
 }  // namespace abh

@@ -64,9 +64,6 @@ void pooling_decay_backward(Device& device, const PoolingBackward<T>& a) {
   });
 }
 
-#define INSTANTIATE(T)                                                                            \
-  template decltype(pooling_decay_forward<PlainDevice, T>) pooling_decay_forward<PlainDevice, T>; \
-  template decltype(pooling_decay_backward<PlainDevice, T>) pooling_decay_backward<PlainDevice, T>;
-ABH_FOR_EACH_SCALAR(INSTANTIATE)
+ABH_INSTANTIATE(PlainDevice, pooling_decay_forward, pooling_decay_backward)
 
 }  // namespace abh

@@ -111,10 +111,6 @@ void pooling_weights(Device&, T* weight_bncs, const PoolingInputs<T>& in) {
   }
 }
 
-#define INSTANTIATE(T)                                                                                        \
-  template decltype(pooling_definition_forward<PlainDevice, T>) pooling_definition_forward<PlainDevice, T>;   \
-  template decltype(pooling_definition_backward<PlainDevice, T>) pooling_definition_backward<PlainDevice, T>; \
-  template decltype(pooling_weights<PlainDevice, T>) pooling_weights<PlainDevice, T>;
-ABH_FOR_EACH_SCALAR(INSTANTIATE)
+ABH_INSTANTIATE(PlainDevice, pooling_definition_forward, pooling_definition_backward, pooling_weights)
 
 }  // namespace abh

@@ -47,9 +47,6 @@ void pooling_logits_backward(Device&, const PoolingLogitsBackward<T>& a) {
   }
 }
 
-#define INSTANTIATE(T)                                                                              \
-  template decltype(pooling_logits_forward<PlainDevice, T>) pooling_logits_forward<PlainDevice, T>; \
-  template decltype(pooling_logits_backward<PlainDevice, T>) pooling_logits_backward<PlainDevice, T>;
-ABH_FOR_EACH_SCALAR(INSTANTIATE)
+ABH_INSTANTIATE(PlainDevice, pooling_logits_forward, pooling_logits_backward)
 
 }  // namespace abh

@@ -60,9 +60,6 @@ void pooling_step(Device&, const PoolingStep<T>& a) {
   if (w > 0) a.state[0] = T((newest + 1) % w);
 }
 
-#define INSTANTIATE(T)                                                            \
-  template decltype(pooling_start<PlainDevice, T>) pooling_start<PlainDevice, T>; \
-  template decltype(pooling_step<PlainDevice, T>) pooling_step<PlainDevice, T>;
-ABH_FOR_EACH_SCALAR(INSTANTIATE)
+ABH_INSTANTIATE(PlainDevice, pooling_start, pooling_step)
 
 }  // namespace abh

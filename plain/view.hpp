@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 
+#include "layers/parts/instantiate.hpp"
 #include "plain/plain.hpp"
 
 namespace abh {
@@ -12,9 +13,9 @@ namespace abh {
 // For the number types that a layer is instantiated for: in the tests' own build Dual, a number that carries its
 // derivative.
 #if defined(ABH_PLAIN_DUAL)
-#define ABH_FOR_EACH_SCALAR(INSTANTIATE) INSTANTIATE(Dual)
+#define ABH_FOR_EACH_NUMBER(use, ...) use(Dual, __VA_ARGS__)
 #else
-#define ABH_FOR_EACH_SCALAR(INSTANTIATE) INSTANTIATE(float) INSTANTIATE(double)
+#define ABH_FOR_EACH_NUMBER(use, ...) use(float, __VA_ARGS__) use(double, __VA_ARGS__)
 #endif
 
 // Those of Dual stand beside it.

@@ -15,7 +15,6 @@ void weight_average_update(Device&, Accum<T>* average, const Accum<T>* weight, c
   }
 }
 
-#define INSTANTIATE(T) template decltype(weight_average_update<PlainDevice, T>) weight_average_update<PlainDevice, T>;
-ABH_FOR_EACH_SCALAR(INSTANTIATE)
+ABH_INSTANTIATE(PlainDevice, weight_average_update)
 
 }  // namespace abh

@@ -52,10 +52,6 @@ void adaptive_span_clamp(Device& device, T* span_n, Accum<T>* master_n, double l
   });
 }
 
-#define INSTANTIATE(T)                                                              \
-  template decltype(adaptive_span_forward<Cpu, T>) adaptive_span_forward<Cpu, T>;   \
-  template decltype(adaptive_span_backward<Cpu, T>) adaptive_span_backward<Cpu, T>; \
-  template decltype(adaptive_span_clamp<Cpu, T>) adaptive_span_clamp<Cpu, T>;
-ABH_FOR_EACH_SCALAR(INSTANTIATE)
+ABH_INSTANTIATE(Cpu, adaptive_span_forward, adaptive_span_backward, adaptive_span_clamp)
 
 }  // namespace abh

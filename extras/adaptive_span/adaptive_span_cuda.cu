@@ -73,10 +73,6 @@ void adaptive_span_clamp(Device& device, T* span_n, Accum<T>* master_n, double l
          float(largest), N);
 }
 
-#define INSTANTIATE(T)                                                              \
-  template decltype(adaptive_span_forward<Gpu, T>) adaptive_span_forward<Gpu, T>;   \
-  template decltype(adaptive_span_backward<Gpu, T>) adaptive_span_backward<Gpu, T>; \
-  template decltype(adaptive_span_clamp<Gpu, T>) adaptive_span_clamp<Gpu, T>;
-ABH_FOR_EACH_NUMBER(INSTANTIATE)
+ABH_INSTANTIATE(Gpu, adaptive_span_forward, adaptive_span_backward, adaptive_span_clamp)
 
 }  // namespace abh

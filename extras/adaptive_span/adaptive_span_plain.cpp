@@ -45,10 +45,6 @@ void adaptive_span_clamp(Device&, T* span_n, Accum<T>* master_n, double largest,
   }
 }
 
-#define INSTANTIATE(T)                                                                              \
-  template decltype(adaptive_span_forward<PlainDevice, T>) adaptive_span_forward<PlainDevice, T>;   \
-  template decltype(adaptive_span_backward<PlainDevice, T>) adaptive_span_backward<PlainDevice, T>; \
-  template decltype(adaptive_span_clamp<PlainDevice, T>) adaptive_span_clamp<PlainDevice, T>;
-ABH_FOR_EACH_SCALAR(INSTANTIATE)
+ABH_INSTANTIATE(PlainDevice, adaptive_span_forward, adaptive_span_backward, adaptive_span_clamp)
 
 }  // namespace abh

@@ -6,10 +6,7 @@
 namespace abh {
 
 // Lanes are of floats; other numbers take the plain loops, which extras/bahdanau/bahdanau_attention_plain.cpp holds.
-#define DECLARE_PLAIN(T)                                                                                           \
-  extern template decltype(bahdanau_attention_forward<PlainDevice, T>) bahdanau_attention_forward<PlainDevice, T>; \
-  extern template decltype(bahdanau_attention_backward<PlainDevice, T>) bahdanau_attention_backward<PlainDevice, T>;
-ABH_FOR_EACH_SCALAR(DECLARE_PLAIN)
+ABH_INSTANTIATED_ELSEWHERE(PlainDevice, bahdanau_attention_forward, bahdanau_attention_backward)
 
 namespace {
 
@@ -599,9 +596,6 @@ void bahdanau_attention_backward(Device& device, const AttentionBackward<T>& a, 
   }
 }
 
-#define INSTANTIATE(T)                                                                      \
-  template decltype(bahdanau_attention_forward<Cpu, T>) bahdanau_attention_forward<Cpu, T>; \
-  template decltype(bahdanau_attention_backward<Cpu, T>) bahdanau_attention_backward<Cpu, T>;
-ABH_FOR_EACH_SCALAR(INSTANTIATE)
+ABH_INSTANTIATE(Cpu, bahdanau_attention_forward, bahdanau_attention_backward)
 
 }  // namespace abh

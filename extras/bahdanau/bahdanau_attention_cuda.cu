@@ -411,9 +411,6 @@ void bahdanau_attention_backward(Device& device, const AttentionBackward<T>& a, 
       {.to_d = d_score_nk, .part_pd = part, .parts = in.B * query_blocks, .D = in.N * in.K, .stride = in.N * in.K});
 }
 
-#define INSTANTIATE(T)                                                                      \
-  template decltype(bahdanau_attention_forward<Gpu, T>) bahdanau_attention_forward<Gpu, T>; \
-  template decltype(bahdanau_attention_backward<Gpu, T>) bahdanau_attention_backward<Gpu, T>;
-ABH_FOR_EACH_NUMBER(INSTANTIATE)
+ABH_INSTANTIATE(Gpu, bahdanau_attention_forward, bahdanau_attention_backward)
 
 }  // namespace abh

@@ -153,10 +153,6 @@ void bahdanau_attention_backward(Device& device, const AttentionBackward<T>& a, 
   }
 }
 
-#define INSTANTIATE(T)                                                                                      \
-  template decltype(bahdanau_attention_forward<PlainDevice, T>) bahdanau_attention_forward<PlainDevice, T>; \
-  template decltype(bahdanau_attention_weights<PlainDevice, T>) bahdanau_attention_weights<PlainDevice, T>; \
-  template decltype(bahdanau_attention_backward<PlainDevice, T>) bahdanau_attention_backward<PlainDevice, T>;
-ABH_FOR_EACH_SCALAR(INSTANTIATE)
+ABH_INSTANTIATE(PlainDevice, bahdanau_attention_forward, bahdanau_attention_weights, bahdanau_attention_backward)
 
 }  // namespace abh

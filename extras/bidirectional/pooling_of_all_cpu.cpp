@@ -168,9 +168,6 @@ void pooling_of_all_backward(Device& device, const PoolingBackward<T>& a) {
   });
 }
 
-#define INSTANTIATE(T)                                                              \
-  template decltype(pooling_of_all_forward<Cpu, T>) pooling_of_all_forward<Cpu, T>; \
-  template decltype(pooling_of_all_backward<Cpu, T>) pooling_of_all_backward<Cpu, T>;
-ABH_FOR_EACH_SCALAR(INSTANTIATE)
+ABH_INSTANTIATE(Cpu, pooling_of_all_forward, pooling_of_all_backward)
 
 }  // namespace abh

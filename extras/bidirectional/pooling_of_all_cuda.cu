@@ -188,9 +188,6 @@ void pooling_of_all_backward(Device& device, const PoolingBackward<T>& a) {
   with_packs(a, [&]<int width>() { backward_of_all<width>(device, a); });
 }
 
-#define INSTANTIATE(T)                                                              \
-  template decltype(pooling_of_all_forward<Gpu, T>) pooling_of_all_forward<Gpu, T>; \
-  template decltype(pooling_of_all_backward<Gpu, T>) pooling_of_all_backward<Gpu, T>;
-ABH_FOR_EACH_NUMBER(INSTANTIATE)
+ABH_INSTANTIATE(Gpu, pooling_of_all_forward, pooling_of_all_backward)
 
 }  // namespace abh

@@ -75,9 +75,6 @@ void pooling_of_all_backward(Device&, const PoolingBackward<T>& a) {
   }
 }
 
-#define INSTANTIATE(T)                                                                              \
-  template decltype(pooling_of_all_forward<PlainDevice, T>) pooling_of_all_forward<PlainDevice, T>; \
-  template decltype(pooling_of_all_backward<PlainDevice, T>) pooling_of_all_backward<PlainDevice, T>;
-ABH_FOR_EACH_SCALAR(INSTANTIATE)
+ABH_INSTANTIATE(PlainDevice, pooling_of_all_forward, pooling_of_all_backward)
 
 }  // namespace abh

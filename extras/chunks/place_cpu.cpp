@@ -22,7 +22,6 @@ void place_rows(Device& device, const PlaceRows<T>& a) {
   });
 }
 
-#define INSTANTIATE(T) template decltype(place_rows<Cpu, T>) place_rows<Cpu, T>;
-ABH_FOR_EACH_SCALAR(INSTANTIATE)
+ABH_INSTANTIATE(Cpu, place_rows)
 
 }  // namespace abh

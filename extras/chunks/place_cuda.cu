@@ -36,7 +36,6 @@ void place_rows(Device& device, const PlaceRows<T>& a) {
          a, pieces_of_row);
 }
 
-#define INSTANTIATE(T) template decltype(place_rows<Gpu, T>) place_rows<Gpu, T>;
-ABH_FOR_EACH_NUMBER(INSTANTIATE)
+ABH_INSTANTIATE(Gpu, place_rows)
 
 }  // namespace abh

@@ -18,7 +18,6 @@ void place_rows(Device&, const PlaceRows<T>& a) {
   }
 }
 
-#define INSTANTIATE(T) template decltype(place_rows<PlainDevice, T>) place_rows<PlainDevice, T>;
-ABH_FOR_EACH_SCALAR(INSTANTIATE)
+ABH_INSTANTIATE(PlainDevice, place_rows)
 
 }  // namespace abh

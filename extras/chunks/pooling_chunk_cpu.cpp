@@ -21,7 +21,6 @@ void pooling_zeta(Device& device, Accum<T>* zeta_n, const Accum<T>* max_nc, cons
   });
 }
 
-#define INSTANTIATE(T) template decltype(pooling_zeta<Cpu, T>) pooling_zeta<Cpu, T>;
-ABH_FOR_EACH_SCALAR(INSTANTIATE)
+ABH_INSTANTIATE(Cpu, pooling_zeta)
 
 }  // namespace abh

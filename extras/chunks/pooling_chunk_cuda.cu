@@ -27,7 +27,6 @@ void pooling_zeta(Device& device, Accum<T>* zeta_n, const Accum<T>* max_nc, cons
   launch(zeta_kernel, blocks_for(N, 128), 128, 0, device.stream(), zeta_n, max_nc, sum_nc, C, N, rest_n);
 }
 
-#define INSTANTIATE(T) template decltype(pooling_zeta<Gpu, T>) pooling_zeta<Gpu, T>;
-ABH_FOR_EACH_NUMBER(INSTANTIATE)
+ABH_INSTANTIATE(Gpu, pooling_zeta)
 
 }  // namespace abh

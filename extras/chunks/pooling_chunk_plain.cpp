@@ -19,7 +19,6 @@ void pooling_zeta(Device&, Accum<T>* zeta_n, const Accum<T>* max_nc, const Accum
   }
 }
 
-#define INSTANTIATE(T) template decltype(pooling_zeta<PlainDevice, T>) pooling_zeta<PlainDevice, T>;
-ABH_FOR_EACH_SCALAR(INSTANTIATE)
+ABH_INSTANTIATE(PlainDevice, pooling_zeta)
 
 }  // namespace abh

@@ -45,9 +45,6 @@ void masked_mean_backward(Device& device, T* d_x_bcd, const T* d_mean_bd, const 
   });
 }
 
-#define INSTANTIATE(T)                                                        \
-  template decltype(masked_mean_forward<Cpu, T>) masked_mean_forward<Cpu, T>; \
-  template decltype(masked_mean_backward<Cpu, T>) masked_mean_backward<Cpu, T>;
-ABH_FOR_EACH_SCALAR(INSTANTIATE)
+ABH_INSTANTIATE(Cpu, masked_mean_forward, masked_mean_backward)
 
 }  // namespace abh

@@ -87,9 +87,6 @@ void masked_mean_backward(Device& device, T* d_x_bcd, const T* d_mean_bd, const 
   packs_fit(D, D, D, d_x_bcd, d_mean_bd) ? run(mean_backward_kernel<T, 4>) : run(mean_backward_kernel<T, 1>);
 }
 
-#define INSTANTIATE(T)                                                        \
-  template decltype(masked_mean_forward<Gpu, T>) masked_mean_forward<Gpu, T>; \
-  template decltype(masked_mean_backward<Gpu, T>) masked_mean_backward<Gpu, T>;
-ABH_FOR_EACH_NUMBER(INSTANTIATE)
+ABH_INSTANTIATE(Gpu, masked_mean_forward, masked_mean_backward)
 
 }  // namespace abh

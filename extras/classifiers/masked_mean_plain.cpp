@@ -35,9 +35,6 @@ void masked_mean_backward(Device&, T* d_x_bcd, const T* d_mean_bd, const Accum<T
   }
 }
 
-#define INSTANTIATE(T)                                                                        \
-  template decltype(masked_mean_forward<PlainDevice, T>) masked_mean_forward<PlainDevice, T>; \
-  template decltype(masked_mean_backward<PlainDevice, T>) masked_mean_backward<PlainDevice, T>;
-ABH_FOR_EACH_SCALAR(INSTANTIATE)
+ABH_INSTANTIATE(PlainDevice, masked_mean_forward, masked_mean_backward)
 
 }  // namespace abh

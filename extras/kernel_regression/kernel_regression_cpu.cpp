@@ -183,9 +183,6 @@ void kernel_regression_backward(Device& device, const KernelRegressionBackward<T
   });
 }
 
-#define INSTANTIATE(T)                                                                    \
-  template decltype(kernel_regression_forward<Cpu, T>) kernel_regression_forward<Cpu, T>; \
-  template decltype(kernel_regression_backward<Cpu, T>) kernel_regression_backward<Cpu, T>;
-ABH_FOR_EACH_SCALAR(INSTANTIATE)
+ABH_INSTANTIATE(Cpu, kernel_regression_forward, kernel_regression_backward)
 
 }  // namespace abh

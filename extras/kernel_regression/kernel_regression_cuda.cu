@@ -159,9 +159,6 @@ void kernel_regression_backward(Device& device, const KernelRegressionBackward<T
     add_partial_sums(device, {.to_d = a.d_width, .part_pd = d_width_c, .parts = a.in.C, .D = 1, .stride = 1});
 }
 
-#define INSTANTIATE(T)                                                                    \
-  template decltype(kernel_regression_forward<Gpu, T>) kernel_regression_forward<Gpu, T>; \
-  template decltype(kernel_regression_backward<Gpu, T>) kernel_regression_backward<Gpu, T>;
-ABH_FOR_EACH_NUMBER(INSTANTIATE)
+ABH_INSTANTIATE(Gpu, kernel_regression_forward, kernel_regression_backward)
 
 }  // namespace abh

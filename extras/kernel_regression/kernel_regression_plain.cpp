@@ -93,10 +93,6 @@ void kernel_regression_backward(Device&, const KernelRegressionBackward<T>& a) {
   *a.d_width -= width * T(sum);  // (kernel_regression.10)
 }
 
-#define INSTANTIATE(T)                                                                                    \
-  template decltype(kernel_regression_forward<PlainDevice, T>) kernel_regression_forward<PlainDevice, T>; \
-  template decltype(kernel_regression_weights<PlainDevice, T>) kernel_regression_weights<PlainDevice, T>; \
-  template decltype(kernel_regression_backward<PlainDevice, T>) kernel_regression_backward<PlainDevice, T>;
-ABH_FOR_EACH_SCALAR(INSTANTIATE)
+ABH_INSTANTIATE(PlainDevice, kernel_regression_forward, kernel_regression_weights, kernel_regression_backward)
 
 }  // namespace abh

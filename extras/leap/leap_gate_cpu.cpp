@@ -94,9 +94,6 @@ void leap_gate_backward(Device& device, const LeapGateBackward<T>& a) {
   });
 }
 
-#define INSTANTIATE(T)                                                    \
-  template decltype(leap_gate_forward<Cpu, T>) leap_gate_forward<Cpu, T>; \
-  template decltype(leap_gate_backward<Cpu, T>) leap_gate_backward<Cpu, T>;
-ABH_FOR_EACH_SCALAR(INSTANTIATE)
+ABH_INSTANTIATE(Cpu, leap_gate_forward, leap_gate_backward)
 
 }  // namespace abh

@@ -138,9 +138,6 @@ void leap_gate_backward(Device& device, const LeapGateBackward<T>& a) {
       : launch_groups(device, strided, leap_gate_backward_kernel<T, 1>, 1);
 }
 
-#define INSTANTIATE(T)                                                    \
-  template decltype(leap_gate_forward<Gpu, T>) leap_gate_forward<Gpu, T>; \
-  template decltype(leap_gate_backward<Gpu, T>) leap_gate_backward<Gpu, T>;
-ABH_FOR_EACH_NUMBER(INSTANTIATE)
+ABH_INSTANTIATE(Gpu, leap_gate_forward, leap_gate_backward)
 
 }  // namespace abh

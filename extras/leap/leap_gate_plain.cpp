@@ -86,9 +86,6 @@ void leap_gate_backward(Device&, const LeapGateBackward<T>& a) {
   }
 }
 
-#define INSTANTIATE(T)                                                                    \
-  template decltype(leap_gate_forward<PlainDevice, T>) leap_gate_forward<PlainDevice, T>; \
-  template decltype(leap_gate_backward<PlainDevice, T>) leap_gate_backward<PlainDevice, T>;
-ABH_FOR_EACH_SCALAR(INSTANTIATE)
+ABH_INSTANTIATE(PlainDevice, leap_gate_forward, leap_gate_backward)
 
 }  // namespace abh

@@ -55,9 +55,6 @@ void leap_logits_backward(Device& device, const LeapLogitsBackward<T>& a) {
   });
 }
 
-#define INSTANTIATE(T)                                                        \
-  template decltype(leap_logits_forward<Cpu, T>) leap_logits_forward<Cpu, T>; \
-  template decltype(leap_logits_backward<Cpu, T>) leap_logits_backward<Cpu, T>;
-ABH_FOR_EACH_SCALAR(INSTANTIATE)
+ABH_INSTANTIATE(Cpu, leap_logits_forward, leap_logits_backward)
 
 }  // namespace abh

@@ -90,9 +90,6 @@ void leap_logits_backward(Device& device, const LeapLogitsBackward<T>& a) {
       : run(leap_logits_backward_kernel<T, 1>);
 }
 
-#define INSTANTIATE(T)                                                        \
-  template decltype(leap_logits_forward<Gpu, T>) leap_logits_forward<Gpu, T>; \
-  template decltype(leap_logits_backward<Gpu, T>) leap_logits_backward<Gpu, T>;
-ABH_FOR_EACH_NUMBER(INSTANTIATE)
+ABH_INSTANTIATE(Gpu, leap_logits_forward, leap_logits_backward)
 
 }  // namespace abh

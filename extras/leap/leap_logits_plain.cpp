@@ -48,9 +48,6 @@ void leap_logits_backward(Device&, const LeapLogitsBackward<T>& a) {
   }
 }
 
-#define INSTANTIATE(T)                                                                        \
-  template decltype(leap_logits_forward<PlainDevice, T>) leap_logits_forward<PlainDevice, T>; \
-  template decltype(leap_logits_backward<PlainDevice, T>) leap_logits_backward<PlainDevice, T>;
-ABH_FOR_EACH_SCALAR(INSTANTIATE)
+ABH_INSTANTIATE(PlainDevice, leap_logits_forward, leap_logits_backward)
 
 }  // namespace abh

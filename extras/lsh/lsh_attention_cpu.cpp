@@ -5,11 +5,7 @@
 namespace abh {
 
 // Lanes are of floats; other numbers take the plain loops, which extras/lsh/lsh_attention_plain.cpp holds.
-#define DECLARE_PLAIN(T)                                                                                 \
-  extern template decltype(lsh_order<PlainDevice, T>) lsh_order<PlainDevice, T>;                         \
-  extern template decltype(lsh_attention_forward<PlainDevice, T>) lsh_attention_forward<PlainDevice, T>; \
-  extern template decltype(lsh_attention_backward<PlainDevice, T>) lsh_attention_backward<PlainDevice, T>;
-ABH_FOR_EACH_SCALAR(DECLARE_PLAIN)
+ABH_INSTANTIATED_ELSEWHERE(PlainDevice, lsh_order, lsh_attention_forward, lsh_attention_backward)
 
 namespace {
 
@@ -532,10 +528,6 @@ void lsh_attention_backward(Device& device, const LshBackward<T>& a) {
   }
 }
 
-#define INSTANTIATE(T)                                                            \
-  template decltype(lsh_order<Cpu, T>) lsh_order<Cpu, T>;                         \
-  template decltype(lsh_attention_forward<Cpu, T>) lsh_attention_forward<Cpu, T>; \
-  template decltype(lsh_attention_backward<Cpu, T>) lsh_attention_backward<Cpu, T>;
-ABH_FOR_EACH_SCALAR(INSTANTIATE)
+ABH_INSTANTIATE(Cpu, lsh_order, lsh_attention_forward, lsh_attention_backward)
 
 }  // namespace abh

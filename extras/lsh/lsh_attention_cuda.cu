@@ -372,10 +372,6 @@ void lsh_attention_backward(Device& device, const LshBackward<T>& a) {
          blocks_of_head);
 }
 
-#define INSTANTIATE(T)                                                            \
-  template decltype(lsh_order<Gpu, T>) lsh_order<Gpu, T>;                         \
-  template decltype(lsh_attention_forward<Gpu, T>) lsh_attention_forward<Gpu, T>; \
-  template decltype(lsh_attention_backward<Gpu, T>) lsh_attention_backward<Gpu, T>;
-ABH_FOR_EACH_NUMBER(INSTANTIATE)
+ABH_INSTANTIATE(Gpu, lsh_order, lsh_attention_forward, lsh_attention_backward)
 
 }  // namespace abh

@@ -214,11 +214,6 @@ void lsh_attention_backward(Device& device, const LshBackward<T>& a) {
   });
 }
 
-#define INSTANTIATE(T)                                                                            \
-  template decltype(lsh_order<PlainDevice, T>) lsh_order<PlainDevice, T>;                         \
-  template decltype(lsh_attention_forward<PlainDevice, T>) lsh_attention_forward<PlainDevice, T>; \
-  template decltype(lsh_attention_weights<PlainDevice, T>) lsh_attention_weights<PlainDevice, T>; \
-  template decltype(lsh_attention_backward<PlainDevice, T>) lsh_attention_backward<PlainDevice, T>;
-ABH_FOR_EACH_SCALAR(INSTANTIATE)
+ABH_INSTANTIATE(PlainDevice, lsh_order, lsh_attention_forward, lsh_attention_weights, lsh_attention_backward)
 
 }  // namespace abh

@@ -69,9 +69,6 @@ void rescale_backward(Device& device, const RescaleBackward<T>& a) {
   });
 }
 
-#define INSTANTIATE(T)                                                \
-  template decltype(rescale_forward<Cpu, T>) rescale_forward<Cpu, T>; \
-  template decltype(rescale_backward<Cpu, T>) rescale_backward<Cpu, T>;
-ABH_FOR_EACH_SCALAR(INSTANTIATE)
+ABH_INSTANTIATE(Cpu, rescale_forward, rescale_backward)
 
 }  // namespace abh

@@ -128,9 +128,6 @@ void rescale_backward(Device& device, const RescaleBackward<T>& a) {
       : run_heads(device, backward_kernel<T, 1>, 1, strided);
 }
 
-#define INSTANTIATE(T)                                                \
-  template decltype(rescale_forward<Gpu, T>) rescale_forward<Gpu, T>; \
-  template decltype(rescale_backward<Gpu, T>) rescale_backward<Gpu, T>;
-ABH_FOR_EACH_NUMBER(INSTANTIATE)
+ABH_INSTANTIATE(Gpu, rescale_forward, rescale_backward)
 
 }  // namespace abh

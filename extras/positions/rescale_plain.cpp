@@ -50,9 +50,6 @@ void rescale_backward(Device&, const RescaleBackward<T>& a) {
   }
 }
 
-#define INSTANTIATE(T)                                                                \
-  template decltype(rescale_forward<PlainDevice, T>) rescale_forward<PlainDevice, T>; \
-  template decltype(rescale_backward<PlainDevice, T>) rescale_backward<PlainDevice, T>;
-ABH_FOR_EACH_SCALAR(INSTANTIATE)
+ABH_INSTANTIATE(PlainDevice, rescale_forward, rescale_backward)
 
 }  // namespace abh

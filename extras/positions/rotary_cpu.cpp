@@ -81,9 +81,6 @@ void rotary_backward(Device& device, const RotaryBackward<T>& a) {
                T(-1), a.B, a.C, a.N, a.K);
 }
 
-#define INSTANTIATE(T)                                              \
-  template decltype(rotary_forward<Cpu, T>) rotary_forward<Cpu, T>; \
-  template decltype(rotary_backward<Cpu, T>) rotary_backward<Cpu, T>;
-ABH_FOR_EACH_SCALAR(INSTANTIATE)
+ABH_INSTANTIATE(Cpu, rotary_forward, rotary_backward)
 
 }  // namespace abh

@@ -75,9 +75,6 @@ void rotary_backward(Device& device, const RotaryBackward<T>& a) {
   turn_rows(device, a.d_in_bch, a.d_in_stride, a.d_out_bch, a.d_out_stride, a.turn_ck, -1, a.B, a.C, a.N, a.K);
 }
 
-#define INSTANTIATE(T)                                              \
-  template decltype(rotary_forward<Gpu, T>) rotary_forward<Gpu, T>; \
-  template decltype(rotary_backward<Gpu, T>) rotary_backward<Gpu, T>;
-ABH_FOR_EACH_NUMBER(INSTANTIATE)
+ABH_INSTANTIATE(Gpu, rotary_forward, rotary_backward)
 
 }  // namespace abh

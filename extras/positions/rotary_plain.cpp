@@ -46,9 +46,6 @@ void rotary_backward(Device&, const RotaryBackward<T>& a) {
   }
 }
 
-#define INSTANTIATE(T)                                                              \
-  template decltype(rotary_forward<PlainDevice, T>) rotary_forward<PlainDevice, T>; \
-  template decltype(rotary_backward<PlainDevice, T>) rotary_backward<PlainDevice, T>;
-ABH_FOR_EACH_SCALAR(INSTANTIATE)
+ABH_INSTANTIATE(PlainDevice, rotary_forward, rotary_backward)
 
 }  // namespace abh

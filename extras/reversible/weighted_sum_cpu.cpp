@@ -31,9 +31,6 @@ void weighted_sum_backward(Device& device, T* d_a, T* d_b, double p, double q, c
   });
 }
 
-#define INSTANTIATE(T)                                                          \
-  template decltype(weighted_sum_forward<Cpu, T>) weighted_sum_forward<Cpu, T>; \
-  template decltype(weighted_sum_backward<Cpu, T>) weighted_sum_backward<Cpu, T>;
-ABH_FOR_EACH_SCALAR(INSTANTIATE)
+ABH_INSTANTIATE(Cpu, weighted_sum_forward, weighted_sum_backward)
 
 }  // namespace abh

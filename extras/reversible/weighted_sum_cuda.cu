@@ -62,9 +62,6 @@ void weighted_sum_backward(Device& device, T* d_a, T* d_b, double p, double q, c
   widest_fits<T>(0, d_a, d_b, d_out) ? run(backward_kernel<T, widest<T>>, widest<T>) : run(backward_kernel<T, 1>, 1);
 }
 
-#define INSTANTIATE(T)                                                          \
-  template decltype(weighted_sum_forward<Gpu, T>) weighted_sum_forward<Gpu, T>; \
-  template decltype(weighted_sum_backward<Gpu, T>) weighted_sum_backward<Gpu, T>;
-ABH_FOR_EACH_NUMBER(INSTANTIATE)
+ABH_INSTANTIATE(Gpu, weighted_sum_forward, weighted_sum_backward)
 
 }  // namespace abh

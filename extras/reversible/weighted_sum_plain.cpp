@@ -17,9 +17,6 @@ void weighted_sum_backward(Device&, T* d_a, T* d_b, double p, double q, const T*
   }
 }
 
-#define INSTANTIATE(T)                                                                          \
-  template decltype(weighted_sum_forward<PlainDevice, T>) weighted_sum_forward<PlainDevice, T>; \
-  template decltype(weighted_sum_backward<PlainDevice, T>) weighted_sum_backward<PlainDevice, T>;
-ABH_FOR_EACH_SCALAR(INSTANTIATE)
+ABH_INSTANTIATE(PlainDevice, weighted_sum_forward, weighted_sum_backward)
 
 }  // namespace abh

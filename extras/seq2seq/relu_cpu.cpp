@@ -29,9 +29,6 @@ void relu_backward(Device& device, T* d_in, const T* d_out, const T* in, Index c
   });
 }
 
-#define INSTANTIATE(T)                                          \
-  template decltype(relu_forward<Cpu, T>) relu_forward<Cpu, T>; \
-  template decltype(relu_backward<Cpu, T>) relu_backward<Cpu, T>;
-ABH_FOR_EACH_SCALAR(INSTANTIATE)
+ABH_INSTANTIATE(Cpu, relu_forward, relu_backward)
 
 }  // namespace abh

@@ -68,10 +68,6 @@ void relu_backward_with_row_sums(Device& device, Accum<T>* d_bias_d, T* d_in_bcd
   run_gradient_rows(device, d_bias_d, GradientRows<T, ReluGradient>{d_in_bcd, d_out_bcd, in_bcd, rows.D}, rows);
 }
 
-#define INSTANTIATE(T)                                            \
-  template decltype(relu_forward<Gpu, T>) relu_forward<Gpu, T>;   \
-  template decltype(relu_backward<Gpu, T>) relu_backward<Gpu, T>; \
-  template decltype(relu_backward_with_row_sums<Gpu, T>) relu_backward_with_row_sums<Gpu, T>;
-ABH_FOR_EACH_NUMBER(INSTANTIATE)
+ABH_INSTANTIATE(Gpu, relu_forward, relu_backward, relu_backward_with_row_sums)
 
 }  // namespace abh

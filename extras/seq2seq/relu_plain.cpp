@@ -13,9 +13,6 @@ void relu_backward(Device&, T* d_in, const T* d_out, const T* in, Index count) {
   for (Index i = 0; i < count; ++i) d_in[i] = in[i] <= T(0) ? T(0) : d_out[i];  // (relu.2)
 }
 
-#define INSTANTIATE(T)                                                          \
-  template decltype(relu_forward<PlainDevice, T>) relu_forward<PlainDevice, T>; \
-  template decltype(relu_backward<PlainDevice, T>) relu_backward<PlainDevice, T>;
-ABH_FOR_EACH_SCALAR(INSTANTIATE)
+ABH_INSTANTIATE(PlainDevice, relu_forward, relu_backward)
 
 }  // namespace abh

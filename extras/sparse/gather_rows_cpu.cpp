@@ -56,10 +56,7 @@ void gather_mask(Device& device, Token* to_bp, const Token* mask_bc, const Token
   });
 }
 
-#define INSTANTIATE(T)                                                        \
-  template decltype(gather_rows_forward<Cpu, T>) gather_rows_forward<Cpu, T>; \
-  template decltype(gather_rows_backward<Cpu, T>) gather_rows_backward<Cpu, T>;
-ABH_FOR_EACH_SCALAR(INSTANTIATE)
+ABH_INSTANTIATE(Cpu, gather_rows_forward, gather_rows_backward)
 template decltype(gather_mask<Cpu>) gather_mask<Cpu>;
 
 }  // namespace abh

@@ -82,10 +82,7 @@ void gather_mask(Device& device, Token* to_bp, const Token* mask_bc, const Token
          P, C);
 }
 
-#define INSTANTIATE(T)                                                        \
-  template decltype(gather_rows_forward<Gpu, T>) gather_rows_forward<Gpu, T>; \
-  template decltype(gather_rows_backward<Gpu, T>) gather_rows_backward<Gpu, T>;
-ABH_FOR_EACH_NUMBER(INSTANTIATE)
+ABH_INSTANTIATE(Gpu, gather_rows_forward, gather_rows_backward)
 template decltype(gather_mask<Gpu>) gather_mask<Gpu>;
 
 }  // namespace abh

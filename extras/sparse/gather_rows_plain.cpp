@@ -52,10 +52,7 @@ void gather_mask(Device&, Token* to_bp, const Token* mask_bc, const Token* index
   }
 }
 
-#define INSTANTIATE(T)                                                                        \
-  template decltype(gather_rows_forward<PlainDevice, T>) gather_rows_forward<PlainDevice, T>; \
-  template decltype(gather_rows_backward<PlainDevice, T>) gather_rows_backward<PlainDevice, T>;
-ABH_FOR_EACH_SCALAR(INSTANTIATE)
+ABH_INSTANTIATE(PlainDevice, gather_rows_forward, gather_rows_backward)
 template decltype(gather_mask<PlainDevice>) gather_mask<PlainDevice>;
 
 }  // namespace abh

@@ -52,7 +52,6 @@ void merge_parts(Device& device, const MergeParts<T>& a) {
   });
 }
 
-#define INSTANTIATE(T) template decltype(merge_parts<Cpu, T>) merge_parts<Cpu, T>;
-ABH_FOR_EACH_SCALAR(INSTANTIATE)
+ABH_INSTANTIATE(Cpu, merge_parts)
 
 }  // namespace abh

@@ -62,7 +62,6 @@ void merge_parts(Device& device, const MergeParts<T>& a) {
          a);
 }
 
-#define INSTANTIATE(T) template decltype(merge_parts<Gpu, T>) merge_parts<Gpu, T>;
-ABH_FOR_EACH_NUMBER(INSTANTIATE)
+ABH_INSTANTIATE(Gpu, merge_parts)
 
 }  // namespace abh

@@ -43,7 +43,6 @@ void merge_parts(Device&, const MergeParts<T>& a) {
   }
 }
 
-#define INSTANTIATE(T) template decltype(merge_parts<PlainDevice, T>) merge_parts<PlainDevice, T>;
-ABH_FOR_EACH_SCALAR(INSTANTIATE)
+ABH_INSTANTIATE(PlainDevice, merge_parts)
 
 }  // namespace abh

@@ -7,10 +7,7 @@ namespace abh {
 
 // Lanes are of floats; other numbers take the plain loops, which extras/transformer_xl/relative_attention_plain.cpp
 // holds.
-#define DECLARE_PLAIN(T)                                                                                           \
-  extern template decltype(relative_attention_forward<PlainDevice, T>) relative_attention_forward<PlainDevice, T>; \
-  extern template decltype(relative_attention_backward<PlainDevice, T>) relative_attention_backward<PlainDevice, T>;
-ABH_FOR_EACH_SCALAR(DECLARE_PLAIN)
+ABH_INSTANTIATED_ELSEWHERE(PlainDevice, relative_attention_forward, relative_attention_backward)
 
 namespace {
 
@@ -612,9 +609,6 @@ void relative_attention_backward(Device& device, const AttentionBackward<T>& a, 
   }
 }
 
-#define INSTANTIATE(T)                                                                      \
-  template decltype(relative_attention_forward<Cpu, T>) relative_attention_forward<Cpu, T>; \
-  template decltype(relative_attention_backward<Cpu, T>) relative_attention_backward<Cpu, T>;
-ABH_FOR_EACH_SCALAR(INSTANTIATE)
+ABH_INSTANTIATE(Cpu, relative_attention_forward, relative_attention_backward)
 
 }  // namespace abh

@@ -496,9 +496,6 @@ void relative_attention_backward(Device& device, const AttentionBackward<T>& a, 
                             .second_d = d.d_position_bias_nk});
 }
 
-#define INSTANTIATE(T)                                                                      \
-  template decltype(relative_attention_forward<Gpu, T>) relative_attention_forward<Gpu, T>; \
-  template decltype(relative_attention_backward<Gpu, T>) relative_attention_backward<Gpu, T>;
-ABH_FOR_EACH_NUMBER(INSTANTIATE)
+ABH_INSTANTIATE(Gpu, relative_attention_forward, relative_attention_backward)
 
 }  // namespace abh

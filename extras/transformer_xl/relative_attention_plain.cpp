@@ -174,10 +174,6 @@ void relative_attention_backward(Device& device, const AttentionBackward<T>& a, 
   }
 }
 
-#define INSTANTIATE(T)                                                                                      \
-  template decltype(relative_attention_forward<PlainDevice, T>) relative_attention_forward<PlainDevice, T>; \
-  template decltype(relative_attention_weights<PlainDevice, T>) relative_attention_weights<PlainDevice, T>; \
-  template decltype(relative_attention_backward<PlainDevice, T>) relative_attention_backward<PlainDevice, T>;
-ABH_FOR_EACH_SCALAR(INSTANTIATE)
+ABH_INSTANTIATE(PlainDevice, relative_attention_forward, relative_attention_weights, relative_attention_backward)
 
 }  // namespace abh

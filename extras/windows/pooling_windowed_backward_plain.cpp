@@ -72,8 +72,6 @@ void pooling_windowed_backward(Device& device, const PoolingBackward<T>& a) {
   }
 }
 
-#define INSTANTIATE(T) \
-  template decltype(pooling_windowed_backward<PlainDevice, T>) pooling_windowed_backward<PlainDevice, T>;
-ABH_FOR_EACH_SCALAR(INSTANTIATE)
+ABH_INSTANTIATE(PlainDevice, pooling_windowed_backward)
 
 }  // namespace abh

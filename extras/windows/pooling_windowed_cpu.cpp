@@ -476,9 +476,6 @@ void pooling_windowed_backward(Device& device, const PoolingBackward<T>& a) {
   block_of(a.in.shape) > many_positions ? backward_windows<true>(device, a) : backward_windows<false>(device, a);
 }
 
-#define INSTANTIATE(T)                                                                  \
-  template decltype(pooling_windowed_forward<Cpu, T>) pooling_windowed_forward<Cpu, T>; \
-  template decltype(pooling_windowed_backward<Cpu, T>) pooling_windowed_backward<Cpu, T>;
-ABH_FOR_EACH_SCALAR(INSTANTIATE)
+ABH_INSTANTIATE(Cpu, pooling_windowed_forward, pooling_windowed_backward)
 
 }  // namespace abh

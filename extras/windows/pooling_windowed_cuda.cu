@@ -308,9 +308,6 @@ void pooling_windowed_backward(Device& device, const PoolingBackward<T>& a) {
   with_packs(a, [&]<int width>() { backward_windows<width>(device, a); });
 }
 
-#define INSTANTIATE(T)                                                                  \
-  template decltype(pooling_windowed_forward<Gpu, T>) pooling_windowed_forward<Gpu, T>; \
-  template decltype(pooling_windowed_backward<Gpu, T>) pooling_windowed_backward<Gpu, T>;
-ABH_FOR_EACH_NUMBER(INSTANTIATE)
+ABH_INSTANTIATE(Gpu, pooling_windowed_forward, pooling_windowed_backward)
 
 }  // namespace abh

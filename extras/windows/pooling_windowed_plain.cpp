@@ -74,8 +74,6 @@ void pooling_windowed_forward(Device& device, const PoolingForward<T>& a) {
   }
 }
 
-#define INSTANTIATE(T) \
-  template decltype(pooling_windowed_forward<PlainDevice, T>) pooling_windowed_forward<PlainDevice, T>;
-ABH_FOR_EACH_SCALAR(INSTANTIATE)
+ABH_INSTANTIATE(PlainDevice, pooling_windowed_forward)
 
 }  // namespace abh
