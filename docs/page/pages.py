@@ -13,7 +13,6 @@ import posixpath
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import zip_longest
 from pathlib import Path
 
 import chapter
@@ -416,7 +415,7 @@ class Site:
         return Output("index.html", "start", "index", body)
 
     def _reading_order(self) -> list[str]:
-        """The chapters and documents of the index, in its order, which is that of the README."""
+        """The chapters and documents of the index, in its order."""
         items = ITEM.findall((self.root / INDEX).read_text(encoding="utf-8"))
         order = [posixpath.normpath(posixpath.join(posixpath.dirname(INDEX), link)) for link, _ in items]
         chapters = [room.chapter for room in self.rooms.values()]
@@ -427,13 +426,6 @@ class Site:
             if not re.fullmatch(r":\s+\S.*\.", text.strip(), re.DOTALL):
                 raise Fault(INDEX, f"has no sentence for {path}")
             self.sentences[path] = html.escape(" ".join(text.strip(": \n").split()), quote=False)
-        readme = (self.root / "README.md").read_text(encoding="utf-8")
-        named = dict.fromkeys(path for path in re.findall(r"\]\(([\w/]+\.md)\)", readme) if path in chapters)
-        for path, other in zip_longest((path for path in order if path in chapters), named):
-            if path not in named:
-                raise Fault("README.md", f"does not link to {path}")
-            if path != other:
-                raise Fault("README.md", f"names {other} where the order of {INDEX} has {path}")
         return order
 
     @staticmethod

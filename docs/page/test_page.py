@@ -194,17 +194,11 @@ class Faults(unittest.TestCase):
         self.assert_fault("bytes, more than 300000", "cpu/twice.cpp", lambda text: text + LONG_LINE * 2_500)
 
     def test_chapter_not_in_the_order_of_reading(self) -> None:
-        self.assert_fault("does not link to docs/blocks/echo.md", "README.md", ", [echo](docs/blocks/echo.md)")
         self.assert_fault("has 0 items for docs/blocks/echo.md", "docs/index.md", "- [echo](blocks/echo.md): It says so.")
         self.assert_fault("has 0 items for docs/conventions.md", "docs/index.md", "1. [Conventions]", "[Conventions]")
 
     def test_chapter_twice_in_the_order_of_reading(self) -> None:
         self.assert_fault("has 2 items for docs/layers/twice.md", "docs/index.md", "[echo]", "[again](layers/twice.md): Yes.\n- [echo]")
-
-    def test_readme_in_another_order(self) -> None:
-        swapped = "[echo](docs/blocks/echo.md), [twice](docs/layers/twice.md)"
-        expected = "names docs/blocks/echo.md where the order of docs/index.md has docs/layers/twice.md"
-        self.assert_fault(expected, "README.md", "[twice](docs/layers/twice.md)", swapped)
 
     def test_page_without_a_sentence_in_the_index(self) -> None:
         self.assert_fault("has no sentence for docs/blocks/echo.md", "docs/index.md", ": It says so.")
@@ -456,7 +450,6 @@ class Features(unittest.TestCase):
         for old, new in of_feature("extras/echo", "thrice", "thrice"):
             files[new] = THRICE[old]
         files["docs/index.md"] += "- [thrice](../extras/echo/thrice.md): Again.\n"
-        files["README.md"] = files["README.md"].replace("## Licence", "[thrice](extras/echo/thrice.md)\n\n## Licence")
         written, faults = built(files)
         self.assertEqual(faults, [])
         for name, other in (("twice", "thrice"), ("thrice", "twice")):
