@@ -31,6 +31,9 @@ class AtomicFile {
  private:
   [[noreturn]] void fail(int code) const;
   std::string folder() const;
+  // Removes the temporary of a writer that was killed: nobody holds its lock.
+  static void remove_leftover(const std::string& temporary);
+  // False where another machine took that name, or another writer removed the file before it was locked.
   bool open_temporary();
 
   std::string path_;       // as the caller wrote it, for messages

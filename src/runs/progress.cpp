@@ -1,7 +1,5 @@
 #include "runs/progress.hpp"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>

@@ -32,7 +32,7 @@ cov=$(pick "llvm-cov-$version" llvm-cov)
 fuzzer=$work/fuzz_safetensors
 "$compiler" -std=c++20 -O1 -g -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Werror \
   -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all -fprofile-instr-generate -fcoverage-mapping \
-  -I "$root/src" "$root"/tests/fuzz/fuzz_safetensors.cpp "$root"/src/{files/safetensors,files/safetensors_header,files/atomic_file,base/crc32}.cpp -o "$fuzzer"
+  -I "$root/src" "$root"/tests/fuzz/fuzz_safetensors.cpp "$root"/src/{files/safetensors,files/safetensors_header,files/atomic_file,files/atomic_file_posix,base/crc32}.cpp -o "$fuzzer"
 
 python3 "$root/tests/fuzz/seeds.py" "$work/seeds"
 
