@@ -12,6 +12,7 @@
 #include <system_error>
 
 #include "base/error.hpp"
+#include "base/path.hpp"
 #include "base/text.hpp"
 #include "base/types.hpp"
 #include "files/atomic_file.hpp"
@@ -51,7 +52,7 @@ bool holds_run(const std::string& run) {
 std::string name_of_folder(std::string path) {
   const std::size_t most_links = 40;  // as systems allow; beyond, it is for them to say
   for (std::size_t links = 0; links < most_links; ++links) {
-    while (path.size() > 1 && path.back() == '/') path.pop_back();
+    while (path.size() > 1 && path_separators.find(path.back()) != path_separators.npos) path.pop_back();
     std::error_code no_link;
     const std::filesystem::path target = std::filesystem::read_symlink(path, no_link);
     if (no_link) break;
@@ -61,7 +62,10 @@ std::string name_of_folder(std::string path) {
 }
 
 void make_folder(const std::string& path) {
-  for (std::size_t slash = path.find('/', 1);; slash = path.find('/', slash + 1)) {
+  // The root is there: "/", or a drive of Windows, which is no folder by itself.
+  const std::size_t root = std::filesystem::path(path).root_path().string().size();
+  for (std::size_t slash = path.find_first_of(path_separators, std::max<std::size_t>(root, 1));;
+       slash = path.find_first_of(path_separators, slash + 1)) {
     const std::string part = path.substr(0, slash);
     struct stat status {};
     const int reason = ::mkdir(part.c_str(), 0777) == 0 ? 0 : errno;
@@ -97,6 +101,9 @@ std::string move_aside(const std::string& run, const std::string& data) {
     if (!made && errno != EEXIST) refuse(aside + ": " + std::strerror(errno));
     if (!is_empty_folder(aside)) continue;
     const FolderLock lock(aside);
+#if defined(_WIN32)
+    ::rmdir(aside.c_str());  // rename() replaces no folder on Windows
+#endif
     if (std::rename(folder.c_str(), aside.c_str()) == 0) return aside;
     const int reason = errno;
     if (reason == ENOTEMPTY || reason == EEXIST) continue;
@@ -121,8 +128,8 @@ constexpr std::size_t longest_path_line = 4096;
 
 // What stands in data.txt. Anything else is somebody's own file.
 bool is_path_line(const std::string& text) {
-  return text.size() <= longest_path_line && text.starts_with('/') && text.find('\n') == text.size() - 1 &&
-         text.find('\0') == text.npos;
+  return text.size() <= longest_path_line && std::filesystem::path(text).is_absolute() &&
+         text.find('\n') == text.size() - 1 && text.find('\0') == text.npos;
 }
 
 // A folder that is no run's may hold a data.txt of its owner, possibly the very text.

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.hpp"
+#include "base/path.hpp"
 #include "base/random.hpp"
 
 namespace abh {
@@ -17,7 +18,7 @@ Index scale_to(std::uint64_t bits, Index n) {
 }  // namespace
 
 std::string corpus_name(const std::string& path) {
-  const std::string name = path.substr(path.rfind('/') + 1);
+  const std::string name = path.substr(path.find_last_of(path_separators) + 1);
   const std::size_t dot = name.rfind('.');
   return dot == name.npos || dot == 0 || name == ".." ? name : name.substr(0, dot);
 }
