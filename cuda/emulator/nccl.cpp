@@ -107,7 +107,7 @@ void exchange(std::vector<Message> messages) {
       next.push_back(&message);
     }
     if (next.empty()) return;
-    ::poll(ready.data(), ready.size(), -1);
+    ::poll(ready.data(), static_cast<nfds_t>(ready.size()), -1);
     for (std::size_t i = 0; i < next.size(); ++i) {
       if (ready[i].revents == 0) continue;
       Message& message = *next[i];

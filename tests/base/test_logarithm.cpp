@@ -11,7 +11,7 @@ namespace abh {
 namespace {
 
 // How many floats of the bit patterns first, first + step, ... below end have another logarithm than the library says.
-std::uint64_t others(std::uint64_t first, std::uint64_t end, std::uint64_t step) {
+[[maybe_unused]] std::uint64_t others(std::uint64_t first, std::uint64_t end, std::uint64_t step) {
   std::uint64_t count = 0;
   for (std::uint64_t bits = first; bits < end; bits += step) {
     const float x = std::bit_cast<float>(static_cast<std::uint32_t>(bits));

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <unistd.h>  // macOS declares mkdtemp here, Linux in cstdlib
+
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>

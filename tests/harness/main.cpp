@@ -5,6 +5,7 @@
 #include <catch2/catch_session.hpp>
 using ListenerBase = Catch::EventListenerBase;
 #else
+#include <cfloat>  // Catch2 uses DBL_MAX_10_EXP and does not include it
 #define CATCH_CONFIG_RUNNER
 #include <catch2/catch.hpp>
 using ListenerBase = Catch::TestEventListenerBase;
