@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# tools/check_all.sh: every check there is, the long way. An hour or so on two cores; FUZZ_SECONDS shortens the fuzzing.
+# tools/check_all.sh: every check there is, the long way. Two hours or so on two cores; FUZZ_SECONDS shortens the fuzzing.
 # What .ci/run has no time for is among them: under the address sanitizer slow and heavy tests, those that run programs
 # or read golden files, AVX2 and AVX-512, stacks that are used after their function; undefined behaviour in what compiles
 # longest; AVX2 and emulated kernels under the thread sanitizer; tests by clang++; by clang++ 19 with libc++ everything but
 # train.
-# GOLDEN_FILES in the environment names a folder of golden files for the emulated ARM machine (docs/golden.md). Two
-# checks need PyTorch: python3 -m pip install torch.
+# GOLDEN_FILES in the environment names a folder of golden files for the emulated ARM machine and for Windows
+# (docs/golden.md). Two checks need PyTorch: python3 -m pip install torch.
 set -u
 export WARNINGS_AS_ERRORS=ON
 cd "$(dirname "$0")/.."
@@ -42,6 +42,17 @@ check "clang++ 19 with libc++" tools/clang_build.sh libcxx
 check "quick tests, clang++ 19 with libc++" build-libcxx/tests "~[slow]~[gpu]"
 check "64-bit ARM: quick tests and golden files" tools/aarch64.sh ${GOLDEN_FILES:-}
 check "64-bit ARM, RISC-V, s390x: the baseline has the bits of x86-64" tools/other_machines.sh build
+check "musl: zig builds train" tools/zig_build.sh x86_64-linux-musl train
+for isa in baseline avx2; do
+  # Not compared: plain loops, which take functions of the C library, and the emulator, which that build has not.
+  check "musl and glibc have the same bits, $isa" env ATTENTION_ISA=$isa tools/compare_bits.py build \
+    build-x86_64-linux-musl "--steps 30" --positions --window --chunk --dropout --pattern --preset --task --schedule
+done
+for machine in aarch64 x86_64; do  # not optimised, as nothing runs
+  check "macOS, $machine: zig compiles and links programs and tests" env \
+    OPTIONS="-DBUILD_TESTING=ON -DBUILD_EMULATOR=ON -DCMAKE_BUILD_TYPE=None" tools/zig_build.sh $machine-macos
+done
+check "Windows: programs under wine have the bits of Linux" tools/windows.sh build ${GOLDEN_FILES:-}
 check "64-bit ARM: sums stay in their registers" tools/neon_registers.py aarch64-linux-gnu-g++ "clang++ --target=aarch64-linux-gnu"
 check "address and undefined-behaviour sanitizers" env OPTIONS=-DOMIT_AVX512=OFF tools/sanitize.sh asan
 check "undefined-behaviour sanitizer alone" tools/sanitize.sh ubsan "~[slow]"
