@@ -1,4 +1,4 @@
-// AtomicFile on systems of POSIX; src/device/windows has it for Windows.
+// AtomicFile on POSIX systems; src/device/windows has it for Windows.
 
 #include <fcntl.h>
 #include <sys/file.h>

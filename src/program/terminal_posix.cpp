@@ -1,4 +1,4 @@
-// The terminal on systems of POSIX; src/device/windows has it for Windows.
+// The terminal on POSIX systems; src/device/windows has it for Windows.
 
 #include <sys/ioctl.h>
 #include <unistd.h>

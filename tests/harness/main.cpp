@@ -6,6 +6,10 @@
 using ListenerBase = Catch::EventListenerBase;
 #else
 #include <cfloat>  // Catch2 uses DBL_MAX_10_EXP and does not include it
+#include <cmath>
+#if !defined(INFINITY)  // libc++ 22 with the headers of macOS: <cmath> after <cfloat> defines none
+#define INFINITY __builtin_inff()
+#endif
 #define CATCH_CONFIG_RUNNER
 #include <catch2/catch.hpp>
 using ListenerBase = Catch::TestEventListenerBase;
