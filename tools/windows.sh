@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # tools/windows.sh BUILD [GOLDEN_FOLDER]: compiles train, generate, evaluate and golden for Windows and runs them under wine.
-# A run, its resumption, its text and its score have the bits of the programs in BUILD; golden reads the folder's files.
+# Runs, a resumption, a text and a score have the bits of the programs in BUILD; golden reads the folder's files.
 set -euo pipefail
 build=$1
-tools/need.sh wine
+tools/need.sh python3 wine
 OPTIONS=-DOMIT_AVX512=ON tools/zig_build.sh x86_64-windows-gnu train generate evaluate golden
 folder=$(mktemp -d)
 trap 'wineserver -k; rm -rf "$folder"' EXIT
@@ -26,6 +26,11 @@ use linux >/dev/null
 use windows | tail -n 1
 diff -r "$folder/linux" "$folder/windows"
 echo "the same bits"
+printf '#!/bin/bash\nexec wine "$1.exe" "${@:2}"\n' >"$folder/run"
+chmod +x "$folder/run"
+for isa in baseline avx2; do
+  ATTENTION_ISA=$isa tools/compare_bits.py "$build" "$folder/run:build-x86_64-windows-gnu" "--steps 30"
+done
 
 # Paths of Windows, with a letter beyond ASCII; leftovers and older runs in a folder; messages.
 expect() { grep -F -- "$1" >/dev/null || { echo "expected: $1" >&2; exit 1; }; }
