@@ -245,7 +245,7 @@ void forward_block(const AttentionForward<T>& a, Index b, Index n, Index first_q
       const Index next = first_key + tile + g / group<T> * next_rows, next_end = lesser(next + next_rows, of_block.end);
       prefetch(key_sk, next, next_end, K);
       prefetch(value_sk, next, next_end, K);
-      // Of the tile the keys [from, keys) are seen by a query of the group; before the first query stand `before`.
+      // A query of the group sees the keys [from, keys) of the tile; before the first query stand `before`.
       const Stretch of_group = seen_by(g, group_queries);
       const Index from = larger(of_group.begin - first_key, Index(0)),
                   keys = lesser(of_group.end - first_key, tile_keys);

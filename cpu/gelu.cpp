@@ -35,7 +35,7 @@ L tanh_argument(const L& x) {
   return T(kappa) * fused<L>(T(alpha) * x * x, x, x);
 }
 
-// What `in` is multiplied with. In floats Phi is a polynomial that selects 0 or 1 at its ends (cpu/math.hpp), so that
+// The factor of `in`. In floats Phi is a polynomial that selects 0 or 1 at its ends (cpu/math.hpp), so that
 // it needs no bounded input.
 template <class L, int group>
 void gates(L (&gate)[group], const L (&in)[group], GeluForm form) {

@@ -138,7 +138,7 @@ inline TileTarget column_target(const Gemm<float>& g, Index m, Index m_end, Inde
 inline constexpr Index narrow_rows = lanes == 16 ? 768 : 128;
 inline constexpr Index narrow_columns = lanes == 16 ? 256 : 0;
 
-// What is worked on together then: this much of `a` stays in the second-level cache, a panel of `b` in the first.
+// The block of that case: this much of `a` stays in the second-level cache, a panel of `b` in the first.
 inline constexpr Index narrow_part_rows = lanes == 16 ? 384 : narrow_rows, narrow_part_steps = 256;
 
 // The tiles of such a part. The first tile of a column leaves its panel of `b` packed for the others. Narrow lanes pack

@@ -60,7 +60,8 @@ void row_gemm(Device& device, const Gemm<float>& g) {
   Index n_block = block_columns;
   while (n_block > tile_columns && M * blocks_of(N, n_block) < enough_rows * workers) n_block /= 2;
   const Index n_blocks = blocks_of(N, n_block), n_tiles = blocks_of(N, tile_columns);
-  // Of about the same width, as every worker gets as many tasks: 384 columns are twice 192, not 256 and 128.
+  // All blocks have about the same width, as every worker gets as many tasks: 384 columns are twice 192, not 256 and
+  // 128.
   const auto block_begin = [&](Index block) { return lesser(N, block * n_tiles / n_blocks * tile_columns); };
   const Index packed_columns = pack ? blocks_of(n_tiles, n_blocks) * tile_columns : 0;
   typename Device::Scope scratch(device.workspace);
@@ -140,7 +141,7 @@ void row_gemm(Device& device, const Gemm<float>& g) {
 
 template <class Device>
 void dot_gemm(Device& device, const Gemm<float>& g) {
-  // Of `b`: some microseconds of reading, more than starting the threads takes.
+  // The numbers of `b` per task: some microseconds of reading, more than starting the threads takes.
   constexpr Index task_elements = 1 << 16;
   const Index task_columns = task_elements / greater(g.K, 1) + 1;
   parallel_for(device, blocks_of(g.N, task_columns), [&](Index task, Index) {

@@ -93,7 +93,7 @@ struct TileOperands {
   float* b_panel = nullptr;
 };
 
-// What follows a sum in `out`: the sums of the rows of `a`, in a loop of their own.
+// The part that follows a sum in `out`: the sums of the rows of `a`, in a loop of their own.
 template <int vectors>
 inline void sum_rows(const TileTarget& target, const TileOperands& operands) {
   using L = Wide<float>;

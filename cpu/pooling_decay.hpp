@@ -8,7 +8,7 @@ namespace abh {
 
 namespace {
 
-// What the logits of head n lose a position; 0: nothing, and everything is as without decay.
+// The decay of head n's logits per position; 0: none, and everything is as without decay.
 template <class T>
 T slope_of(const T* slope_n, Index n) {
   return slope_n ? slope_n[n] : T(0);

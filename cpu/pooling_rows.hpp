@@ -118,7 +118,7 @@ Rows<T> rows_of(T* array, Index stride, const Shape& s, Index b) {
 // touch the machine foresees, and asking costs time.
 constexpr Index rows_ahead = 4;
 
-// What the row loops below read again and again they take by value: it stays in registers.
+// The row loops below take by value the numbers that they read again and again: it stays in registers.
 
 // Two rows of numbers that a chunk has for itself where it is computed in stretches: the anchor of a stretch, and what
 // is relative to it.
@@ -254,7 +254,7 @@ inline __attribute__((always_inline)) void for_lanes_down(Index n, const Body& b
   }
 }
 
-// What the gradient of the state is multiplied with on its way from position c + 1 to c.
+// The factor of the state's gradient on its way from position c + 1 to c.
 template <class A>
 A passed_on(const A* beta_c, Index c, Index C) {
   return c + 1 < C ? beta_c[c + 1] : A(0);

@@ -20,7 +20,7 @@ T logit_of(const PoolingInputs<T>& in, Index b, Index n, Index c) {
   return left_out ? T(-infinity) : array(in.logit_bnc, in.shape.N, in.shape.C)(b, n, c);
 }
 
-// What a logit loses a position. Without decay the same steps with 0, which change no bit.
+// The decay of a logit per position. Without decay the same steps with 0, which change no bit.
 template <class T>
 T slope_of(const T* slope_n, Index n) {
   return slope_n ? slope_n[n] : T(0);
@@ -39,7 +39,7 @@ Longer<T> kept(Longer<T> x) {
   return Longer<T>(T(x)) + Longer<T>(T(x - Longer<T>(T(x))));
 }
 
-// What is known of some positions of a head: the largest logit as it was and the positions since, their sum relative to
+// The state of some positions of a head: the largest logit as it was and the positions since, their sum relative to
 // max = top - slope age, sum e^max being the sum of the e^logit, and the average of each of J numbers of payload. Sum
 // and averages are kept as pairs, what a number is rounded to and what that left.
 template <class T>
@@ -64,7 +64,7 @@ struct State {
   }
 };
 
-// Of no position.
+// The state of no position.
 template <class T>
 void start(const State<T>& state) {
   state.age = T(0);

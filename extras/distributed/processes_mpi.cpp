@@ -39,9 +39,9 @@ constexpr auto time_to_speak = std::chrono::seconds(1);  // for one that knows t
 
 constexpr Index largest_message = Index{1} << 20;  // numbers of a sum that are sent at one time
 
-// What a message is.
+// The kinds of messages.
 constexpr int of_sum = 1, of_life = 2, of_leaving = 3;
-// What one of life says: this process lives, or it is done and sends no more.
+// The content of a sign of life: this process lives, or it is done and sends no more.
 constexpr char sign_of_life = 0, last_sign = 1;
 
 template <class T>
@@ -151,7 +151,7 @@ class MpiProcesses : public Processes {
   }
 
  private:
-  // What the caller's thread does:
+  // The work of the caller's thread:
 
   void begin(std::function<void()> task) {
     {
@@ -169,7 +169,7 @@ class MpiProcesses : public Processes {
     finish();
   }
 
-  // What the speaker does:
+  // The work of the speaker:
 
   void speak() {
     std::unique_lock lock(mutex_);
@@ -263,7 +263,7 @@ class MpiProcesses : public Processes {
     if (size_ == 1 || now < next_look_) return;
     next_look_ = now + between_looks;
     const bool ended = neighbour_.has_ended();
-    // Who leaves says so before it ends, but MPI may want to be asked more than once.
+    // A process that leaves says so before it ends, but MPI may want to be asked more than once.
     for (int turn = 0, left = 0; turn < (ended ? 1000 : 1); ++turn) {
       require(MPI_Test(&leaving_, &left, MPI_STATUS_IGNORE));
       if (left) ::_exit(left_with_);

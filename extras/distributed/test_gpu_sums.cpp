@@ -73,7 +73,7 @@ void in_threads(Index size, const std::function<void(Processes&, Device&)>& body
   }
 }
 
-// Of very different sizes, so that the order of a sum shows in its last bits.
+// Terms have very different sizes, so that the order of a sum shows in its last bits.
 Numbers random_numbers(Index count, Index seed) {
   std::mt19937 random(static_cast<unsigned>(seed));
   Numbers numbers;

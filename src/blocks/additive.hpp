@@ -236,7 +236,7 @@ class AdditiveBlock : public Block<Device, T> {
   Dropout P_dropout(const Pass& pass) const { return dropout_of(pass, options_, sites::LayerUse::mixer, D_); }
   Dropout u_dropout(const Pass& pass) const { return dropout_of(pass, options_, sites::LayerUse::mixer_second, D_); }
 
-  // What goes around the block, with the skip from the stream: its input and, on the way back, d_out.
+  // The rows that bypass the block, with the skip from the stream: its input and, on the way back, d_out.
   const T* around(const T* rows_bcd) const { return options_.residual && !skip_normed_ ? rows_bcd : nullptr; }
 
   Index D_, N_;

@@ -9,7 +9,7 @@
 
 namespace abh {
 
-// What one pass over a batch needs to know. B and C may be smaller than what the network was built for.
+// The sizes and arrays of one pass over a batch. B and C may be smaller than what the network was built for.
 struct Pass {
   Index B, C;
   const Token* mask_bc = nullptr;    // 1: real, 0: padding; null: all real
@@ -31,8 +31,8 @@ struct Pass {
 inline constexpr Pass one_position{.B = 1, .C = 1};
 inline constexpr Pass step_at(Index position) { return {.B = 1, .C = 1, .first_c = position}; }
 
-// What a network is built for: batches with a backward pass, batches forward only, or one token after the other. Memory
-// is only laid out for what the purpose needs.
+// The capacity that a network is built for: batches with a backward pass, batches forward only, or one token after the
+// other. Memory is only laid out for what the purpose needs.
 struct BlockExtent {
   Index B, C;          // largest batch
   Index positions;     // longest cache of step-by-step inference; 0: none
@@ -41,7 +41,7 @@ struct BlockExtent {
   Index longest() const { return sequence ? sequence : C; }  // sequence
 };
 
-// What others must know of a mixer, said by its block. A mixer is entered in network/mixers.hpp as a type that has
+// The properties of a mixer, which its block declares. A mixer is entered in network/mixers.hpp as a type that has
 // these and makes the block:
 //
 //   struct DotMixer {

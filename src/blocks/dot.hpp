@@ -142,7 +142,7 @@ class DotBlock : public Block<Device, T> {
   Linear<Device, T> qkv_, output_;
   Residual<Device, T> residual_;
   T* qkv_bcq_;
-  // Of queries and keys, the first heads of a row.
+  // They transform queries and keys, the first heads of a row.
   Rescale<Device, T> rescale_;
   Rotary<Device, T> rotary_;
   AttentionCore<Device, T, SparseProducts> core_;

@@ -97,7 +97,7 @@ class FfnBlock : public Block<Device, T> {
   void step(Device& device, T* out_d, const T* in_d, Index) override { forward(device, out_d, in_d, one_position); }
 
  private:
-  // What forward computed; again, into room_bcf, where it was not saved.
+  // The rows that forward computed; again, into room_bcf, where it was not saved.
   const T* hidden(Device& device, T* room_bcf, Index BC) const {
     if (hidden_bcf_) return hidden_bcf_;
     activate(device, room_bcf, BC);  // (ffn.3)

@@ -19,11 +19,11 @@ namespace abh {
 // deviation is (3 inputs)^(-1/2), as that of PyTorch's Conv1d. That of unit_normal is 1.
 enum class Init { zero, one, normal, normal_residual, unit_normal, convolution, identity_packed, identity_full };
 
-// What the optimizer may do with a weight: linear, the matrix of a linear map, decays, and Muon can update it; the
-// other matrices (embedding, convolutions, metrics) decay; norms, biases, pooling vectors and positions do not. row: a
-// vector that lies behind a matrix as one more row of it and does not decay. span: numbers of positions, from 0 to a
-// largest one, of which a step is a share; they do not decay either. constant: it stays as it was drawn, and has no
-// gradient.
+// The kind of a weight, which the optimizer reads: linear, the matrix of a linear map, decays, and Muon can update it;
+// the other matrices (embedding, convolutions, metrics) decay; norms, biases, pooling vectors and positions do not.
+// row: a vector that lies behind a matrix as one more row of it and does not decay. span: numbers of positions, from 0
+// to a largest one, of which a step is a share; they do not decay either. constant: it stays as it was drawn, and has
+// no gradient.
 enum class Kind { linear, decayed, row, undecayed, span, constant };
 inline constexpr bool decays(Kind kind) { return kind == Kind::linear || kind == Kind::decayed; }
 // Matrices and their rows lie in front of all other weights.
@@ -47,7 +47,7 @@ struct Weight {
   Accum<T>* gradient = nullptr;
 };
 
-// What passes from one chunk of a sequence to the next, and its gradient, on the way back.
+// The state that passes from one chunk of a sequence to the next, and its gradient, on the way back.
 template <class Element>
 struct Carried {
   Element* value = nullptr;

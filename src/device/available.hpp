@@ -1,6 +1,6 @@
 #pragma once
 
-// What the system grants this process of the machine.
+// The resources that the system grants this process.
 
 #include <cstddef>
 #include <string>

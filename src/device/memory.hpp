@@ -99,7 +99,7 @@ class Workspace {
 
 class HostSums;  // device/processes.hpp
 
-// What a device has that shares one memory with the host; it has a copy() of its own.
+// Copies of a device that shares one memory with the host; it has a copy() of its own.
 template <class Device>
 struct SharesHostMemory {
   using Scope = Workspace::Scope;

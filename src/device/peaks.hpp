@@ -6,7 +6,7 @@
 
 namespace abh {
 
-// What a device can do at most, measured: the roofline that layers are compared with.
+// The measured peaks of a device: the roofline that layers are compared with.
 
 // Floating-point operations a second of multiply-adds on registers, all threads busy (a multiply-add is two), over a
 // window of `seconds` or a few tenths of a millisecond more: short enough to stand beside the work that it is compared

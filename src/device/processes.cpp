@@ -33,12 +33,12 @@ Processes& one_process() {
 
 std::unique_ptr<Processes> join_processes([[maybe_unused]] const std::string& program) {
 #if defined(ABH_MPI)
-  // What mpirun of Open MPI, that of MPICH, and others tell every process that they start.
+  // Variables that mpirun of Open MPI, that of MPICH, and others set for every process that they start.
   for (const char* name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_RANK"}) {
     if (std::getenv(name)) return join_mpi_processes(program);
   }
 #else
-  // What the same tell, and Slurm's srun, of one process alone. PMIx tells no size: ranks other than 0 refuse.
+  // Their values, and those of Slurm's srun, for one process alone. PMIx tells no size: ranks other than 0 refuse.
   constexpr std::pair<const char*, std::string_view> of_one[] = {
       {"OMPI_COMM_WORLD_SIZE", "1"}, {"PMI_SIZE", "1"}, {"SLURM_STEP_NUM_TASKS", "1"}, {"PMIX_RANK", "0"}};
   for (const auto& [name, expected] : of_one) {

@@ -50,7 +50,7 @@ class Threads {
 
   Index count_;
   Work work_;
-  // Of the run under way. Read by late workers, too, who then find nothing left of the run they came for.
+  // The run under way. Read by late workers, too, who then find nothing left of the run they came for.
   std::atomic<Task> task_ = nullptr;
   std::atomic<void*> context_ = nullptr;
   std::atomic<Index> first_ = 0, tasks_ = 0;

@@ -145,7 +145,7 @@ Index check_marks(const SafetensorsHeader& header, std::string_view text, const 
   return value;
 }
 
-// What files of the first releases carry: a check value of the data alone.
+// The mark of files of the first releases: a check value of the data alone.
 void check_crc(const std::map<std::string, std::string>& metadata, const std::byte* data, Index size,
                const std::string& path) {
   const auto entry = metadata.find("crc32");

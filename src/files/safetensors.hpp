@@ -73,7 +73,7 @@ class SafetensorsFile {
 
   const std::string& path() const { return path_; }
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
-  // What "abh_version" says; 0 without the marks.
+  // The value of "abh_version"; 0 without the marks.
   Index version() const { return version_; }
   // In the order of their data.
   const std::vector<SafetensorsTensor>& tensors() const { return tensors_; }

@@ -1,4 +1,4 @@
-// What safetensors.hpp has of the file system.
+// The functions of safetensors.hpp that use the file system.
 
 #include <fcntl.h>
 #include <sys/stat.h>

@@ -155,7 +155,7 @@ class HeaderParser {
     fail_expected("the closing quote of a string");
   }
 
-  // What follows a backslash, as a code point.
+  // The escape after a backslash, as a code point.
   char32_t parse_escape() {
     constexpr std::string_view letters = "\"\\/bfnrt";
     constexpr std::string_view meanings = "\"\\/\b\f\n\r\t";

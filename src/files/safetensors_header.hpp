@@ -13,7 +13,7 @@
 
 namespace abh {
 
-// What the header says of one tensor; its data is [begin, end) of the data section.
+// The header's entry of one tensor; its data is [begin, end) of the data section.
 struct SafetensorsEntry {
   std::string name;
   Dtype dtype;

@@ -47,9 +47,9 @@ struct AdamwUpdate {
 
 // Updates the weights and their moments in place.
 //
-// Of *state it reads learning_rate, clip_scale and the corrections, which set_adamw_corrections must have set for this
-// step. Where clip_scale is NaN (a gradient that is not finite, see global_norm.hpp) the step is broken and nothing
-// changes, neither weights nor moments: the last good ones are still there to be saved.
+// It reads from *state learning_rate, clip_scale and the corrections, which set_adamw_corrections must have set for
+// this step. Where clip_scale is NaN (a gradient that is not finite, see global_norm.hpp) the step is broken and
+// nothing changes, neither weights nor moments: the last good ones are still there to be saved.
 //
 // About 15 flops a weight, with a root and a division; in float, reads 16 bytes a weight and writes 12, in bf16 16 and
 // 14.

@@ -12,7 +12,7 @@ namespace abh {
 //   d_pooled_bcd = dropout_backward(d_out_bcd gate_bcd)                                       (gate.2)
 //   d_gate_bcd   = d_out_bcd dropout(pooled_bcd)                                              (gate.3)
 
-// What both passes read. An element is kept or dropped as dropout.hpp says.
+// The inputs of both passes. An element is kept or dropped as dropout.hpp says.
 template <class T>
 struct GateInputs {
   const T* pooled_bcd;

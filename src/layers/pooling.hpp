@@ -43,7 +43,7 @@ struct PoolingShape {
   Index H() const { return payloads * N * K; }
 };
 
-// What both passes read.
+// The inputs of both passes.
 template <class T>
 struct PoolingInputs {
   const Accum<T>* logit_bnc;

@@ -5,7 +5,7 @@
 
 namespace abh {
 
-// Who sees whom in attention, and from how far: a part of the arguments of attention.hpp, in numbers instead of code,
+// The attention mask and the distance bias: a part of the arguments of attention.hpp, in numbers instead of code,
 // so that one kernel serves all. C queries look at S keys, which are positions of the same sequence (S = C, offset 0),
 // of the same sequence with a past (S = offset + C), or of another one (then nothing is causal).
 
@@ -15,7 +15,7 @@ struct Stretch {
   ABH_HOST_DEVICE constexpr bool empty() const { return end <= begin; }
 };
 
-// What a tile of queries sees of a tile of keys. none: it can be left out; all: nobody has to ask.
+// The mask of a tile of queries and keys. none: skip the tile; all: no test inside it.
 enum class Seen { none, some, all };
 
 // A is Accum<T>.

@@ -8,7 +8,7 @@
 
 namespace abh {
 
-// What a network is given at once, on the host: B sequences of C tokens, and what its head is asked about them.
+// The input of a network, on the host: B sequences of C tokens, and what its head is asked about them.
 // Patches, rows of I real numbers each, may stand where there is no token, -1: at the last P positions of every
 // sequence.
 struct Batch {
@@ -61,9 +61,9 @@ struct DeviceBatch {
   const Token* source_bs = nullptr;
 };
 
-// What a network answered. A target is hit where its logit is the largest of its row, the first of several; a sequence
-// is right where all its targets are. As each is asked with the ones before it given, a sequence is right exactly when
-// it is what a greedy answer would have been.
+// The score of a network's answers. A target is hit where its logit is the largest of its row, the first of several; a
+// sequence is right where all its targets are. As each is asked with the ones before it given, a sequence is right
+// exactly when it is what a greedy answer would have been.
 struct Score {
   double loss_sum = 0;  // over the targets that count
   Index count = 0;      // of them

@@ -25,7 +25,7 @@ struct EntryShape {
   std::uint32_t dropout_site = sites::embedding_dropout;
 };
 
-// What enters the first block, made of tokens, or of patches that stand where there is no token:
+// The rows that enter the first block, made of tokens, or of patches that stand where there is no token:
 //
 //   x_bcd = dropout(norm(scale token_vd[t] + position_cd)),    t a token, or that of cls
 //   x_bcd = dropout(norm(linear(patch_bpi) + position_cd)),    t = -1

@@ -9,7 +9,7 @@
 
 namespace abh {
 
-// What a network is built for.
+// The capacity that a network is built for.
 struct NetworkExtent {
   Index B = 1, C = 1;      // largest batch
   bool training = false;   // gradients and optimizer moments too
@@ -28,7 +28,7 @@ struct NetworkExtent {
   Index chunks() const { return chunk ? (C + chunk - 1) / chunk : 1; }  // of a sequence
   // Borders between chunks that are kept: from the way forward to the way back all, else those around a chunk.
   Index kept_borders() const { return training && chunks() > 1 ? (truncated ? 2 : chunks() - 1) : 0; }
-  // What its blocks are built for. In chunks there is one sequence at a time.
+  // The capacity of its blocks. In chunks there is one sequence at a time.
   BlockExtent of_blocks() const {
     if (!chunk) return {B, C, positions, 0, S};
     return {1, std::min(chunk, C), positions, longest()};
@@ -41,7 +41,7 @@ struct NetworkExtent {
 struct NetworkMemory {
   Index weights = 0;  // how many
   std::size_t weight_bytes = 0, gradient_bytes = 0, moment_bytes = 0, activation_bytes = 0, state_bytes = 0;
-  // What passes from chunk to chunk, at every border that is kept, and its gradient.
+  // Arrays that pass from chunk to chunk, at every border that is kept, and its gradient.
   std::size_t border_bytes = 0;
   // Scratch memory of one training step on the largest batch, on the device that it was counted for.
   std::size_t workspace_bytes = 0;

@@ -11,7 +11,7 @@
 
 namespace abh {
 
-// What a network makes of the stream that leaves its last block: rows of logits, each of which has a target.
+// The output head: rows of logits, each of which has a target.
 template <class Device, class T>
 class Head {
  public:

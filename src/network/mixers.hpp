@@ -45,7 +45,7 @@ using Mixers = MixerList<AdditiveMixer, MetricMixer, QuadraticMixer, DotMixer, B
 // Their numbers in the list, one a layer. UsageError for an unknown name or a list of the wrong length.
 std::vector<std::size_t> mixers_of(const ModelConfig& config);
 
-// What they say of themselves, one a layer.
+// Their properties, one per layer.
 std::vector<MixerProperties> mixer_properties(const ModelConfig& config);
 
 // "additive, metric or dot": of those that keep(properties).

@@ -242,7 +242,7 @@ class ModelOn : public Model {
   Pass send(std::size_t begin, const Batch& batch, const Processes& processes, const StepState* state) {
     const Index B = batch.B / processes.size(), first_b = processes.rank() * B;
     std::size_t end = begin;
-    // Of an array of so many numbers a sequence. Null if the batch has none.
+    // Copies an array of so many numbers per sequence. Null if the batch has none.
     const auto put = [&]<class To, class From>(const Slot<To>& slot, const std::vector<From>& from,
                                                Index of_sequence) -> const To* {
       if (from.empty()) return nullptr;
@@ -270,7 +270,7 @@ class ModelOn : public Model {
   }
   // Parts of B sequences that have a loss of their own: chunks, or all of it.
   Index pieces(Index B) const { return extent_.chunk ? B * extent_.chunks() : 1; }
-  // Of every piece of every shard: how many of its targets count.
+  // The number of targets that count in every piece of every shard.
   std::vector<Index> counts_of_pieces(const Batch& batch) const {
     const Index rows = targets_of_sequence(batch) * (extent_.chunk ? 1 : extent_.B);
     const Index of_piece = extent_.chunk ? extent_.chunk : rows;
@@ -321,7 +321,7 @@ class ModelOn : public Model {
   Slot<T> patch_bpi_;
   Mailbox<Device> mailbox_;
   std::vector<float> logits_v_;  // of the last step
-  // Of training, one for each length of sequences and sources. Gone before what they work with.
+  // Recordings of training, one per length of sequences and sources. Destroyed before the arrays that they use.
   std::map<std::pair<Index, Index>, typename Device::Recording> steps_;
 };
 

@@ -20,7 +20,7 @@ class Model {
  public:
   virtual ~Model() = default;
 
-  // What the device is, for people: "cpu, avx512, 2 threads".
+  // The name of the device, for people: "cpu, avx512, 2 threads".
   virtual std::string device_name() const = 0;
 
   // The arenas of a network (layout.hpp): the weights, what the optimizer keeps for each of them, and their average,
@@ -84,7 +84,7 @@ std::unique_ptr<Model> make_model(const DeviceChoice& choice, const ModelConfig&
                                   double dropout = 0, const std::string& type = "float",
                                   Processes& processes = one_process());
 
-// What a model is built for that trains with these settings, in so many processes.
+// The capacity of a model that trains with these settings, in so many processes.
 NetworkExtent training_extent(const ModelConfig& config, const TrainingConfig& training, bool recompute,
                               Index processes = 1);
 

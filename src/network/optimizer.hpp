@@ -16,7 +16,7 @@
 
 namespace abh {
 
-// What makes new weights of gradients, with what it keeps for each of them: two moments and, where a network is built
+// The optimizer and its state per weight: two moments and, where a network is built
 // with one, the average of its weights. Nothing where there is no training.
 template <class Device, class T>
 class Optimizer {

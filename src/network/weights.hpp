@@ -45,7 +45,7 @@ class Weights {
   T* values() { return values_.as<T>(); }
   Accum<T>* masters() { return masters_.as<Accum<T>>(); }
   Accum<T>* gradients() { return gradients_.as<Accum<T>>(); }  // null: there is no training
-  // What the optimizer updates.
+  // The weights that the optimizer updates.
   const Accum<T>* exact() {
     if constexpr (narrow) {
       return masters();

@@ -43,7 +43,7 @@ auto one_a_layer(const std::string& list, Index layers, const char* flag, const 
   return result;
 }
 
-// What the table is read for.
+// Readers of the table.
 
 class MetadataReader {
  public:

@@ -25,7 +25,7 @@ inline constexpr Index largest_kept_checkpoints = 10000;
 inline constexpr Index largest_muon_rounds = 100;
 inline constexpr Index largest_lsh_rounds = 1000;
 
-// What is the business of one mixer alone.
+// Settings of one mixer alone.
 struct AdditiveSettings {
   std::string values = "shared";  // shared (with the query) | own
   bool projection = false;        // of the pooled query
@@ -109,7 +109,7 @@ struct ModelConfig {
   std::string own_prefix() const { return has_encoder() ? "decoder." : ""; }
   // Whether a layer sees no later positions. An encoder sees all.
   bool is_causal(Index layer) const { return causal && layer >= encoder_layers; }
-  // Of the sequence that a layer reads.
+  // The length of the sequence that a layer reads.
   Index context_of(Index layer) const { return layer < encoder_layers ? source_context : context; }
   // Whether norms stand behind the sums of blocks and stream. The stream is then normed where it leaves the last one.
   bool norms_after() const { return norm == "post"; }

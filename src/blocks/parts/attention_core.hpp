@@ -34,7 +34,7 @@ struct Products {
   void backward(Device& device, const AttentionBackward<T>& a) const { attention_backward<Device, T>(device, a); }
   void step(Device& device, const AttentionStep<T>& a) const { attention_step<Device, T>(device, a); }
 
-  // Who looks at whom, on the host: in is what forward read there, values excepted.
+  // The attention weights, on the host: in is what forward read there, values excepted.
   template <class A>
   void weights(Device&, A* weight_bncs, const A* lse_bnc, const AttentionInputs<A>& in) const {
     PlainDevice plain;
@@ -47,12 +47,13 @@ struct Products {
 template <class Device, class T, template <class, class> class Comparison = Products>
 class AttentionCore {
  public:
-  // Of a source, all of which is seen. scale: of the scores; 0: 1/sqrt(K).
+  // Attends to a source, all of which is seen. scale: of the scores; 0: 1/sqrt(K).
   AttentionCore(Layout<T>& layout, const ModelConfig& config, const BlockExtent& extent, double scale = 0,
                 const Comparison<Device, T>& comparison = {})
       : AttentionCore(layout, config, {.causal = false}, extent, {.B = extent.B, .C = extent.C, .positions = 0}, false,
                       scale, comparison, {}) {}
-  // Of a sequence with itself. caches_keys: whether steps compare with keys that are kept, else with the values.
+  // Attends to the queries' own sequence. caches_keys: whether steps compare with keys that are kept, else with the
+  // values.
   AttentionCore(Layout<T>& layout, const ModelConfig& config, const BlockOptions& options, const BlockExtent& extent,
                 bool caches_keys, double scale = 0, const Comparison<Device, T>& comparison = {},
                 const Span<Device, T>& span = {})
@@ -64,7 +65,7 @@ class AttentionCore {
     span_.claim(layout, sight_);
   }
 
-  // What the last pass or step computed.
+  // The output of the last pass or step.
   const T* t_bch() const { return t_bch_; }
 
   // Rows of queries, keys and values of a pass over no chunk, and what was made of them.
@@ -172,7 +173,7 @@ class AttentionCore {
         [N, distances, slope](Index i) { return -slope(i / distances, N) * static_cast<double>(i % distances); });
   }
 
-  // Who looks at whom: computed on the host from what was saved, by the plain loops.
+  // Shows the attention weights: computed on the host from what was saved, by the plain loops.
   void look_at_weights(Device& device, const Look& look, const AttentionInputs<T>& saved) const {
     using A = Accum<T>;
     if constexpr (std::is_constructible_v<double, A>) {

@@ -51,12 +51,12 @@ class Norm {
     return forward(device, room_bcd, gate.out_bcd, gate.in.BC);
   }
 
-  // What forward returned; computed again, into room_bcd, where it was not saved.
+  // The rows that forward returned; computed again, into room_bcd, where it was not saved.
   const T* normed(Device& device, T* room_bcd, const T* in_bcd, Index BC) {
     return normed_bcd_ ? normed_bcd_ : forward(device, room_bcd, in_bcd, BC);
   }
 
-  // What forward saved; null where it did not.
+  // The rows that forward saved; null where it did not.
   const T* saved() const { return normed_bcd_; }
 
   // Room for the normed rows in scratch memory, where they are not saved and the caller has no array to spare.

@@ -33,13 +33,13 @@ class Pooling {
     if (extent.positions) state_ = layout.template state<Accum<T>>(pooling_state_size(shape, decays));
   }
 
-  // What the last pass or step pooled, and the weight behind it, sum e^max.
+  // The rows that the last pass or step pooled, and the weight behind it, sum e^max.
   T* out_bch() const { return out_bch_ + past_.most() * shape_.H(); }
   Accum<T>* max_bnc() const { return past_.most() > 0 ? chunk_max_nc_ : max_bnc_; }
   Accum<T>* sum_bnc() const { return past_.most() > 0 ? chunk_sum_nc_ : sum_bnc_; }
 
-  // What every position gives to every other one in a pass over no chunk: computed on the host from the logits, by the
-  // plain loops.
+  // The weight of every position in every other one in a pass over no chunk: computed on the host from the logits, by
+  // the plain loops.
   void look_at_weights(Device& device, const Look& look, const std::string& name, const Accum<T>* logit_bnc,
                        const Pass& pass) const {
     using A = Accum<T>;
@@ -104,7 +104,7 @@ class Pooling {
 
   void start(Device& device) const { pooling_start<Device, T>(device, state_, shape(1, 1), decays_); }
 
-  // What stands before a chunk is positions: a state that has seen these has seen all.
+  // The state before a chunk is positions: a state that has seen these has seen all.
   void go_on(Device& device, Index positions) const {
     typename Device::Scope scratch(device.workspace);
     Accum<T>* logit_n = scratch.template take<Accum<T>>(shape_.N);
@@ -167,12 +167,12 @@ class Pooling {
     shape.C = C;
     return shape;
   }
-  // Of a sequence in chunks a window that is wider sees no more.
+  // A window that is wider sees no more of a sequence in chunks.
   static PoolingShape shape_in(PoolingShape shape, const BlockExtent& extent) {
     if (extent.sequence && !extent.positions && shape.window >= extent.sequence) shape.window = 0;
     return shape;
   }
-  // What was pooled, with the past before a chunk.
+  // The rows that were pooled, with the past before a chunk.
   T* all_out(const Pass& pass) const { return out_bch_ + (past_.most() - past_.positions(pass)) * shape_.H(); }
 
   PoolingShape shape_;

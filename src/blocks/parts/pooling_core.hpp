@@ -26,7 +26,7 @@ class PoolingCore {
                  {.B = extent.B, .C = extent.C, .N = N_, .K = K_, .window = options.window, .causal = options.causal},
                  config.has_alibi(), alibi_slopes(layout, config), extent) {}
 
-  // What the last pass or step pooled.
+  // The rows that the last pass or step pooled.
   const T* out_bch() const { return pooling_.out_bch(); }
 
   // Its logits and averages, by the names that a chapter has for them, and between them the weights.

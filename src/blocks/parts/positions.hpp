@@ -13,7 +13,7 @@ namespace abh {
 // What positions are made of that nobody learns. Computed in double and rounded once: at position 65,536 the sine of a
 // float's product of position and frequency is off by 2e-3.
 
-// Of pair i of a row of `width` channels at position c, in radians: c 10000^(-2 i / width).
+// The angle of pair i of a row of `width` channels at position c, in radians: c 10000^(-2 i / width).
 inline double position_angle(Index c, Index i, Index width) {
   return static_cast<double>(c) * std::pow(10000.0, -2.0 * static_cast<double>(i) / static_cast<double>(width));
 }
@@ -25,15 +25,15 @@ inline double sinusoid(Index c, Index d, Index D) {
   return d % 2 == 0 ? std::sin(angle) : std::cos(angle);
 }
 
-// What turns channel k of a head of K at position c (extras/positions/rotary.hpp): the cosine of its pair's angle for
-// the first of the pair, the sine for the second.
+// The factor that turns channel k of a head of K at position c (extras/positions/rotary.hpp): the cosine of its pair's
+// angle for the first of the pair, the sine for the second.
 inline double rotary_turn(Index c, Index k, Index K) {
   const double angle = position_angle(c, k / 2, K);
   return k % 2 == 0 ? std::cos(angle) : std::sin(angle);
 }
 
-// What ALiBi takes from the score of head n of N for every position between query and key, or from a logit for every
-// position since: 2^(-8 (n + 1) / N) (Press, Smith, Lewis, "Train short, test long", 2022, 3).
+// The amount that ALiBi takes from the score of head n of N for every position between query and key, or from a logit
+// for every position since: 2^(-8 (n + 1) / N) (Press, Smith, Lewis, "Train short, test long", 2022, 3).
 inline double alibi_slope(Index n, Index N) {
   return std::exp2(-8.0 * static_cast<double>(n + 1) / static_cast<double>(N));
 }

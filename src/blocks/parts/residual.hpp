@@ -33,7 +33,7 @@ class Residual {
     backward(device, d_y_bcd, d_out_bcd, pass);
   }
 
-  // What goes around the block: its input and, on the way back, the gradient of its output.
+  // The rows that bypass the block: its input and, on the way back, the gradient of its output.
   const T* around(const T* rows_bcd) const { return options_.residual ? rows_bcd : nullptr; }
 
  private:
