@@ -19,7 +19,7 @@ struct Arrays {
   const float* d_weight;
 };
 
-// What the host knows before a step. The complements are formed in double: 1 - 0.99f is off by a millionth.
+// Numbers that the host computes before a step. The complements are formed in double: 1 - 0.99f is off by a millionth.
 struct Factors {
   float beta1, beta1_complement, beta2, beta2_complement, epsilon;
   double weight_decay, rate;

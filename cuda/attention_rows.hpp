@@ -1,6 +1,6 @@
 #pragma once
 
-// What kernels of attention share in which a row belongs to a warp: a query, a key or a distance. The warps of a block
+// Shared code of attention kernels in which a row belongs to a warp: a query, a key or a distance. The warps of a block
 // own neighbouring rows of one head and meet those of the other side in tiles of 32, which lie in shared memory.
 
 #include "cuda/attention_tiles.hpp"
@@ -35,7 +35,7 @@ __device__ __forceinline__ void clear_row(float* to_k, int K4) {
   for (int k = int(threadIdx.x) % warp_size; k < K4; k += warp_size) to_k[k] = 0;
 }
 
-// What a warp knows of where it stands. Blocks are numbered head by head.
+// The position of a warp. Blocks are numbered head by head.
 struct Place {
   AttentionPlace at;  // of the block's first row
   int warp, lane, row;

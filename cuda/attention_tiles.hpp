@@ -1,6 +1,6 @@
 #pragma once
 
-// What the kernels of attention are made of.
+// The parts of the attention kernels.
 //
 // A block of threads owns 64 or 128 queries (or, for the gradients of keys and values, keys) of one head, and meets the
 // keys (queries) of that head in tiles of 64. What it owns and what it sums stays on the chip; scores exist only as
@@ -66,7 +66,7 @@ constexpr int backward_width = on_tensor_cores<T> ? (KP <= 32 ? 32 : 16) : 64;
 
 // ---- Where things are ----
 
-// What the host decides for a launch.
+// The launch parameters, which the host chooses.
 struct Plan {
   int blocks, heads;  // blocks of a head; heads of all sequences
   int together;       // heads whose blocks take turns
@@ -229,7 +229,7 @@ __device__ __forceinline__ void put(Rows<T> to_ck, const Tile<T, KP, count>& fro
   }
 }
 
-// What the backward pass keeps of 64 queries: written by the kernel for d_query, read by that for d_key and d_value.
+// Data of 64 queries for the backward pass: written by the kernel for d_query, read by that for d_key and d_value.
 // Positions beyond the last one have lse +infinity, so that their weights are 0.
 struct Statistics {
   alignas(16) float lse[tile];

@@ -38,7 +38,7 @@ namespace abh {
 
 namespace {
 
-// What NVIDIA recommends for the largest GPUs. Fixed, so that the choice of an algorithm depends on the shape alone.
+// NVIDIA's recommendation for the largest GPUs. Fixed, so that the choice of an algorithm depends on the shape alone.
 constexpr std::size_t workspace_bytes = std::size_t{32} << 20;
 constexpr std::size_t workspace_alignment = 256;
 

@@ -37,7 +37,7 @@ struct Cut {
   Index out_part;   // distance of the parts' outputs
 };
 
-// What a block works on: out_mn from row m and column n on, k_begin <= k < k_end.
+// The part of a block: out_mn from row m and column n on, k_begin <= k < k_end.
 template <class T, class Out>
 struct Place {
   Out* out_mn;
@@ -93,7 +93,7 @@ __device__ __forceinline__ void unrolled(std::integer_sequence<int, i...>, const
   (body(std::integral_constant<int, i>{}), ...);
 }
 
-// What is left of `size` from `begin` on, at most a tile of it.
+// The rest of `size` from `begin` on, at most a tile of it.
 __device__ __forceinline__ int left_of(Index size, Index begin, int tile) {
   return size - begin < tile ? int(size - begin) : tile;
 }

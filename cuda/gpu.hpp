@@ -13,7 +13,7 @@ struct CUevent_st;
 
 namespace abh {
 
-// Who runs the kernels of cuda/*.cu: a GPU, or the emulator on the CPU.
+// The backend that runs the kernels of cuda/*.cu: a GPU, or the emulator on the CPU.
 enum class Backend { cuda, emulated };
 
 // The products of linear maps: cuBLASLt's, or the kernels of cuda/gemm.cu. The emulator has a stand-in for the former,

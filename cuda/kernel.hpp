@@ -1,7 +1,7 @@
 #pragma once
 
-// What the kernels of cuda/*.cu share: vectors of neighbouring numbers, sums over a warp or a block, launch sizes, and
-// the mask of dropout. Arithmetic is in float whatever a number is stored in.
+// Shared code of the kernels of cuda/*.cu: vectors of neighbouring numbers, sums over a warp or a block, launch sizes,
+// and the mask of dropout. Arithmetic is in float whatever a number is stored in.
 
 #include <cstdint>
 #include <cstring>
@@ -168,7 +168,7 @@ __device__ __forceinline__ void add_to_pair(float& high, float& low, float x) {
   high = sum;
 }
 
-// What scales a dot product over the K channels of a head.
+// The scale of a dot product over the K channels of a head.
 inline float scale_of_head(Index K) { return 1 / sqrtf(float(K)); }
 
 // Lanes that share a head of K channels in packs of `width`: a power of two, as many as have something to do.
@@ -271,7 +271,7 @@ __device__ __forceinline__ float dropout_factor(const DropoutMask& mask, Index e
   return factors_of_block(mask, number / 4).x[number % 4];
 }
 
-// What dropout multiplies `width` elements from `element` on with. `width` is a multiple of 4, as is the element then,
+// The dropout factors of `width` elements from `element` on. `width` is a multiple of 4, as is the element then,
 // or 1.
 template <int width>
 __device__ __forceinline__ Floats<width> factors_of(const DropoutMask& mask, Index element) {

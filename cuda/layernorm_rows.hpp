@@ -123,7 +123,7 @@ template <class T, int held, int more>
 inline constexpr bool reads_ahead = registers_for<T, held, more> <= (warps_of<T, held> == 8 ? 80 : 168);
 inline constexpr unsigned most_blocks = 264;  // on every GPU, so that all cut the sums alike
 
-// What a warp needs of a row at first.
+// The statistics of a row, which a warp needs first.
 template <class T, int width, int held>
 struct BackwardRow {
   Held<T, width, held> in, d_out;

@@ -7,7 +7,7 @@ namespace abh {
 
 namespace {
 
-// What is summed: rows that are there.
+// The rows that are summed.
 template <class T>
 struct RowsThere {
   const T* x_bco;

@@ -37,7 +37,8 @@ struct Matrices {
   bool aligned = false;  // for accesses of four numbers, in the arenas and in x
 };
 
-// What the host knows before a step. The complement is formed in double: 1 - 0.95f is off by some ten-millionths.
+// Numbers that the host computes before a step. The complement is formed in double: 1 - 0.95f is off by some
+// ten-millionths.
 struct Factors {
   float beta, complement;
   double epsilon, weight_decay;

@@ -7,7 +7,7 @@
 namespace abh {
 inline namespace ABH_BACKEND {
 
-// What the logits of a head lose a position.
+// The decay of a head's logits per position.
 template <bool decays>
 __device__ float slope_of(const float* slope_n, int n) {
   if constexpr (decays) return slope_n[n];
@@ -30,7 +30,7 @@ struct DecayedMaxima {
   using State = Top;
   using Effect = Top;
   float slope, margin;
-  // What a top has come down to at position c, in either order.
+  // The decayed value of a top at position c, in either order.
   __device__ float at(const Top& top, int c) const {
     return top.top - slope * float(c < top.from ? top.from - c : c - top.from);  // (pooling_decay.2)
   }

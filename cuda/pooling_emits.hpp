@@ -22,8 +22,8 @@ void with_packs(const PoolingBackward<T>& a, const Run& run) {
       : run.template operator()<1>();
 }
 
-// What scans of the payload do to a state: weighted sums and pulls, whose tags stand where they are started. In terms
-// of keep and add, since that is what runs and tiles are joined with; the price is that a constant payload stays
+// The operations of payload scans on a state: weighted sums and pulls, whose tags stand where they are started. In
+// terms of keep and add, since that is what runs and tiles are joined with; the price is that a constant payload stays
 // constant up to rounding only.
 template <int width>
 __device__ __forceinline__ void advance(Floats<width>& state, Step step, const Floats<width>& in) {
@@ -56,7 +56,7 @@ struct EmitState {
   }
 };
 
-// What both gradients of the payload read and write besides.
+// Other arrays of both gradients of the payload.
 template <class T>
 struct PayloadGradient {
   T* d_x_bch;

@@ -96,7 +96,7 @@ struct TileThread {
   }
 };
 
-// What a scan of one run does to a state.
+// The effect of a scan of one run on a state.
 template <int width>
 struct TileRuns {
   alignas(16) float add[tile_runs][tile_channels<width>];
@@ -169,7 +169,7 @@ __device__ __forceinline__ void scan_run(TileRun<T, width>& run, const TileThrea
   run.forget_floats();
 }
 
-// What all runs of a tile do to a state, one after the other, in the channels of a lane.
+// The effect of all runs of a tile on a state, one after the other, in the channels of a lane.
 template <int width>
 struct TileTotal {
   float keep = 1;
@@ -240,7 +240,7 @@ __global__ void carry_kernel(float* __restrict__ carry_bth, const Step* __restri
   if (past.end_h) past.end_h[bh] = state;
 }
 
-// What is made of a state. Every kind of Emit below names how many dot products over channels it makes and how many
+// The outputs of a state. Every kind of Emit below names how many dot products over channels it makes and how many
 // positions' operands are loaded at once, so that their ways to memory overlap. Loaded<width> fetch(at), then
 // finish(at, loaded, in, state, dots) for each position.
 struct PoolingPlace {

@@ -1,4 +1,4 @@
-// What accesses are counted into, in a build with EMULATOR_COUNTS. The compiler makes them known: kernels are compiled
+// The counters of accesses, in a build with EMULATOR_COUNTS. The compiler makes them known: kernels are compiled
 // with -fsanitize=thread, which puts a call of __tsan_read4 and the like before every access to memory that others can
 // see, and those functions are here instead of in ThreadSanitizer.
 
@@ -65,7 +65,7 @@ Counts* counts = nullptr;  // of the launch
 
 // ---- Requests
 
-// What the lanes of a warp did at one place for the same time.
+// The accesses of a warp's lanes at one place for the same time.
 struct Request {
   std::uint64_t number;  // of those before
   std::uint32_t lanes;

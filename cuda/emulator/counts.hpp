@@ -1,6 +1,6 @@
 #pragma once
 
-// What kernels ask of memory, counted from the addresses of their accesses, in a build of the emulator that counts
+// Memory accesses of kernels, counted from the addresses of their accesses, in a build of the emulator that counts
 // (EMULATOR_COUNTS, docs/emulator.md). Lanes run one after another here: what they do at the same place of the program
 // for the same time since they last waited is one request of their warp, as on a GPU.
 
@@ -29,11 +29,11 @@ struct Counts {
   std::uint64_t shared_conflicts = 0;  // times that a bank was asked for one more of its words in the same request
 };
 
-// What has been counted since the last call, by kernel. Copies and settings of cudaMemcpyAsync and cudaMemsetAsync and
+// The counts since the last call, by kernel. Copies and settings of cudaMemcpyAsync and cudaMemsetAsync and
 // products of cuBLASLt are kernels without a file, which ask for every byte once.
 std::vector<Counts> take_counts();
 
-// What the emulator tells, in a build that counts.
+// Calls by the emulator, in a build that counts.
 namespace detail {
 #if defined(EMULATOR_COUNTS)
 inline constexpr bool counts_accesses = true;

@@ -71,7 +71,7 @@ struct Fiber {
   void* fake_stack;  // AddressSanitizer's second stack
 };
 
-// What a thread waits for. It lies on the waiting thread's stack.
+// The barrier that a thread waits for. It lies on the waiting thread's stack.
 struct Wait {
   Operation operation;
   unsigned mask;
@@ -111,7 +111,7 @@ struct Queue {
   Thread* pop() { return begin == end ? nullptr : threads[begin++ % size]; }
 };
 
-// What a thread did wrong. The host says so when it is back on its own stack; that of the thread remains.
+// The fault of a thread. The host reports it when it is back on its own stack; that of the thread remains.
 struct Failure {
   const char* problem;
   const Thread *thread, *other;

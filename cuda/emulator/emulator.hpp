@@ -39,7 +39,7 @@ using cudaEvent_t = ::CUevent_st*;
 using cudaGraph_t = ::CUgraph_st*;
 using cudaGraphExec_t = ::CUgraphExec_st*;
 
-// What launch() throws: one line that begins with "emulator: ". The emulator can be used again afterwards.
+// The error of launch(): one line that begins with "emulator: ". The emulator can be used again afterwards.
 class Error : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
@@ -158,7 +158,7 @@ struct Access {
   Access& operator=(const Access&) = delete;
 };
 
-// What __launch_bounds__(threads) promises of every launch of the kernel that calls this.
+// Checks the promise of __launch_bounds__(threads) for every launch of the kernel that calls this.
 inline void require_at_most(unsigned threads) {
   if (blockDim.x * blockDim.y * blockDim.z > threads) detail::block_too_large();
 }
@@ -338,7 +338,7 @@ void launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, std::size_t sh
   });
 }
 
-// What tests set and ask.
+// Functions for tests.
 
 // The order in which the threads of a block run, whenever several could, the blocks of a grid, and the work of a graph.
 struct Order {
@@ -352,7 +352,7 @@ Order order();
 // otherwise names `what`: "behind x", say.
 void guard(void* memory, std::size_t bytes, const std::string& what);
 void unguard(void* memory);
-// What is done after every launch: Error if a sentinel of global memory was overwritten.
+// Runs after every launch: Error if a sentinel of global memory was overwritten.
 void check_guards();
 
 // How many launches, copies and the like are in the graph that was recorded last.

@@ -54,7 +54,7 @@ struct Powers {
   }
 };
 
-// What both passes know of one call.
+// The data of one call, for both passes.
 template <class T>
 struct Plan {
   AttentionInputs<T> in;  // with a scale of 1: its biases join logits as they are

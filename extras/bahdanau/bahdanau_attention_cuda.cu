@@ -194,7 +194,7 @@ __device__ __forceinline__ void reciprocals(float (&lack)[4], float power, const
   }
 }
 
-// What a lane's pair adds to the gradients.
+// The terms of a lane's pair in the gradients.
 struct Pair {
   float weight, d_logit;
 };

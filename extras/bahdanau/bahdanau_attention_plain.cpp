@@ -7,7 +7,7 @@ namespace abh {
 
 namespace {
 
-// What the rows of one call are, indexed by (b, c, n, k) and (b, s, n, k).
+// The rows of one call, indexed by (b, c, n, k) and (b, s, n, k).
 template <class T>
 struct Rows {
   const AttentionInputs<T>& in;

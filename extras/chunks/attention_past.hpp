@@ -73,7 +73,7 @@ class AttentionPast {
     return {rows.query_bch, key_rows_.join(device, scratch, rows.key_bsh, pass, stride_of(rows)),
             value_rows_.join(device, scratch, rows.value_bsh, pass, stride_of(rows)), rows.query_stride};
   }
-  // What stands before the next chunk: after forward.
+  // Keeps the rows before the next chunk: after forward.
   void leave(Device& device, const QueryKeyValue<const T>& joined, const Pass& pass) const {
     if (pass.sequence == 0 || grows(pass)) return;
     key_rows_.leave(device, joined.key_bsh, pass);

@@ -51,7 +51,7 @@ class PastRows {
     return past == 0 ? out_bcd : scratch.template take<T>(past + pass.BC() * D_);
   }
 
-  // What stands before the next chunk. joined_bcd: what join returned.
+  // Keeps the rows before the next chunk. joined_bcd: the rows that join returned.
   void leave(Device& device, const T* joined_bcd, const Pass& pass) const {
     if (most_ > 0) device.copy(rows_pd_.value, last(joined_bcd, pass), positions_after(pass) * D_);
   }

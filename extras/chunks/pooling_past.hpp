@@ -16,9 +16,9 @@ struct Payload {
   Index stride = 0;
 };
 
-// What a pooling takes over from one chunk of a sequence to the next (extras/chunks/README.md): positions that stand
-// before those of the chunk, in arrays where both are joined. Where passes are no chunks it takes no memory and no
-// time.
+// The state that a pooling takes over from one chunk of a sequence to the next (extras/chunks/README.md): positions
+// that stand before those of the chunk, in arrays where both are joined. Where passes are no chunks it takes no memory
+// and no time.
 template <class Device, class T>
 class PoolingPast {
  public:
@@ -39,7 +39,7 @@ class PoolingPast {
   Index most() const { return most_; }
   Index positions(const Pass& pass) const { return std::min(most_, pass.first_c); }
 
-  // What pooling reads, with what rounding left of the first and leaves of the last position.
+  // The inputs of pooling, with what rounding left of the first and leaves of the last position.
   struct Input {
     PoolingInputs<T> in;
     PoolingRest<const Accum<T>> first{};
@@ -64,7 +64,7 @@ class PoolingPast {
     return all;
   }
 
-  // What stands before the next chunk, after pooling. `all`: the past and the chunk, as are the others.
+  // Keeps the positions before the next chunk, after pooling. `all`: the past and the chunk, as are the others.
   void leave(Device& device, const Input& all, const Accum<T>* max_nc, const Accum<T>* sum_nc, const T* out_ch,
              const Pass& pass) const {
     if (!in_chunks_) return;
@@ -93,7 +93,7 @@ class PoolingPast {
     return global_ ? PoolingRest<const Accum<T>>{rest_n_.value, rest_h_.value} : PoolingRest<const Accum<T>>{};
   }
 
-  // What the backward pass of pooling writes and reads.
+  // The arrays of pooling's backward pass.
   struct Gradients {
     Payload<T> d_x;
     bool accumulate;
@@ -127,7 +127,7 @@ class PoolingPast {
     place(device, {nullptr, 0, d.d_x.x_bch, stride_or(d.d_x.stride, H_)}, chunk, pass.C, d.accumulate);
   }
 
-  // What pooling saves of a chunk, without its past; numbers a position and head.
+  // The arrays that pooling saves of a chunk, without its past; numbers a position and head.
   void split(Device& device, Accum<T>* chunk_nc, const Accum<T>* all_nc, const Pass& pass) const {
     if (most_ == 0) return;
     const Index P = positions(pass);
@@ -161,7 +161,7 @@ class PoolingPast {
     return {scratch.template take<Accum<T>>(N_ * C), C, scratch.template take<T>(C * H_), H_};
   }
 
-  // What one of both has no array for is left as it is.
+  // Missing arrays are skipped.
   void place(Device& device, const To& to, const From& from, Index P, bool add = false) const {
     if (to.logit_np && from.logit_np) {
       place_rows<Device, Accum<T>>(device, {.to = to.logit_np,

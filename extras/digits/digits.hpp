@@ -39,7 +39,7 @@ class DigitsTask : public AnswerTask {
   // The picture in characters, two rows of pixels in one of theirs.
   std::string shown(const Batch& batch, Index b, const std::vector<Token>& best_r) const override;
 
-  // What a network must be that reads pictures cut so.
+  // Sets the config fields that pictures cut so determine.
   static void shape_of_grid(const PatchGrid& grid, bool has_cls, ModelConfig& config);
 
  private:

@@ -83,7 +83,7 @@ void require_head(std::string_view bytes, Index magic, std::size_t head, const s
               " bytes that begins with " + to_text(magic));
 }
 
-// What stands behind a head that promises so many bytes.
+// The data behind a head that promises so many bytes.
 void require_bytes(std::string_view behind, Index count, const std::string& path, const std::string& of_what) {
   if (static_cast<Index>(behind.size()) == count) return;
   throw Error(path + ": expected " + to_text(count) + " bytes of " + of_what + ", as its head says, found " +
@@ -109,7 +109,7 @@ class PgmWords {
     while (position_ < bytes_.size() && !is_space(bytes_[position_]) && bytes_[position_] != '#') ++position_;
     return bytes_.substr(begin, position_ - begin);
   }
-  // What is left behind the one character that ends the head.
+  // The data behind the one character that ends the head.
   std::string_view rest() const { return bytes_.substr(std::min(position_ + 1, bytes_.size())); }
 
  private:

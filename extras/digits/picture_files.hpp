@@ -18,7 +18,7 @@ namespace abh {
 // trained on. Error, in one line, for whatever is not so.
 LabelledPictures read_pictures(const std::string& path, bool all = false);
 
-// What a run stores to know them again, wherever they lie: their number, their size, and a check value of all of it.
+// The fingerprint of the pictures, wherever they lie: their number, their size, and a check value of all of it.
 std::string fingerprint_of(const LabelledPictures& pictures);
 
 // Error if the pictures to train on show one digit alone, or none of those of the test set.

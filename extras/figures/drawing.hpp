@@ -33,7 +33,7 @@ struct Subject {
   std::vector<std::string> notes{};     // that whoever looks must know
 };
 
-// What draw asks of a task. Flags of its own, if it has any, are read into members.
+// The interface of a task for draw. Flags of its own, if it has any, are read into members.
 class DrawnTask : public TaskFlags {
  public:
   // From --text, else --example.
@@ -45,7 +45,7 @@ class DrawnTask : public TaskFlags {
   // The sequence, of at most `longest` positions, which says in a note that it was cut. Error for what a network of the
   // file `source` cannot be shown.
   virtual Subject subject(const Trained& trained, const Wanted& wanted, Index longest, const std::string& source) = 0;
-  // What this task alone has to show; a section without pictures is left out.
+  // A section for this task alone; one without pictures is left out.
   virtual PictureSection section(const Subject&, const Observed&, const Thinning&) const { return {}; }
 };
 

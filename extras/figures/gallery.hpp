@@ -8,7 +8,7 @@
 
 namespace abh {
 
-// What is drawn of every network: its answer, its tokens and positions, and then layer by layer.
+// The figures of every network: its answer, its tokens and positions, and then layer by layer.
 std::vector<PictureSection> gallery(const Observed& seen, const Subject& subject, const Thinning& thinning);
 
 // What the most looked at position of a map is worth to the loss, beside one that is hardly looked at: in words.

@@ -17,7 +17,7 @@ struct ObservedArray {
   std::vector<double> values;
 };
 
-// What position c of one head takes from position s.
+// The weight of position s for position c of one head.
 struct AttentionMap {
   Index layer, head;
   Index heads;                    // of its layer; one stands for all that are alike
@@ -32,7 +32,7 @@ struct ObservedLosses {
   std::vector<double> without_c;  // the mean where position c is masked, in every layer and head; NaN: it cannot be
 };
 
-// What a network makes of one sequence: every array that its blocks show (blocks/look.hpp), its weights, and its
+// The arrays of a network for one sequence: every array that its blocks show (blocks/look.hpp), its weights, and its
 // losses.
 class Observed {
  public:
@@ -42,7 +42,7 @@ class Observed {
 
   const ModelConfig& config() const { return config_; }
   Index positions() const { return C_; }
-  // What the names of a layer of the stack that writes begin with.
+  // The prefix of names of a layer of the stack that writes.
   std::string block_of(Index layer) const { return config_.own_prefix() + "blocks." + to_text(layer) + "."; }
   // An array that a block showed, or a weight; null where there is none.
   const ObservedArray* find(const std::string& name) const;

@@ -8,7 +8,7 @@
 
 namespace abh {
 
-// What the pictures of a network have in common (matrix, strip, ways, patches): as wide as a telephone, so that their
+// The common frame of the pictures of a network (matrix, strip, ways, patches): as wide as a telephone, so that their
 // text can be read there, light and dark, with a title, a text alternative and a scale.
 
 inline constexpr double picture_width = 358, picture_margin = 14;

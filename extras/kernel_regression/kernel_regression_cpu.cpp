@@ -124,7 +124,7 @@ void kernel_regression_backward(Device& device, const KernelRegressionBackward<T
   typename Device::Scope scratch(device.workspace);
   T* d_width_c = scratch.template take<T>(in.C);
 
-  // What is summed over keys: lanes run along the keys of a query.
+  // Sums over keys: lanes run along the keys of a query.
   parallel_rows(device, in.C, queries_per_task, [=](Index c) {
     const T width = width_in(in), factor = T(-0.5) * width * width, query = in.query_c[c], near = a.near_c[c];
     const T share = a.share_c[c], out = a.out_c[c], d_out = a.d_out_c[c];
@@ -146,7 +146,7 @@ void kernel_regression_backward(Device& device, const KernelRegressionBackward<T
     d_width_c[c] = to_width.total();
   });
 
-  // What is summed over queries: lanes are neighbouring keys, which meet one query after the other.
+  // Sums over queries: lanes are neighbouring keys, which meet one query after the other.
   parallel_pieces(device, in.S, keys_per_task, [=](Index begin, Index end) {
     const T width = width_in(in), factor = T(-0.5) * width * width;
     for_lanes<T>(end - begin, [=]<class L>(Index offset) {

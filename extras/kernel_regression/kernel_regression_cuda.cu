@@ -76,7 +76,7 @@ __global__ void forward_kernel(KernelRegressionForward<T> a) {
   }
 }
 
-// What a pair adds to the gradients.
+// The terms of a pair in the gradients.
 struct Pair {
   float gap, weight, d_score;
 };

@@ -20,7 +20,7 @@ namespace abh {
 //   d_focus_bcnk  = scale d_score_bnc key_bcnk                                                   (leap_logits.4)
 //   d_key_bcnk   += scale d_score_bnc focus_bcnk                                                 (leap_logits.5)
 
-// What a score goes through before it is a logit.
+// The function that makes a logit of a score.
 enum class FocusForm { elu, exp };
 
 // Rows of focus and of keys are N heads of K channels side by side, h = n K + k; a stride is the distance between two

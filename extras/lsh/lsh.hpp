@@ -44,7 +44,7 @@ namespace abh {
 //
 // There is no step: a new position may move all others into other pieces (extras/lsh/README.md).
 
-// What golden files may have otherwise than the mixer.
+// Settings that golden files may have otherwise than the mixer.
 struct LshRules {
   bool counted = false, within_bucket = false;
 };
@@ -170,7 +170,7 @@ class LshBlock : public Block<Device, T> {
                      {order_.bucket_bnuc, order_.place_bnuc, order_.position_bnuc}, pass.mask_bc, pass);
   }
 
-  // Who looks at whom: computed on the host from what was saved, by the plain loops.
+  // Shows the attention weights: computed on the host from what was saved, by the plain loops.
   void look_at_weights(Device& device, const Look& look, const Pass& pass) const {
     using A = Accum<T>;
     if constexpr (std::is_constructible_v<double, A>) {

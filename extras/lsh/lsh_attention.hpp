@@ -49,7 +49,7 @@ namespace abh {
 // must hold finite numbers.
 inline constexpr double lsh_epsilon = 1e-6;
 
-// What the rounds of a call have found, (B, N, U, C) each; position_bnuc says who stands at a place. Element is Token,
+// The results of a call's hash rounds, (B, N, U, C) each; position_bnuc says who stands at a place. Element is Token,
 // or const Token for whoever reads them.
 template <class Element>
 struct LshOrder {

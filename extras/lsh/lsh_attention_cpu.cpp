@@ -75,7 +75,7 @@ void order_by_lanes(Device& device, const LshOrdering<T>& a) {
 // A task has a piece of one round of one head: its queries against the keys of the same piece and of the one before, a
 // tile of each at a time. Within a round no two tasks have a query in common; the rounds come one after the other.
 
-// What all tasks of one call know.
+// The data of one call, for all tasks.
 template <class T>
 struct Call {
   const LshInputs<T>& in;
@@ -236,7 +236,7 @@ void make_inverses(Device& device, T* inverse_bnc, const LshInputs<T>& in) {
 
 // ---- Forward ----
 
-// What every query has met so far, over all rounds: one running softmax.
+// The state of every query over all rounds so far: one running softmax.
 template <class T>
 struct Met {
   T *max_bnc, *sum_bnc;

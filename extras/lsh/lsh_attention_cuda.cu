@@ -81,7 +81,7 @@ __global__ void place_kernel(LshOrder<Token> order, int* begin_of_bucket, int C,
 // A warp has a query, or for d_key and d_value a key (cuda/attention_rows.hpp). Round by round it meets those of two
 // pieces, 32 at a time: first a lane has one of them, and makes the score; then a lane has a channel.
 
-// What passes from the lanes of pairs to those of channels.
+// Numbers that pass from the lanes of pairs to those of channels.
 struct OfPairs {
   int row[most_warps][side];
   float weight[most_warps][side], d_score[most_warps][side];
@@ -205,7 +205,7 @@ __global__ void forward_kernel(LshForward<T> a, const float* inverse_bnc, float 
   a.lse_bnc[Index{my.at.head} * a.in.C + c] = meets_nobody ? infinity : max + logf(sum);  // (lsh_attention.10)
 }
 
-// What a pair adds to the gradients in a round.
+// The terms of a pair in the gradients of a round.
 struct Pair {
   float weight, d_score;
 };

@@ -60,10 +60,10 @@ void append_recall(Batch& batch, const std::vector<Token>& token_c, Token symbol
 // Sequences of which one symbol is to be recalled.
 TaskKind recall_kind(const TaskPrograms& programs);
 
-// What a checkpoint that recall_kind accepts says of its sequences.
+// The sequences of a checkpoint that recall_kind accepts.
 RecallSize recall_size_of(const Metadata& metadata, const ModelConfig& config);
 
-// What the programs do for them.
+// The task's part of the programs.
 TaskPrograms recall_programs();
 std::unique_ptr<TaskCommand> recall_drawing();
 

@@ -24,7 +24,7 @@ struct Candidate {
   Token token;
 };
 
-// What a node says, from the first token on.
+// The tokens of a node, from the first one on.
 std::vector<Token> tokens_to(Index node, const std::vector<BeamNode>& tree) {
   std::vector<Token> tokens;
   for (; node >= 0; node = tree[static_cast<std::size_t>(node)].parent) {

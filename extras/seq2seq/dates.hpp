@@ -23,7 +23,7 @@ class DatesTask : public SequenceTask {
 // Dates as people write them, for machines.
 TaskKind dates_kind(const TaskPrograms& programs);
 
-// What the programs do for them.
+// The task's part of the programs.
 TaskPrograms dates_programs();
 
 }  // namespace abh

@@ -32,7 +32,7 @@ class Decoder {
   // Error for more memory than there is.
   Decoder(const Machine& machine, const Trained& trained, const Decoding& decoding);
 
-  // What it finds for a source of at most config.source_context tokens, best first. The end is left out of no
+  // The answers for a source of at most config.source_context tokens, best first. The end is left out of no
   // hypothesis that has one. tree: as of beam_search.
   std::vector<Hypothesis> operator()(const std::vector<Token>& source, std::vector<BeamNode>* tree = nullptr);
 

@@ -20,7 +20,7 @@ DrawnDate drawn_date(std::uint32_t example);
 
 inline constexpr int longest_written_date = 26, date_length = 10;
 
-// What they are written with.
+// The alphabets of dates.
 extern const char* const characters_of_written_dates;
 extern const char* const characters_of_dates;
 

@@ -11,8 +11,8 @@
 
 namespace abh {
 
-// What reads the source, a second sequence, once and from both sides (extras/seq2seq/README.md). Every layer of the
-// network's own stack asks what it made of it:
+// The encoder, which reads the source, a second sequence, once and from both sides (extras/seq2seq/README.md). Every
+// layer of the network's own stack asks what it made of it:
 //
 //   x_bsd = entry(source tokens),  x_bsd = stack(x_bsd),  memory_bsd = norm(x_bsd)
 //

@@ -64,7 +64,7 @@ SequenceWords words_of_pairs(const Metadata& task, bool shared, const std::strin
 // A user's own sources and targets.
 TaskKind pairs_kind(const TaskPrograms& programs);
 
-// What the programs do for them.
+// The task's part of the programs.
 TaskPrograms pairs_programs();
 
 }  // namespace abh

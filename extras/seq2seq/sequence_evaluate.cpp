@@ -11,7 +11,7 @@ namespace abh {
 
 namespace {
 
-// What is done for every task of answers; and with --decode the answer is what the network writes by itself.
+// The evaluation of every task of answers; with --decode the network writes each answer by itself.
 class SequenceEvaluation : public TaskCommand {
  public:
   SequenceEvaluation(const MakeAnswerTask& make, const std::string& data)

@@ -9,7 +9,7 @@
 
 namespace abh {
 
-// What the programs do for tasks of sources and targets. generate answers the lines of its prompt, with `words(trained,
+// The programs' part of tasks of sources and targets. generate answers the lines of its prompt, with `words(trained,
 // file)` what tokens stand for; evaluate scores the test set of the task that `make` makes of a checkpoint, by what the
 // network writes by itself where a beam is asked for.
 using MakeWords = SequenceWords (*)(const Trained& trained, const std::string& source);

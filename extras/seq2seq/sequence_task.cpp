@@ -90,7 +90,7 @@ Batch batch_of_source(const std::vector<Token>& source) {
   Batch batch{.B = 1, .C = 1, .token_bc = {SequenceWords::begin}};
   batch.S = std::max<Index>(static_cast<Index>(source.size()), 1);
   batch.source_bs = source;
-  // Of nothing a network sees a place that is masked.
+  // An empty source becomes one masked position.
   if (source.empty()) batch.source_bs = batch.source_mask_bs = {0};
   return batch;
 }

@@ -10,7 +10,7 @@
 
 namespace abh {
 
-// What the tokens of a source and of a target stand for: characters or bytes, behind tokens that stand for none.
+// The vocabularies of sources and targets: characters or bytes, behind tokens that stand for none.
 class SequenceWords {
  public:
   static constexpr Token padding = 0, begin = 1, end = 2;
@@ -37,7 +37,7 @@ class SequenceWords {
     return numbered(target_, text, what, first_target);
   }
 
-  // What a source says, up to padding; what a target says, up to its end.
+  // The text of a source, up to padding; the text of a target, up to its end.
   std::string source_text(const Token* tokens, Index count) const {
     return text(source_, tokens, count, padding, first_source_);
   }

@@ -37,7 +37,7 @@ bool is_test_array(std::span<const Token> array_l, const ArraySize& size);
 
 class SortTask : public AnswerTask {
  public:
-  // What is evaluated: the test arrays, or every array, where they can be listed.
+  // The arrays that are evaluated: the test arrays, or every array, where they can be listed.
   enum class Arrays { test, all };
   explicit SortTask(const ArraySize& size, Arrays evaluated = Arrays::test);
 
@@ -72,7 +72,7 @@ std::string array_text(std::span<const Token> array_l);
 // Arrays: their digits in ascending order are asked for.
 TaskKind sort_kind(const TaskPrograms& programs);
 
-// What a checkpoint that sort_kind accepts says of its arrays.
+// The arrays of a checkpoint that sort_kind accepts.
 ArraySize array_size_of(const Metadata& metadata);
 
 // A network of the file `source` is given arrays of this length. Error, which names `what` asks for it, if it is
@@ -84,7 +84,7 @@ void set_length(Trained& trained, Index length);
 // The digits of a line with spaces between them; they may be more or fewer than `size` says. Error, which names `what`.
 std::vector<Token> array_of_line(const std::string& line, const ArraySize& size, const std::string& what);
 
-// What the programs do for them.
+// The task's part of the programs.
 TaskPrograms sort_programs();
 std::unique_ptr<TaskTraining> sort_training();
 std::unique_ptr<TaskCommand> sort_evaluation();

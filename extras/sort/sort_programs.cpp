@@ -19,7 +19,7 @@ namespace abh {
 
 namespace {
 
-// What is done for every task of answers, on arrays that may be chosen.
+// The evaluation of every task of answers, on arrays that may be chosen.
 class SortEvaluation : public TaskCommand {
  public:
   void add_flags(Flags& flags) override {
@@ -106,7 +106,7 @@ class SortGeneration : public TaskCommand {
     return arrays;
   }
 
-  // What the network thinks likeliest, digit by digit, each with those before it given.
+  // Decodes greedily, digit by digit, each with those before it given.
   static std::vector<Token> sorted(Model& model, const std::vector<Token>& array_l) {
     std::vector<Token> answer_l;
     model.start();

@@ -102,7 +102,7 @@ class SparseProducts {
     }
   }
 
-  // Who looks at whom, on the host: in is what forward read there, values excepted.
+  // The attention weights, on the host: in is what forward read there, values excepted.
   template <class Number>
   void weights(Device&, Number* weight_bncs, const Number* lse_bnc, const AttentionInputs<Number>& in) const {
     PlainDevice plain;

@@ -61,7 +61,7 @@ struct RelativeTerms {
   Index segment, memory;
 
   ABH_HOST_DEVICE constexpr Index begin_of(Index c) const { return c - c % segment; }
-  // Of the keys of a sequence those that query c sees.
+  // The keys of a sequence that query c sees.
   ABH_HOST_DEVICE constexpr Stretch keys_of(Index c, Index offset) const {
     const Index first = begin_of(c) + offset - memory;
     return {first > 0 ? first : 0, c + offset + 1};

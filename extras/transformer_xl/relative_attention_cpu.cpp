@@ -52,7 +52,7 @@ struct Segments {
   Index first_key(Index t) const { return greater(0, t / of_segment * segment + offset - memory); }
 };
 
-// What both passes know of one call.
+// The data of one call, for both passes.
 template <class T>
 struct Call {
   const AttentionInputs<T>& in;

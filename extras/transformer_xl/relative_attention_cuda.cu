@@ -17,10 +17,10 @@ constexpr int slab = 32, between = side + most_warps;
 template <int rows>
 using Slab = float[rows][slab + 1];
 
-// What passes from the lanes of rows to those of channels, a number of every pair of a warp.
+// Numbers that pass from the lanes of rows to those of channels, a number of every pair of a warp.
 using OfPairs = float[most_warps][side];
 
-// What both passes know of the head that a block works on.
+// The head that a block works on, for both passes.
 template <class T>
 struct Head {
   const AttentionInputs<T>& in;
@@ -173,7 +173,7 @@ __global__ void forward_kernel(AttentionForward<T> a, RelativeTerms<T> terms, fl
   a.lse_bnc[Index{my.at.head} * a.in.C + c] = sees_none ? infinity : max + logf(sum);  // (relative_attention.4)
 }
 
-// What a pair of positions that see each other adds to the gradients.
+// The terms in the gradients of a pair of positions that see each other.
 struct Pair {
   float weight, d_score;
 };

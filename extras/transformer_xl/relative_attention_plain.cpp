@@ -5,7 +5,7 @@ namespace abh {
 
 namespace {
 
-// What the rows of one call are, indexed by (b, c, n, k) and (b, s, n, k), and by (p, n, k).
+// The rows of one call, indexed by (b, c, n, k) and (b, s, n, k), and by (p, n, k).
 template <class T>
 struct Rows {
   const AttentionInputs<T>& in;

@@ -229,7 +229,7 @@ class TransformerXlBlock : public Block<Device, T> {
     return std::min(memory_, position - within) + within;
   }
 
-  // Of `count` rows the last `kept` become the first.
+  // Moves the last `kept` of `count` rows to the front.
   void keep_last(Device& device, T* rows_sh, Index count, Index kept) const {
     if (count == kept) return;
     typename Device::Scope scratch(device.workspace);
@@ -273,7 +273,7 @@ class TransformerXlBlock : public Block<Device, T> {
             .K = K_};
   }
 
-  // Who looks at whom: computed on the host from what was saved, by the plain loops.
+  // Shows the attention weights: computed on the host from what was saved, by the plain loops.
   void look_at_weights(Device& device, const Look& look, const Pass& pass) const {
     using A = Accum<T>;
     if constexpr (std::is_constructible_v<double, A>) {

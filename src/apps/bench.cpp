@@ -55,7 +55,7 @@ double training_flops(const ModelConfig& config, Index tokens) {
   return (6 * parameters + attention) * static_cast<double>(tokens);
 }
 
-// What to measure, and with what.
+// The measurements to make, and their settings.
 struct BenchSettings {
   DeviceChoice device;
   ModelConfig config;

@@ -13,7 +13,7 @@ namespace abh {
 // `data` may be null when `size` is 0. Eight bytes a step through eight tables of 1 KiB each: about 1 GB/s and up.
 std::uint32_t crc32(const void* data, std::size_t size, std::uint32_t start = 0);
 
-// What a run stores to know data again: "1115394 bytes, crc32 0DD1A4C2", and its end alone.
+// The fingerprint of data in a run: "1115394 bytes, crc32 0DD1A4C2", and its end alone.
 std::string fingerprint(std::string_view bytes);
 std::string crc32_text(std::string_view bytes);
 

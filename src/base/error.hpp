@@ -5,7 +5,7 @@
 
 namespace abh {
 
-// What goes wrong is thrown as one line without the program's name; main prints `program: message` and returns the
+// An error, thrown as one line without the program's name; main prints `program: message` and returns the
 // status. Status 1: found in a file, in the environment or during the run.
 class Error : public std::runtime_error {
  public:

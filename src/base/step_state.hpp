@@ -4,8 +4,8 @@
 
 namespace abh {
 
-// What changes from one training step to the next. It lives in device memory and every layer reads it through a
-// pointer, so that a captured sequence of kernels can be replayed for every step.
+// The state that changes from one training step to the next. It lives in device memory and every layer reads it through
+// a pointer, so that a captured sequence of kernels can be replayed for every step.
 struct StepState {
   std::uint64_t seed = 0;
   std::uint32_t step = 0;  // the step being made, from 0

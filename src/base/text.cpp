@@ -19,7 +19,7 @@ namespace {
 
 bool is_control(char32_t code) { return code < 0x20 || (code >= 0x7F && code < 0xA0); }
 
-// What would break a line in two, or turn it around.
+// Characters that would break a line in two, or turn it around.
 bool ends_line(char32_t code) {
   return is_control(code) || code == 0x2028 || code == 0x2029 || code == 0x61C || code == 0x200E || code == 0x200F ||
          (code >= 0x202A && code <= 0x202E) || (code >= 0x2066 && code <= 0x2069);

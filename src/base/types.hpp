@@ -16,7 +16,7 @@ inline constexpr Token ignored_target = -100;
 // The distance between the starts of two rows of `width` elements. A stride of 0 stands for rows that touch.
 inline constexpr Index stride_or(Index stride, Index width) { return stride ? stride : width; }
 
-// What sums, statistics, pooling logits and weight gradients of a T are kept in: T itself, but float for 16-bit types.
+// The type of sums, statistics, pooling logits and weight gradients of a T: T itself, but float for 16-bit types.
 template <class T>
 struct AccumOf {
   using type = T;
@@ -24,7 +24,7 @@ struct AccumOf {
 template <class T>
 using Accum = typename AccumOf<T>::type;
 
-// What sums over a whole sequence are kept in, with more digits than their terms: beside one large term many small ones
+// The type of sums over a whole sequence, with more digits than their terms: beside one large term many small ones
 // are all rounded the same way.
 template <class T>
 struct LongerOf {

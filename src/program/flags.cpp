@@ -17,7 +17,7 @@ namespace {
 constexpr std::size_t widest_help = 100, narrowest_help = 40;
 std::size_t help_indent(std::size_t columns) { return columns < 72 ? 8 : 32; }
 
-// Of the terminal that standard output is; the widest where it is none.
+// The width of the terminal that standard output is; the widest where it is none.
 std::size_t columns_of_help() {
   return std::clamp(terminal_columns().value_or(widest_help), narrowest_help, widest_help);
 }

@@ -20,7 +20,7 @@ inline constexpr std::string_view version = ABH_VERSION;
 inline constexpr std::string_view version = "unversioned";
 #endif
 
-// What a real-valued flag accepts: every finite number without limits, infinities and NaN never.
+// The limits of a real-valued flag: every finite number without limits, infinities and NaN never.
 struct RealLimits {
   double low = std::numeric_limits<double>::lowest();
   double high = std::numeric_limits<double>::max();
@@ -52,7 +52,7 @@ class Flags {
 
   // An environment variable that the program reads, for --help.
   void environment(const std::string& variable, const std::string& meaning);
-  // What other programs call a flag: whoever tries that name is told ours.
+  // The name that other programs have for a flag: whoever tries that name is told ours.
   void also_called(const std::string& word, const std::string& flag);
 
   // Registration. `placeholder` stands for the value in --help and should name its unit: "STEPS", "CHARACTERS", "FILE".
@@ -89,7 +89,7 @@ class Flags {
   std::vector<Change> changes() const;
   const std::vector<std::string>& positionals() const { return positionals_; }
 
-  // What --help prints: as wide as the terminal, and at most 100 columns.
+  // The text of --help: as wide as the terminal, and at most 100 columns.
   std::string help() const;
   std::string help(std::size_t columns) const;
 

@@ -202,7 +202,7 @@ void check_read(const std::string& path, const Check& check) {
   }
 }
 
-// What the names of a layer's weights begin with.
+// The prefix of the names of a layer's weights.
 std::string blocks_of(const ModelConfig& config, Index layer) {
   if (!config.has_encoder()) return "blocks." + to_text(layer) + ".";
   const bool encodes = layer < config.encoder_layers;

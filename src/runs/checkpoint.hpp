@@ -68,8 +68,8 @@ RunState read_run_state(const std::string& path, TaskKinds kinds = task_kinds())
 // The files of a run folder.
 std::string model_path(const std::string& run);
 std::string resume_path(const std::string& run);
-// What --checkpoint RUN|FILE names: the model of a folder, or the file itself. Where nobody gave a name, and nothing is
-// where it would be by default, the Error says how to get a model.
+// The file that --checkpoint RUN|FILE names: the model of a folder, or the file itself. Where nobody gave a name, and
+// nothing is where it would be by default, the Error says how to get a model.
 std::string checkpoint_path(const std::string& run_or_file, bool given = true);
 
 }  // namespace abh

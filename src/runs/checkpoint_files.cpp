@@ -1,4 +1,4 @@
-// What checkpoint.hpp has of the file system.
+// The functions of checkpoint.hpp that use the file system.
 
 #include <filesystem>
 #include <string>

@@ -12,7 +12,7 @@
 
 namespace abh {
 
-// What a person sees while the run goes on: on a terminal one live line, rewritten in place and under 80 columns wide;
+// The progress display of a run: on a terminal one live line, rewritten in place and under 80 columns wide;
 // otherwise a plain line a call, without control characters.
 class Progress {
  public:

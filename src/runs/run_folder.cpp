@@ -126,7 +126,7 @@ void drop(const std::string& run) {
 
 constexpr std::size_t longest_path_line = 4096;
 
-// What stands in data.txt. Anything else is somebody's own file.
+// The content of data.txt. Anything else is somebody's own file.
 bool is_path_line(const std::string& text) {
   return text.size() <= longest_path_line && std::filesystem::path(text).is_absolute() &&
          text.find('\n') == text.size() - 1 && text.find('\0') == text.npos;

@@ -188,8 +188,8 @@ class Trainer {
   // The batch of the next step.
   void draw_batch() { batch_ = task_.training_batch(run_.training.batch, run_.training.seed, state_.step); }
 
-  // What is due at this step: evaluation, a row of the log, a checkpoint. At the last step everything is. False if a
-  // signal came before the evaluation was done: all of it is still due, to a run that goes on.
+  // Does the work due at this step: evaluation, a row of the log, a checkpoint. At the last step everything is due. False
+  // if a signal came before the evaluation was done: all of it is still due, to a run that goes on.
   bool after_step(double gradient_norm) {
     const TrainingConfig& training = run_.training;
     const bool last = state_.step == training.steps;
@@ -350,7 +350,8 @@ class Trainer {
     Clock::time_point shown = Clock::now();
   };
 
-  // What an evaluation came to: the mean loss, and the share of the answers that are right, where the task counts them.
+  // The result of an evaluation: the mean loss, and the share of the answers that are right, where the task counts
+  // them.
   struct Measured {
     std::optional<double> loss{}, accuracy{};
   };
@@ -436,7 +437,7 @@ class Trainer {
   // Of a run that an older version of this program began.
   bool lacks_best_accuracy() const { return task_.counts_answers() && state_.best_loss && !state_.best_accuracy; }
 
-  // What is evaluated, and written as the model.
+  // The weights that are evaluated, and written as the model.
   Model::Arena evaluated_arena() const { return averages() ? Model::Arena::average : Model::Arena::weights; }
 
   // The best weights, or before the first evaluation those of now; then where the run stands.

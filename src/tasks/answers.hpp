@@ -17,8 +17,8 @@ inline constexpr std::uint32_t first_test_example = std::uint32_t{1} << 31;
 
 class AnswerTask : public Task {
  public:
-  // Of examples of C tokens, padding included, each with answer_length targets that count. training_examples: how many
-  // there are, of which a step draws some; 0: endless, a step takes the next ones.
+  // Takes examples of C tokens, padding included, each with answer_length targets that count. training_examples: how
+  // many there are, of which a step draws some; 0: endless, a step takes the next ones.
   AnswerTask(std::string name, Index C, Index answer_length, Index training_examples, Index test_examples);
 
   // Puts an example into a batch, behind its last row: C tokens and their targets, and a mask where examples have one.
@@ -86,7 +86,7 @@ struct OwnExamples {
 using MakeAnswerTask = std::function<std::unique_ptr<AnswerTask>(const Metadata& task, const ModelConfig& config,
                                                                  const OwnExamples& own, const std::string& source)>;
 
-// What else may answer than the network's choice of each target with those before it given: it overwrites best_r, a
+// Another way to answer than the network's choice of each target with those before it given: it overwrites best_r, a
 // token a target, for the sequences of a batch. Made once the model is read; null: nothing else does.
 using Answer = std::function<void(const Batch& batch, std::vector<Token>& best_r)>;
 using MakeAnswer = std::function<Answer(const Trained& trained, const Machine& machine)>;

@@ -1,6 +1,6 @@
 #pragma once
 
-// What the programs do for one kind of task, each with flags of its own.
+// The programs' part of one kind of task, each with flags of its own.
 
 #include <memory>
 #include <optional>
@@ -43,7 +43,7 @@ class TaskTraining : public TaskFlags {
   virtual void recipe(const std::string& /*data*/, ModelConfig&, TrainingConfig&) const {}
   // The flags as they were in the run of a checkpoint, with the metadata of its task.
   virtual void take(const Metadata& task, const std::string& source) = 0;
-  // What Task::shape will say of a network, as far as the flags know it. A preset says something else.
+  // Sets the fields that Task::shape will set, as far as the flags know it. A preset says something else.
   virtual void shape(ModelConfig&) const {}
   // True where the network learns what comes next, which it must not see.
   virtual bool predicts() const { return false; }
@@ -54,7 +54,7 @@ class TaskTraining : public TaskFlags {
   // True for a flag of this task that may differ from what such a network has learned.
   virtual bool may_differ(const std::string& flag) const { return flag == "data"; }
 
-  // What a run begins with: nothing, where it stood, or the weights of a trained network.
+  // The start of a run: nothing, where it stood, or the weights of a trained network.
   struct Request {
     ModelConfig model;  // but for what Task::shape says
     TrainingConfig training;
@@ -64,7 +64,7 @@ class TaskTraining : public TaskFlags {
     std::optional<Trained> trained{};
     std::string source{};  // the file of that network
 
-    // What is known of the task from a run or a network; null of a new one.
+    // The task's metadata in a run or a network; null for a new one.
     const Metadata* stored() const { return task ? task : trained ? &trained->task : nullptr; }
   };
   struct Started {

@@ -25,7 +25,7 @@ struct Trained {
   Index step = 0;              // optimizer steps behind these weights
 };
 
-// What a run came to, for its last line.
+// The result of a run, for its last line.
 struct RunResult {
   Index step = 0;
   std::optional<double> train_loss;  // nats a target; none of a run of no steps
@@ -36,17 +36,17 @@ struct RunResult {
   Index tokens_per_s = 0;
 };
 
-// What is learned: the data, what a network is asked about them, and how that is shown to people. It knows nothing of
+// A task: the data, what a network is asked about them, and how that is shown to people. It knows nothing of
 // devices.
 class Task {
  public:
   virtual ~Task() = default;
 
-  // Of a checkpoint: its name and what it takes to make it again, but for the data.
+  // The keys of a checkpoint: its name and what it takes to make it again, but for the data.
   virtual Metadata metadata() const = 0;
-  // What a network must be to learn it: sets the vocabulary, the classes, ...
+  // Sets the config fields that the task determines: the vocabulary, the classes, ...
   virtual void shape(ModelConfig& config) const = 0;
-  // Of the data: a run that goes on has the same.
+  // Identifies the data: a run that goes on has the same.
   virtual std::string fingerprint() const = 0;
   // Bytes of memory that the data take.
   virtual std::size_t bytes() const = 0;
@@ -66,7 +66,7 @@ class Task {
 
   // Whether a sequence is an answer, of which it matters whether all of it is right.
   virtual bool counts_answers() const = 0;
-  // What a target is, for people: "character".
+  // The name of a target, for people: "character".
   virtual std::string unit() const = 0;
   // The last line of a run's output, without the line break.
   virtual std::string final_line(const RunResult& result) const = 0;
@@ -80,9 +80,9 @@ class Task {
                                                   const std::function<bool(Index)>& /*go_on*/) const {
     return std::nullopt;
   }
-  // What a network is built for that makes a sample.
+  // The capacity of a network that makes a sample.
   virtual NetworkExtent sample_extent(const ModelConfig& config) const = 0;
-  // What one with these weights makes of the task, for RUN/sample.txt; none if go_on, asked now and then, says
+  // A sample of a network with these weights, for RUN/sample.txt; none if go_on, asked now and then, says
   // no.
   virtual std::optional<std::string> sample(const ModelConfig& config, const std::vector<float>& weights,
                                             std::uint64_t seed, const std::function<bool()>& go_on) const = 0;
@@ -91,7 +91,7 @@ class Task {
 class TaskCommand;
 class TaskTraining;
 
-// What the programs do for a kind of task (tasks/programs.hpp); null where there is nothing to be done.
+// The programs' part of a kind of task (tasks/programs.hpp); null where there is nothing to be done.
 struct TaskPrograms {
   std::unique_ptr<TaskTraining> (*train)() = nullptr;
   std::unique_ptr<TaskCommand> (*evaluate)() = nullptr;
@@ -99,7 +99,7 @@ struct TaskPrograms {
   std::unique_ptr<TaskCommand> (*draw)() = nullptr;
 };
 
-// What is known of a task before there is one.
+// The description of a task before there is one.
 struct TaskKind {
   const char* name;     // of --task, and in checkpoints
   const char* summary;  // one line

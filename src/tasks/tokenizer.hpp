@@ -45,7 +45,7 @@ class Tokenizer {
   // "char" or "byte".
   std::string kind() const;
 
-  // What a token is, for people: "character" or "byte".
+  // The name of a token, for people: "character" or "byte".
   std::string unit() const;
 
   // 'é' (U+00E9): an id of a char tokenizer, for messages.

@@ -21,7 +21,7 @@ std::string short_name(const emulator::Counts& counts) {
   return file.empty() ? name : file + ": " + name;
 }
 
-// What grows with the number of sequences.
+// The part that grows with the number of sequences.
 constexpr double KernelTraffic::*numbers[] = {
     &KernelTraffic::asked,           &KernelTraffic::in_sectors,       &KernelTraffic::distinct,
     &KernelTraffic::shared_requests, &KernelTraffic::shared_conflicts,

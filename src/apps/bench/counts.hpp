@@ -8,7 +8,7 @@
 
 namespace abh {
 
-// What one kernel asks of memory in a training step. Not whole numbers where they are reckoned.
+// The memory accesses of one kernel in a training step. Not whole numbers where they are reckoned.
 struct KernelTraffic {
   std::string kernel;  // "gelu: backward_kernel<bf16, 8>"
   Index launches = 0;

@@ -234,7 +234,7 @@ class LayerBench {
     layer(name, LinearCase{.BC = B_ * C_, .I = I, .O = O, .bias = true}, B_ * C_ * I * O, 2, 4);
   }
 
-  // What the optimizer reads and writes, none of which has a gradient.
+  // The arrays of the optimizer, none of which has a gradient.
   struct UpdateSlots {
     Index count;
     std::vector<Slot> inputs() const { return {}; }

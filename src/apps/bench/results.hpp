@@ -25,7 +25,7 @@ struct StepRow {
   double page_faults_per_step;  // after the first step
 };
 
-// What the device can do at most: multiply-adds on the registers of a CPU, a matrix product on a GPU.
+// The peak of the device: multiply-adds on the registers of a CPU, a matrix product on a GPU.
 struct Peaks {
   std::string arithmetic = "multiply-add", key = "multiply_add_flops_per_s";
   double flops_per_s = 0, copy_bytes_per_s = 0;  // 0: not measured

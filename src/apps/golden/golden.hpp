@@ -52,7 +52,7 @@ class GoldenFile {
   std::set<std::string> taken_;
 };
 
-// What a case computed, under the names that the tensors have in a file.
+// The results of a case, under the names that the tensors have in a file.
 struct GoldenResult {
   std::vector<Index> shape;
   std::vector<double> values;

@@ -110,7 +110,7 @@ class GoldenCases {
  private:
   using Shape = std::vector<Index>;
 
-  // What the block of a mixer takes of the metadata.
+  // The metadata that the block of a mixer takes.
   static std::set<std::string> settings_of(const MixerProperties& properties) {
     std::set<std::string> keys = {"heads", "causal", "positions", "alibi_slopes"};
     if (properties.has_window) keys.insert("window");
@@ -576,7 +576,7 @@ class GoldenCases {
               });
   }
 
-  // What a key of the metadata says, one of so many words.
+  // The value of a key of the metadata, one of so many words.
   std::string choice(const char* key, const std::string& found, const std::vector<std::string>& choices) const {
     if (std::find(choices.begin(), choices.end(), found) != choices.end()) return found;
     file_.fail(std::string("metadata ") + key + ": expected " + listed(choices) + ", found \"" + one_line(found) +
@@ -635,7 +635,7 @@ class GoldenCases {
     });
   }
 
-  // What a block by itself can know of positions.
+  // The positions that a block by itself can have.
   void check_positions(const MixerProperties& properties) {
     if (!file_.has_setting("positions")) return;
     const std::string& positions = file_.setting("positions");
@@ -651,7 +651,7 @@ class GoldenCases {
   void transformer_xl_attention();
   template <class MemoryBlock>
   void block_of_memory(ModelConfig config);
-  // What a network reads: tokens, or so many patches of so many numbers.
+  // The input of a network: tokens, or so many patches of so many numbers.
   struct Given {
     bool classifier = false;
     std::string otherwise = "mean";  // what a classifier reads where the metadata do not say

@@ -152,7 +152,7 @@ ModelConfig GoldenCases<Device, T>::network_config(const Given& given) const {
     config.head_channels = head_channels(prefix + mixers[layer].head_projection, config.heads);
     config.attention_bias = config.attention_bias || has_attention_bias(prefix);
   }
-  // What sees all of the sequence is global, however long the table.
+  // A head that sees all of the sequence is global, however long the table.
   std::string windows;
   for (const Index window : config.windows()) {
     windows += (windows.empty() ? "" : ",") + std::to_string(window < C ? window : 0);
@@ -285,7 +285,7 @@ void GoldenCases<Device, T>::vision_transformer() {
   classify(config, B, static_cast<Index>(tokens.size()) / B, tokens, {}, patches);
 }
 
-// What a classifier makes of B sequences of C positions, forward, and backward where the file has labels.
+// Runs a classifier on B sequences of C positions, forward, and backward where the file has labels.
 template <class Device, class T>
 void GoldenCases<Device, T>::classify(const ModelConfig& config, Index B, Index C, const std::vector<Token>& tokens,
                                       const std::vector<Token>& mask, const std::vector<double>& patches) {

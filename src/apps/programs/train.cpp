@@ -45,7 +45,7 @@ TrainingConfig changed(const TrainingConfig& stored, const TrainingConfig& given
   return TrainingConfig::from_metadata(settings, "--resume");
 }
 
-// What a resumed run is made of stands in its file. The command line may say it again.
+// The settings of a resumed run stand in its file. The command line may say it again.
 void require_same_run(TaskKinds kinds, int argc, char** argv, const Flags& flags, const TrainArguments& given,
                       const RunState& state) {
   const auto refuse = [](const std::string& name, const std::string& expected, const std::string& found) {

@@ -17,7 +17,7 @@ namespace abh {
 // The command line of train.
 struct TrainArguments {
   explicit TrainArguments(TaskKinds kinds);
-  // What is learned.
+  // The task.
   TaskTraining& training_task() const;
 
   std::string task;

@@ -11,7 +11,7 @@
 
 namespace abh {
 
-// What stands for a character that is not shown as it is: a picture of a control character, or a stand-in.
+// The substitute of a character that is not shown as it is: a picture of a control character, or a stand-in.
 std::string stand_in(std::string_view character, char32_t code);
 
 // Prints a text and how hard each character was, row by row as it comes: with colours, the harder the redder; without,

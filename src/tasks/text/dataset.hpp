@@ -14,7 +14,7 @@
 
 namespace abh {
 
-// What a text is called: its file's name without folder and extension.
+// The name of a text: its file's name without folder and extension.
 std::string corpus_name(const std::string& path);
 
 // Lays tokens end to end as windows of C: each token but the first is one of the `targets` once. Fills rows first_row

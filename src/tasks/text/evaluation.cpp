@@ -71,7 +71,7 @@ Evaluation evaluate_text(const DeviceChoice& device, const std::string& type, co
   const std::string fault = fault_of_chunks(config);
   if (cut.chunk && !fault.empty()) throw Error(fault);
   if (const std::string of_length = fault_of_chunk(config, cut.chunk); !of_length.empty()) throw Error(of_length);
-  // What is wrong with the text is said before anything is computed.
+  // Faults of the text are reported before anything is computed.
   Index targets = -1;
   tokenizer.encode(text, path, [&](Token) { ++targets; });
   if (targets < 1) throw Error(path + ": too short: 1 " + tokenizer.unit() + ", expected 2 at least");

@@ -51,7 +51,7 @@ Token sample_token(std::span<const float> logits_v, const SamplingSettings& sett
 
 // Positions of a prompt at a time: enough work for a few threads, in little memory.
 static constexpr Index prompt_chunk = 256;
-// Of a sequence that may have any length.
+// The capacity for a sequence of any length.
 static constexpr Index unlimited = std::numeric_limits<Index>::max();
 
 // Whether what a network keeps from position to position does not grow with them.

@@ -60,7 +60,7 @@ class Generator {
   std::uint64_t generated_ = 0;
 };
 
-// What to go on from where there is no prompt: a line break, or the first token of a vocabulary that has none.
+// The start of a text without a prompt: a line break, or the first token of a vocabulary that has none.
 std::string opening_of_text(const Tokenizer& tokenizer);
 
 // A text of `count` tokens after `prompt`, which is not empty and lies in the vocabulary; none if go_on, asked before

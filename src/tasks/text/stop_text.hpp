@@ -19,7 +19,7 @@ class StopText {
   // was found.
   std::string add(std::string_view piece);
   bool found() const { return !text_.empty() && matched_ == text_.size(); }
-  // What is held back, for a text that ends without it.
+  // The text that is held back, for a text that ends without it.
   std::string_view held_back() const { return std::string_view(text_).substr(0, found() ? 0 : matched_); }
 
  private:

@@ -42,7 +42,7 @@ class TextTask : public Task {
     if (!fault_of_steps(config).empty()) return {.B = 1, .C = 1};
     return generation_extent(config);
   }
-  // What the network writes after a line break. One token at a time, the CPU is as quick as any.
+  // The text that the network writes after a line break. One token at a time, the CPU is as quick as any.
   std::optional<std::string> sample(const ModelConfig& config, const std::vector<float>& weights, std::uint64_t seed,
                                     const std::function<bool()>& go_on) const override;
 
@@ -55,7 +55,7 @@ class TextTask : public Task {
   Dataset data_;
 };
 
-// What a checkpoint says of a task of texts with this tokenizer.
+// The keys of a checkpoint of texts with this tokenizer.
 Metadata metadata_of(const Tokenizer& tokenizer);
 // The tokenizer of a checkpoint; Error as of Tokenizer::from_metadata.
 Tokenizer tokenizer_of(const Metadata& metadata, const std::string& source);
@@ -66,7 +66,7 @@ std::string loss_text(double nats, const std::string& token);
 // Texts: the next character, or byte, is asked for.
 TaskKind text_kind(const TaskPrograms& programs);
 
-// What the programs do for them.
+// The task's part of the programs.
 TaskPrograms text_programs();
 std::unique_ptr<TaskTraining> text_training();
 std::unique_ptr<TaskCommand> text_evaluation();

@@ -18,8 +18,8 @@ struct TextModel {
   Index step = 0;              // optimizer steps behind these weights
 };
 
-// What a checkpoint holds, as a model of texts. `task`: the metadata of its task. Error, which names `source`, if that
-// is none of texts.
+// The content of a checkpoint, as a model of texts. `task`: the metadata of its task. Error, which names `source`, if
+// that is none of texts.
 TextModel text_model(ModelConfig config, const std::map<std::string, std::string>& task, std::vector<float> weights,
                      Index step, const std::string& source);
 
