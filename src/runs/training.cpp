@@ -188,8 +188,8 @@ class Trainer {
   // The batch of the next step.
   void draw_batch() { batch_ = task_.training_batch(run_.training.batch, run_.training.seed, state_.step); }
 
-  // Does the work due at this step: evaluation, a row of the log, a checkpoint. At the last step everything is due. False
-  // if a signal came before the evaluation was done: all of it is still due, to a run that goes on.
+  // Does the work due at this step: evaluation, a row of the log, a checkpoint. At the last step everything is due.
+  // False if a signal came before the evaluation was done: all of it is still due, to a run that goes on.
   bool after_step(double gradient_norm) {
     const TrainingConfig& training = run_.training;
     const bool last = state_.step == training.steps;
