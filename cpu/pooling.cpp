@@ -1,8 +1,6 @@
 #include "layers/pooling.hpp"
 
 #include "cpu/pooling_global.hpp"
-#include "extras/bidirectional/pooling_of_all.hpp"
-#include "extras/windows/pooling_windowed.hpp"
 #include "layers/pooling_decay.hpp"
 
 namespace abh {
@@ -30,16 +28,20 @@ struct WithoutDecay {
 
 template <class Device, class T>
 void pooling_forward(Device& device, const PoolingForward<T>& a) {
-  if (!a.in.shape.causal) return pooling_of_all_forward(device, a);
-  if (block_of(a.in.shape) < a.in.shape.C) return pooling_windowed_forward(device, a);
+  if constexpr (has_extras) {
+    if (!a.in.shape.causal) return pooling_of_all_forward(device, a);
+    if (block_of(a.in.shape) < a.in.shape.C) return pooling_windowed_forward(device, a);
+  }
   if (a.in.slope_n) return pooling_decay_forward(device, a);
   pooling_forward_global(device, a, WithoutDecay{});
 }
 
 template <class Device, class T>
 void pooling_backward(Device& device, const PoolingBackward<T>& a) {
-  if (!a.in.shape.causal) return pooling_of_all_backward(device, a);
-  if (block_of(a.in.shape) < a.in.shape.C) return pooling_windowed_backward(device, a);
+  if constexpr (has_extras) {
+    if (!a.in.shape.causal) return pooling_of_all_backward(device, a);
+    if (block_of(a.in.shape) < a.in.shape.C) return pooling_windowed_backward(device, a);
+  }
   if (a.in.slope_n) return pooling_decay_backward(device, a);
   pooling_backward_global(device, a, WithoutDecay{});
 }

@@ -1,8 +1,6 @@
 #include "cuda/partial_sums.hpp"
 #include "cuda/pooling_global.hpp"
 #include "cuda/pooling_in_tile.hpp"
-#include "extras/bidirectional/pooling_of_all.hpp"
-#include "extras/windows/pooling_windowed.hpp"
 #include "layers/parts/pooling_with_logits.hpp"
 #include "layers/pooling_decay.hpp"
 
@@ -58,8 +56,10 @@ template <class Device, class T>
 void pooling_forward(Device& device, const PoolingForward<T>& a) {
   if (a.in.shape.B * a.in.shape.C == 0) return;
   if (in_tile(a)) return pooling_forward_in_tile(device, a);
-  if (!a.in.shape.causal) return pooling_of_all_forward(device, a);
-  if (block_of(a.in.shape) < a.in.shape.C) return pooling_windowed_forward(device, a);
+  if constexpr (has_extras) {
+    if (!a.in.shape.causal) return pooling_of_all_forward(device, a);
+    if (block_of(a.in.shape) < a.in.shape.C) return pooling_windowed_forward(device, a);
+  }
   if (a.in.slope_n) return pooling_decay_forward(device, a);
   pooling_forward_global<false>(device, a);
 }
@@ -68,8 +68,10 @@ template <class Device, class T>
 void pooling_backward(Device& device, const PoolingBackward<T>& a) {
   if (a.in.shape.B * a.in.shape.C == 0) return;
   if (in_tile(a)) return pooling_backward_in_tile(device, a);
-  if (!a.in.shape.causal) return pooling_of_all_backward(device, a);
-  if (block_of(a.in.shape) < a.in.shape.C) return pooling_windowed_backward(device, a);
+  if constexpr (has_extras) {
+    if (!a.in.shape.causal) return pooling_of_all_backward(device, a);
+    if (block_of(a.in.shape) < a.in.shape.C) return pooling_windowed_backward(device, a);
+  }
   if (a.in.slope_n) return pooling_decay_backward(device, a);
   pooling_backward_global<false>(device, a);
 }

@@ -1,5 +1,3 @@
-#include "extras/bidirectional/pooling_of_all.hpp"
-#include "extras/windows/pooling_windowed.hpp"
 #include "layers/pooling_decay.hpp"
 #include "plain/pooling_backward.hpp"
 
@@ -8,8 +6,10 @@ namespace abh {
 template <class Device, class T>
 void pooling_forward(Device& device, const PoolingForward<T>& a) {
   const auto [B, C, N, K, window, causal, payloads] = a.in.shape;
-  if (!causal) return pooling_of_all_forward(device, a);
-  if (window_of(a.in.shape) < C) return pooling_windowed_forward(device, a);
+  if constexpr (has_extras) {
+    if (!causal) return pooling_of_all_forward(device, a);
+    if (window_of(a.in.shape) < C) return pooling_windowed_forward(device, a);
+  }
   if (a.in.slope_n || a.first.weight_n || a.last.weight_n) return pooling_decay_forward(device, a);
   using S = Longer<T>;
   const auto x = heads(a.in.x_bch, a.in.x_stride, C, payloads * N, K);
@@ -44,8 +44,10 @@ void pooling_forward(Device& device, const PoolingForward<T>& a) {
 
 template <class Device, class T>
 void pooling_backward(Device& device, const PoolingBackward<T>& a) {
-  if (!a.in.shape.causal) return pooling_of_all_backward(device, a);
-  if (window_of(a.in.shape) < a.in.shape.C) return pooling_windowed_backward(device, a);
+  if constexpr (has_extras) {
+    if (!a.in.shape.causal) return pooling_of_all_backward(device, a);
+    if (window_of(a.in.shape) < a.in.shape.C) return pooling_windowed_backward(device, a);
+  }
   if (a.in.slope_n) return pooling_decay_backward(device, a);
   const auto max = array(a.max_bnc, a.in.shape.N, a.in.shape.C);
   backward_of_average(device, a, [&](Index b, Index n, Index c) { return Longer<T>(max(b, n, c - 1)); });

@@ -1,6 +1,7 @@
 #include <cmath>
 
 #include "extras/bahdanau/bahdanau.hpp"
+#include "network/mixers.hpp"
 #include "tests/harness/block_case.hpp"
 
 namespace abh {

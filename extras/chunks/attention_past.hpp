@@ -1,53 +1,26 @@
 #pragma once
 
-#include <algorithm>
-
 #include "blocks/block.hpp"
+#include "blocks/parts/key_value_cache.hpp"
 #include "blocks/parts/residual.hpp"
 #include "extras/chunks/past_rows.hpp"
 #include "extras/chunks/place.hpp"
 
 namespace abh {
 
-// Queries, keys and values, or their gradients: rows of N heads of K channels. A stride is the distance between two
-// consecutive rows, 0 for rows that touch.
-template <class Element>
-struct QueryKeyValue {
-  Element* query_bch;
-  Element* key_bsh;
-  Element* value_bsh;
-  Index query_stride = 0, key_stride = 0;  // values stand as keys do
-
-  // The three slices of rows in which they stand side by side, H channels each.
-  static QueryKeyValue side_by_side(Element* qkv_bcq, Index H) {
-    return {qkv_bcq, qkv_bcq + H, qkv_bcq + 2 * H, 3 * H, 3 * H};
-  }
-};
-
-// The keys and values of the positions before: those of earlier steps of inference, or of the chunks of a sequence
-// before this one (extras/chunks/README.md). Where attention has a window that is what it still sees, in rings and in
-// what one chunk hands to the next; else all, in arrays that grow.
+// The keys and values of the positions before: those of earlier steps of inference (KeyValueCache), and of the chunks
+// of a sequence before this one (extras/chunks/README.md). With a window the rows that are still visible are handed
+// from one chunk to the next; else all rows stay, in arrays that grow.
 template <class Device, class T>
-class AttentionPast {
+class AttentionPast : public KeyValueCache<T> {
  public:
-  // window: positions that a query sees, 0: all. caches_keys: whether steps compare with keys that are kept, else with
-  // the values.
   AttentionPast(Layout<T>& layout, Index H, Index window, const BlockExtent& extent, bool caches_keys)
-      : H_(H),
-        window_(window),
-        caches_keys_(caches_keys),
+      : KeyValueCache<T>(layout, H, window, extent, caches_keys),
         key_rows_(layout, window - 1, H, extent),
         value_rows_(layout, window - 1, H, extent) {
-    const Index all = std::max(extent.positions, extent.sequence);
-    rows_ = window > 0 ? std::min(window, all) : all;
-    const bool steps = extent.positions > 0, grows = extent.sequence > 0 && window == 0;
-    if (steps) {
-      value_sh_ = layout.template state<T>(rows_ * H);
-      if (caches_keys) key_sh_ = layout.template state<T>(rows_ * H);
-    } else if (grows) {
-      value_sh_ = layout.template lasting_activation<T>(rows_ * H);
-    }
-    if (!grows) return;
+    const bool steps = extent.positions > 0;
+    if (extent.sequence == 0 || window > 0) return;
+    if (!steps) value_sh_ = layout.template lasting_activation<T>(rows_ * H);
     if (!steps || !caches_keys) key_sh_ = layout.template lasting_activation<T>(rows_ * H);
     d_key_sh_ = layout.template adjoint<T>(extent.sequence * H);
     d_value_sh_ = layout.template adjoint<T>(extent.sequence * H);
@@ -106,17 +79,6 @@ class AttentionPast {
     place(device, d_rows.value_bsh, stride_of(d_rows), d_value_sh + first, H_, pass.C);
   }
 
-  // Where the key and the value of a position are kept, from one step to the next. Those beyond a step's own position
-  // are never read: there is nothing to forget at the start.
-  T* key_h(Index position) const { return key_sh_ + row(position) * H_; }
-  T* value_h(Index position) const { return value_sh_ + row(position) * H_; }
-
-  // What a step at this position looks at: rows of what is kept, and the one of them where the oldest stands.
-  const T* keys() const { return caches_keys_ ? key_sh_ : value_sh_; }
-  const T* values() const { return value_sh_; }
-  Index length(Index position) const { return std::min(position + 1, rows_); }
-  Index oldest(Index position) const { return position < rows_ ? 0 : row(position + 1); }
-
   // Steps go on behind so many positions, the last of which were those of the chunk that forward has just computed.
   void go_on(Device& device, Index positions) const {
     if (window_ == 0) return;
@@ -126,7 +88,6 @@ class AttentionPast {
 
  private:
   bool grows(const Pass& pass) const { return pass.sequence > 0 && window_ == 0; }
-  Index row(Index position) const { return window_ > 0 ? position % rows_ : position; }
 
   template <class Element>
   Index stride_of(const QueryKeyValue<Element>& rows) const {
@@ -138,10 +99,14 @@ class AttentionPast {
         {.to = to, .to_stride = to_stride, .from = from, .from_stride = from_stride, .rows = rows, .columns = H_});
   }
 
-  Index H_, window_, rows_ = 0;
-  bool caches_keys_;
-  PastRows<Device, T> key_rows_, value_rows_;  // of the chunk before, where there is a window
-  Kept<T> key_sh_, value_sh_;
+  using KeyValueCache<T>::H_;
+  using KeyValueCache<T>::window_;
+  using KeyValueCache<T>::rows_;
+  using KeyValueCache<T>::caches_keys_;
+  using KeyValueCache<T>::key_sh_;
+  using KeyValueCache<T>::value_sh_;
+
+  PastRows<Device, T> key_rows_, value_rows_;      // of the chunk before, where there is a window
   T *d_key_sh_ = nullptr, *d_value_sh_ = nullptr;  // of all of a sequence, from this chunk on
 };
 

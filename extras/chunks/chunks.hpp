@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <span>
 
 #include "blocks/block.hpp"
 #include "network/batch.hpp"
@@ -45,8 +46,8 @@ class Chunks {
 
 // Losses of a pass, chunk by chunk, forward only: seen(b, j, pass of the chunk, loss of the chunk).
 template <class Network, class Seen>
-void run_in_chunks(Network& network, const typename Network::Given& batch, double label_smoothing, const Pass& whole,
-                   const Seen& seen) {
+void compute_losses_in_chunks(Network& network, const typename Network::Given& batch, double label_smoothing,
+                              const Pass& whole, const Seen& seen) {
   const Chunks chunks(whole, network.extent().chunk);
   for (Index b = 0; b < chunks.sequences(); ++b) {
     for (Index j = 0; j < chunks.of_sequence(); ++j) {
@@ -58,14 +59,14 @@ void run_in_chunks(Network& network, const typename Network::Given& batch, doubl
   }
 }
 
-// The gradient of a pass: loss and backward of the network, chunk by chunk where it was built for that. On the way
+// The gradient of a pass, chunk by chunk: loss and backward of the network. On the way
 // forward only what enters each chunk is kept; on the way back, from the last chunk to the first, a chunk is computed
 // again from that, with its loss, and is differentiated. Truncated there is one way: every chunk is differentiated as
 // it comes. seen: as above, before the logits are overwritten. whole.count is needed where there is more than one
 // chunk.
 template <class Network, class Seen>
-void differentiate(Network& network, const typename Network::Given& batch, double label_smoothing, const Pass& whole,
-                   const Seen& seen) {
+void differentiate_in_chunks(Network& network, const typename Network::Given& batch, double label_smoothing,
+                             const Pass& whole, const Seen& seen) {
   const Chunks chunks(whole, network.extent().chunk);
   const bool truncated = network.extent().truncated;
   const Index J = chunks.of_sequence();
@@ -103,6 +104,19 @@ void differentiate(Network& network, const typename Network::Given& batch, doubl
       differentiate_chunk(b, j, last && j == 0);
     }
   }
+}
+
+// Step-by-step inference goes on behind these tokens, which are read chunk by chunk: send(tokens) copies those of a
+// chunk to the device, and returns them there. Returns the logits of the token that follows, as Network::step does.
+template <class Network, class Send>
+auto read_in_chunks(Network& network, std::span<const Token> token_c, const Send& send) {
+  const Chunks chunks({.B = 1, .C = static_cast<Index>(token_c.size())}, network.extent().chunk);
+  for (Index j = 0; j < chunks.of_sequence(); ++j) {
+    const Pass pass = chunks.pass(0, j);
+    network.run_blocks(
+        {send(token_c.subspan(static_cast<std::size_t>(pass.first_c), static_cast<std::size_t>(pass.C)))}, pass);
+  }
+  return network.go_on(chunks.pass(0, chunks.of_sequence() - 1));
 }
 
 }  // namespace abh

@@ -3,18 +3,11 @@
 #include <algorithm>
 
 #include "blocks/block.hpp"
+#include "blocks/parts/pooling.hpp"
 #include "extras/chunks/place.hpp"
 #include "extras/chunks/pooling_chunk.hpp"
 
 namespace abh {
-
-// Payload rows of a pooling, or their gradients. The stride is the distance between two consecutive rows, 0 for rows
-// that touch.
-template <class Element>
-struct Payload {
-  Element* x_bch;
-  Index stride = 0;
-};
 
 // The state that a pooling takes over from one chunk of a sequence to the next (extras/chunks/README.md): positions
 // that stand before those of the chunk, in arrays where both are joined. Where passes are no chunks it takes no memory
@@ -39,12 +32,9 @@ class PoolingPast {
   Index most() const { return most_; }
   Index positions(const Pass& pass) const { return std::min(most_, pass.first_c); }
 
-  // The inputs of pooling, with what rounding left of the first and leaves of the last position.
-  struct Input {
-    PoolingInputs<T> in;
-    PoolingRest<const Accum<T>> first{};
-    PoolingRest<Accum<T>> last{};
-  };
+  using Input = PoolingInput<T>;
+  using Gradients = PoolingGradients<T>;
+
   // The past and the chunk, one after the other.
   template <class Scope>
   Input join(Device& device, Scope& scratch, const PoolingInputs<T>& chunk, const Pass& pass) const {
@@ -81,26 +71,23 @@ class PoolingPast {
     }
   }
 
-  // Of what stands before the next chunk position p, its logits and, returned, its payload.
-  const T* position(Device& device, Accum<T>* logit_n, Index p) const {
+  // Puts what stands before the next chunk, at `position`, into a state of step-by-step inference, which has seen
+  // nothing yet: step(logit_n, x_h) takes in one position. Of one position that stands for many, rounding left a rest.
+  template <class Step>
+  void put_in_state(Device& device, Accum<T>* state, const PoolingShape& shape, bool decays, Index position,
+                    const Step& step) const {
+    typename Device::Scope scratch(device.workspace);
+    Accum<T>* logit_n = scratch.template take<Accum<T>>(N_);
     const From all{logit_np_.value, most_, x_ph_.value, H_};
-    for (Index n = 0; n < N_; ++n) device.copy(logit_n + n, all.logit_np + n * most_ + p, 1);
-    return all.x_ph + p * H_;
+    for (Index p = 0; p < positions(step_at(position)); ++p) {
+      for (Index n = 0; n < N_; ++n) device.copy(logit_n + n, all.logit_np + n * most_ + p, 1);
+      step(logit_n, all.x_ph + p * H_);
+    }
+    if (global_ && position > 0) {
+      pooling_put_rest<Device, T>(device, state, {rest_n_.value, rest_h_.value}, shape, decays);
+    }
   }
 
-  // What rounding left of them, where one stands for many; null: nothing.
-  PoolingRest<const Accum<T>> rest() const {
-    return global_ ? PoolingRest<const Accum<T>>{rest_n_.value, rest_h_.value} : PoolingRest<const Accum<T>>{};
-  }
-
-  // The arrays of pooling's backward pass.
-  struct Gradients {
-    Payload<T> d_x;
-    bool accumulate;
-    Accum<T>* d_logit_bnc;
-    const T* d_out_bch;
-    const Accum<T>* d_lse_bnc;
-  };
   // Those of the past and the chunk. A global past goes on from the state behind the last position of this chunk, which
   // is where its gradient enters.
   template <class Scope>

@@ -130,7 +130,7 @@ class InChunks {
   }
   void run() {
     start();
-    run_in_chunks(net, batch(), case_.label_smoothing, pass(), seen());
+    compute_losses(net, batch(), case_.label_smoothing, pass(), seen());
   }
   // The loss of a single sequence with other weights, where what enters each chunk is that of these.
   double loss_with(const Array<double>& other, const Array<double>& these) {

@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
+#include "extras/answers/answers.hpp"
 #include "extras/digits/drawn_digits.hpp"
 #include "extras/digits/picture.hpp"
-#include "tasks/answers.hpp"
 #include "tasks/programs.hpp"
 #include "tasks/task.hpp"
 

@@ -7,10 +7,10 @@
 #include <string_view>
 #include <vector>
 
+#include "extras/answers/answers.hpp"
 #include "extras/figures/drawing.hpp"
 #include "extras/lab/device.hpp"
 #include "network/model.hpp"
-#include "tasks/answers.hpp"
 #include "tasks/task.hpp"
 #include "tasks/text/generator.hpp"
 

@@ -1,3 +1,5 @@
+#include <bit>
+
 #include "cpu/lanes.hpp"
 #include "cpu/math.hpp"
 #include "extras/positions/rotary.hpp"
@@ -8,9 +10,11 @@ namespace {
 
 constexpr Index rows_per_task = 32;
 
-// Lanes two by two, as 64-bit integers whose low half is the first of the two: every instruction set shifts those.
+// Lanes two by two, as 64-bit integers, which every instruction set shifts. The first of the two is the low half, on a
+// big-endian machine the high one.
 template <class L>
 using PairsOf = typename LanesOf<std::uint64_t, width_of<L> / 2>::type;
+constexpr bool first_is_low = std::endian::native == std::endian::little;
 
 // The lanes of every pair exchanged, its first lane in both places, and its second.
 template <class L>
@@ -18,15 +22,19 @@ inline L exchanged(const L& x) {
   const auto pairs = bits_as<PairsOf<L>>(x);
   return bits_as<L>(pairs << 32 | pairs >> 32);
 }
+template <bool low, class L>
+inline L half_twice(const L& x) {
+  const auto pairs = bits_as<PairsOf<L>>(x);
+  if constexpr (low) return bits_as<L>(pairs << 32 | (pairs & 0xFFFFFFFF));
+  return bits_as<L>((pairs & ~std::uint64_t{0xFFFFFFFF}) | pairs >> 32);
+}
 template <class L>
 inline L firsts(const L& x) {
-  const auto pairs = bits_as<PairsOf<L>>(x);
-  return bits_as<L>(pairs << 32 | (pairs & 0xFFFFFFFF));
+  return half_twice<first_is_low>(x);
 }
 template <class L>
 inline L seconds(const L& x) {
-  const auto pairs = bits_as<PairsOf<L>>(x);
-  return bits_as<L>((pairs & ~std::uint64_t{0xFFFFFFFF}) | pairs >> 32);
+  return half_twice<!first_is_low>(x);
 }
 
 // Turns every row: forward with direction 1, backward with -1. What is read of a head is read before it is written, as

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "tasks/answers.hpp"
+#include "extras/answers/answers.hpp"
 #include "tasks/programs.hpp"
 #include "tasks/task.hpp"
 

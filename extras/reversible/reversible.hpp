@@ -126,12 +126,4 @@ class ReversibleStack : public Stack<Device, T> {
   T* out_bcd_;  // until the end what a block makes of its stream
 };
 
-// The stack that a network has.
-template <class Device, class T>
-std::unique_ptr<Stack<Device, T>> make_stack(Layout<T>& layout, const StackShape<T>& shape, const ModelConfig& config,
-                                             const BlockExtent& extent, double dropout) {
-  if (config.reversible) return std::make_unique<ReversibleStack<Device, T>>(layout, shape, config, extent, dropout);
-  return std::make_unique<ResidualStack<Device, T>>(layout, shape, config, extent, dropout);
-}
-
 }  // namespace abh

@@ -7,8 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "extras/answers/answers.hpp"
 #include "extras/reviews/labelled_texts.hpp"
-#include "tasks/answers.hpp"
 #include "tasks/programs.hpp"
 #include "tasks/task.hpp"
 

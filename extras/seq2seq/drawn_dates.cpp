@@ -1,7 +1,7 @@
 #include "extras/seq2seq/drawn_dates.hpp"
 
 #include "base/random.hpp"
-#include "tasks/answers.hpp"
+#include "extras/answers/answers.hpp"
 
 namespace abh {
 

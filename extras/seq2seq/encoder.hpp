@@ -5,7 +5,6 @@
 
 #include "blocks/parts/attention_core.hpp"
 #include "blocks/parts/norm.hpp"
-#include "extras/reversible/reversible.hpp"
 #include "network/entry.hpp"
 #include "network/stack.hpp"
 

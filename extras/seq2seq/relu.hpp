@@ -1,6 +1,6 @@
 #pragma once
 
-#include "base/types.hpp"
+#include "layers/parts/with_row_sums.hpp"
 
 namespace abh {
 
@@ -19,5 +19,8 @@ void relu_forward(Device&, T* out, const T* in, Index count);
 // d_in is overwritten and may be d_out itself. One flop an element; reads 2 arrays, writes 1.
 template <class Device, class T>
 void relu_backward(Device&, T* d_in, const T* d_out, const T* in, Index count);
+template <class Device, class T>
+void relu_backward_with_row_sums(Device&, Accum<T>* d_bias_d, T* d_in_bcd, const T* d_out_bcd, const T* in_bcd,
+                                 RowsOf rows);
 
 }  // namespace abh

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "extras/answers/answers.hpp"
 #include "extras/seq2seq/sequence_words.hpp"
-#include "tasks/answers.hpp"
 
 namespace abh {
 

@@ -3,6 +3,7 @@
 
 #include "blocks/dot.hpp"
 #include "extras/seq2seq/cross.hpp"
+#include "network/mixers.hpp"
 #include "tests/harness/block_case.hpp"
 
 namespace abh {

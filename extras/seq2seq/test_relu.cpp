@@ -4,6 +4,7 @@
 #include "extras/seq2seq/relu.hpp"
 #include "extras/seq2seq/relu_case.hpp"
 #include "tests/harness/layer_case.hpp"
+#include "tests/harness/row_sums.hpp"
 
 namespace abh {
 namespace {
@@ -63,6 +64,28 @@ TEST_CASE("relu: on the GPU", "[relu][gpu]") {
     check_gpu("relu", std::to_string(count), ReluCase{.count = count});
   }
   check_alignment(ReluCase{.count = 2048 + 333}, 0);
+}
+
+template <class T, class Device>
+void check_relu_row_sums(Device& device, const RowSizes& s) {
+  check_row_sums<T>(
+      device, s,
+      [&](T* d_in, const T* d_out, const T* in) { relu_backward<Device, T>(device, d_in, d_out, in, s.BC * s.D); },
+      [&](float* d_bias, T* d_in, const T* d_out, const T* in) {
+        relu_backward_with_row_sums<Device, T>(device, d_bias, d_in, d_out, in, {s.BC, s.D});
+      });
+}
+
+TEST_CASE("relu: the gradient with the sums of its rows", "[relu][gpu]") {
+  for_each_gpu(
+      [&](auto& device, const std::string& name) {
+        for (const RowSizes& s : all_row_sizes) {
+          CAPTURE(name, s.BC, s.D);
+          check_relu_row_sums<float>(device, s);
+          check_relu_row_sums<bf16>(device, s);
+        }
+      },
+      true);
 }
 
 }  // namespace

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/types.hpp"
-#include "tasks/answers.hpp"
+#include "extras/answers/answers.hpp"
 #include "tasks/programs.hpp"
 #include "tasks/task.hpp"
 

@@ -4,11 +4,14 @@
 
 #include "blocks/parts/norm.hpp"
 #include "blocks/parts/residual.hpp"
-#include "extras/chunks/past_rows.hpp"
 #include "layers/causal_conv.hpp"
 #include "settings/config.hpp"
 
 namespace abh {
+
+// Rows of earlier chunks of a sequence, a part that a feature adds (network/mixers.hpp).
+template <class Device, class T>
+class PastRows;
 
 // The convolution block: every position sees its kernel - 1 predecessors before the mixer does. Chapter:
 // docs/blocks/conv.md.

@@ -6,12 +6,17 @@
 #include "blocks/parts/linear.hpp"
 #include "blocks/parts/norm.hpp"
 #include "blocks/parts/residual.hpp"
-#include "extras/positions/rescale_rows.hpp"
-#include "extras/positions/rotary_rows.hpp"
-#include "extras/sparse/sparse_products.hpp"
 #include "settings/config.hpp"
 
 namespace abh {
+
+// Parts that features add (network/mixers.hpp).
+template <class Device, class T>
+class Rescale;
+template <class Device, class T>
+class Rotary;
+template <class Device, class T>
+class SparseProducts;
 
 // The dot-product attention block: multi-head softmax attention (Vaswani et al., 2017), the baseline that the other
 // mixers are compared with. Chapter: docs/blocks/dot.md.

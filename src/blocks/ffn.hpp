@@ -5,11 +5,15 @@
 #include "blocks/parts/linear.hpp"
 #include "blocks/parts/norm.hpp"
 #include "blocks/parts/residual.hpp"
-#include "extras/seq2seq/relu.hpp"
 #include "layers/gelu.hpp"
+#include "layers/parts/with_row_sums.hpp"
 #include "settings/config.hpp"
 
 namespace abh {
+
+// A part that a feature adds (network/mixers.hpp).
+template <class Device, class T>
+class Relu;
 
 // The feed-forward block: two linear maps with a GELU, or a ReLU, between them, on every position alone. Vaswani et
 // al., "Attention is all you need", 2017, have a ReLU, GPT-2 a GELU. Chapter: docs/blocks/ffn.md.
@@ -39,7 +43,7 @@ class FfnBlock : public Block<Device, T> {
            const BlockOptions& options)
       : D_(config.channels),
         F_(config.ffn_channels()),
-        relu_(config.activation == "relu"),
+        relu_(config),
         norm_(layout, prefix + "norm_", options.norm, D_, extent),
         up_(layout, prefix, {"up_fd"}, F_, D_, Init::normal, config.ffn_bias),
         down_(layout, prefix, {"down_df"}, D_, F_, Init::normal_residual, config.ffn_bias),
@@ -105,25 +109,22 @@ class FfnBlock : public Block<Device, T> {
   }
 
   void activate(Device& device, T* hidden_bcf, Index BC) const {
-    if (relu_) return relu_forward<Device, T>(device, hidden_bcf, up_bcf_, BC * F_);
+    if (relu_.present()) return relu_.forward(device, hidden_bcf, up_bcf_, BC * F_);
     gelu_forward<Device, T>(device, hidden_bcf, up_bcf_, BC * F_, GeluForm::erf);
   }
   void activate_backward(Device& device, T* d_up_bcf, const T* d_hidden_bcf, Index BC, Accum<T>* joined_bias_f) const {
+    const RowsOf rows{BC, F_};
+    if (relu_.present()) return relu_.backward(device, joined_bias_f, d_up_bcf, d_hidden_bcf, up_bcf_, rows);
     if constexpr (Device::joins_layers) {
-      const RowsOf rows{BC, F_};
-      if (joined_bias_f && relu_) {
-        return relu_backward_with_row_sums<Device, T>(device, joined_bias_f, d_up_bcf, d_hidden_bcf, up_bcf_, rows);
-      }
       if (joined_bias_f) {
         return gelu_backward_with_row_sums<Device, T>(device, joined_bias_f, d_up_bcf, d_hidden_bcf, up_bcf_, rows);
       }
     }
-    if (relu_) return relu_backward<Device, T>(device, d_up_bcf, d_hidden_bcf, up_bcf_, BC * F_);
     gelu_backward<Device, T>(device, d_up_bcf, d_hidden_bcf, up_bcf_, BC * F_, GeluForm::erf);
   }
 
   Index D_, F_;
-  bool relu_;  // in the place of gelu
+  Relu<Device, T> relu_;
   Norm<Device, T> norm_;
   Linear<Device, T> up_, down_;
   Residual<Device, T> residual_;

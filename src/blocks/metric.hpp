@@ -8,11 +8,14 @@
 #include "blocks/parts/linear.hpp"
 #include "blocks/parts/norm.hpp"
 #include "blocks/parts/residual.hpp"
-#include "extras/positions/rotary_rows.hpp"
 #include "layers/metric_key.hpp"
 #include "settings/config.hpp"
 
 namespace abh {
+
+// A part that a feature adds (network/mixers.hpp).
+template <class Device, class T>
+class Rotary;
 
 // The metric-tensor attention block: one projection p serves as query, key and value, and scores are
 // p_c^T M p_c' / sqrt(K) with a learned matrix M a head, metric_nkk': symmetric and stored packed (metric attention),

@@ -3,11 +3,11 @@
 #include <algorithm>
 
 #include "base/error.hpp"
+#include "base/extras.hpp"
 #include "base/text.hpp"
 #include "device/isa.hpp"
 #if defined(ABH_CUDA)
 #include "cuda/gpu.hpp"
-#include "extras/distributed/gpu_sums.hpp"
 #endif
 
 namespace abh {
@@ -42,7 +42,10 @@ std::string resolved_device(const std::string& device) {
 
 bool joins_processes([[maybe_unused]] const DeviceChoice& choice) {
 #if defined(ABH_CUDA)
-  if (resolved_device(choice.device) == "cuda") return has_gpu_sums<Backend::cuda>();
+  if (resolved_device(choice.device) == "cuda") {
+    if constexpr (has_extras) return has_gpu_sums<Backend::cuda>();
+    return false;
+  }
 #endif
   return true;
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "base/extras.hpp"
 #include "base/types.hpp"
 
 namespace abh {
@@ -95,6 +96,17 @@ struct PoolingBackward {
 };
 template <class Device, class T>
 void pooling_backward(Device&, const PoolingBackward<T>&);
+
+// The forms of pooling that features compute (extras/bidirectional, extras/windows), to which pooling_forward and
+// pooling_backward turn where not all positions so far are seen, and no others.
+template <class Device, class T>
+void pooling_of_all_forward(Device&, const PoolingForward<T>&);
+template <class Device, class T>
+void pooling_of_all_backward(Device&, const PoolingBackward<T>&);
+template <class Device, class T>
+void pooling_windowed_forward(Device&, const PoolingForward<T>&);
+template <class Device, class T>
+void pooling_windowed_backward(Device&, const PoolingBackward<T>&);
 
 // (pooling.1) and (pooling_decay.1) themselves and their gradients, as sums over all that is seen: in plain/ alone,
 // where the recurrences have what they are compared with. Neither max_bnc nor sum_bnc is written or read, and backward

@@ -12,7 +12,6 @@
 #include "plain/plain.hpp"
 #if defined(ABH_CUDA) || defined(ABH_EMULATOR)
 #include "cuda/gpu.hpp"
-#include "extras/distributed/gpu_sums.hpp"
 #endif
 
 namespace abh {

@@ -6,14 +6,18 @@
 #include "base/random.hpp"
 #include "blocks/block.hpp"
 #include "blocks/parts/norm.hpp"
-#include "extras/digits/patches_block.hpp"
-#include "extras/positions/sinusoids.hpp"
 #include "layers/dropout.hpp"
 #include "layers/embedding.hpp"
 #include "network/batch.hpp"
 #include "settings/config.hpp"
 
 namespace abh {
+
+// Parts that features add (network/mixers.hpp).
+template <class Device, class T>
+class Patches;
+template <class Device, class T>
+class Sinusoids;
 
 // For which of its sequences a network has an entry: where the weights are, and how many tokens and positions there
 // are.

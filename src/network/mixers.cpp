@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.hpp"
+#include "base/extras.hpp"
 
 namespace abh {
 
@@ -99,6 +100,10 @@ void check_model(const ModelConfig& config) {
     const std::string name = mixers[layer].name;
     if (mixers[layer].has_pattern && config.has_pattern()) {
       throw UsageError("--pattern: expected none " + where + " and the mixer " + name + ", found " + config.pattern);
+    }
+    if (!has_extras && mixers[layer].pools) {
+      throw UsageError("--causal: 0 needs the feature bidirectional where the mixer is " + name +
+                       ", which this build leaves out (EXTRAS is OFF)");
     }
     const Index context = config.context_of(static_cast<Index>(layer));
     const auto require_global = [&](const char* flag, bool takes, Index window) {

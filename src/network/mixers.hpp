@@ -8,14 +8,44 @@
 #include "base/text.hpp"
 #include "blocks/additive.hpp"
 #include "blocks/average.hpp"
+#include "blocks/conv.hpp"
 #include "blocks/dot.hpp"
+#include "blocks/ffn.hpp"
 #include "blocks/identity.hpp"
 #include "blocks/metric.hpp"
+#include "network/entry.hpp"
+#include "network/heads.hpp"
+#include "network/stack.hpp"
+#include "settings/config.hpp"
+
+// The features that add to networks: mixers, parts of blocks, other entries, heads and stacks.
+#if defined(ABH_EXTRAS)
+#include "extras/adaptive_span/span.hpp"
 #include "extras/bahdanau/bahdanau.hpp"
+#include "extras/chunks/attention_past.hpp"
+#include "extras/chunks/chunks.hpp"
+#include "extras/chunks/past_rows.hpp"
+#include "extras/chunks/pooling_past.hpp"
+#include "extras/classifiers/classifier_head.hpp"
+#include "extras/digits/patches_block.hpp"
 #include "extras/leap/leap.hpp"
 #include "extras/lsh/lsh.hpp"
+#include "extras/positions/rescale_rows.hpp"
+#include "extras/positions/rotary_rows.hpp"
+#include "extras/positions/sinusoids.hpp"
+#include "extras/reversible/reversible.hpp"
+#include "extras/seq2seq/cross_kinds.hpp"
+#include "extras/seq2seq/encoder.hpp"
+#include "extras/seq2seq/norm_after.hpp"
+#include "extras/seq2seq/relu_rows.hpp"
+#include "extras/sparse/sparse_products.hpp"
 #include "extras/transformer_xl/transformer_xl.hpp"
-#include "settings/config.hpp"
+#if defined(ABH_CUDA) || defined(ABH_EMULATOR)
+#include "extras/distributed/gpu_sums.hpp"
+#endif
+#else
+#include "network/absent_parts.hpp"
+#endif
 
 namespace abh {
 
@@ -39,11 +69,21 @@ struct MixerList {
 };
 
 // Every mixer that a layer can have. This list is all that the program knows of them.
-using Mixers = MixerList<AdditiveMixer, MetricMixer, QuadraticMixer, DotMixer, BahdanauMixer, TransformerXlMixer,
-                         LshMixer, LeapMixer, AverageMixer, IdentityMixer>;
+using Mixers = MixerList<AdditiveMixer, MetricMixer, QuadraticMixer, DotMixer,
+#if defined(ABH_EXTRAS)
+                         BahdanauMixer, TransformerXlMixer, LshMixer, LeapMixer,
+#endif
+                         AverageMixer, IdentityMixer>;
 
 // Their numbers in the list, one a layer. UsageError for an unknown name or a list of the wrong length.
 std::vector<std::size_t> mixers_of(const ModelConfig& config);
+
+template <class Device, class T>
+std::unique_ptr<Block<Device, T>> make_mixer(std::size_t layer, Layout<T>& layout, const std::string& prefix,
+                                             const ModelConfig& config, const BlockExtent& extent,
+                                             const BlockOptions& options) {
+  return Mixers::make<Device, T>(mixers_of(config)[layer], layout, prefix, config, extent, options);
+}
 
 // Their properties, one per layer.
 std::vector<MixerProperties> mixer_properties(const ModelConfig& config);

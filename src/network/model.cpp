@@ -198,13 +198,17 @@ class ModelOn : public Model {
     return to_host(network_.step(tokens(), position));
   }
   std::span<const float> read(std::span<const Token> tokens_c) override {
-    const Chunks chunks({.B = 1, .C = static_cast<Index>(tokens_c.size())}, extent_.chunk);
-    for (Index j = 0; j < chunks.of_sequence(); ++j) {
-      const Pass pass = chunks.pass(0, j);
-      device_->copy_from_host_later(tokens(), tokens_c.data() + pass.first_c, pass.C);
-      network_.run_blocks({tokens()}, pass);
+    const auto send = [&](std::span<const Token> part) {
+      device_->copy_from_host_later(tokens(), part.data(), static_cast<Index>(part.size()));
+      return tokens();
+    };
+    if constexpr (has_extras) return to_host(read_in_chunks(network_, tokens_c, send));
+    network_.start();
+    const T* logits_v = nullptr;
+    for (Index c = 0; c < static_cast<Index>(tokens_c.size()); ++c) {
+      logits_v = network_.step(send(tokens_c.subspan(static_cast<std::size_t>(c), 1)), c);
     }
-    return to_host(network_.go_on(chunks.pass(0, chunks.of_sequence() - 1)));
+    return to_host(logits_v);
   }
 
  private:
@@ -266,7 +270,7 @@ class ModelOn : public Model {
   // Without dropout or smoothing, chunk by chunk where the model was built for that.
   template <class Seen>
   void compute_losses(const Batch& batch, const Seen& seen) {
-    run_in_chunks(network_, all(), 0, send(batch), seen);
+    abh::compute_losses(network_, all(), 0, send(batch), seen);
   }
   // Parts of B sequences that have a loss of their own: chunks, or all of it.
   Index pieces(Index B) const { return extent_.chunk ? B * extent_.chunks() : 1; }

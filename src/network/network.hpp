@@ -6,21 +6,50 @@
 #include <vector>
 
 #include "base/error.hpp"
-#include "extras/chunks/chunks.hpp"
-#include "extras/reversible/reversible.hpp"
-#include "extras/seq2seq/encoder.hpp"
 #include "network/arenas.hpp"
 #include "network/batch.hpp"
 #include "network/entry.hpp"
 #include "network/extent.hpp"
 #include "network/heads.hpp"
 #include "network/loss.hpp"
+#include "network/mixers.hpp"
 #include "network/optimizer.hpp"
 #include "network/stack.hpp"
 #include "network/weights.hpp"
 #include "settings/config.hpp"
 
 namespace abh {
+
+// A pass over sequences in chunks, which a feature adds (network/mixers.hpp).
+template <class Network, class Seen>
+void compute_losses_in_chunks(Network&, const typename Network::Given&, double label_smoothing, const Pass&,
+                              const Seen&);
+template <class Network, class Seen>
+void differentiate_in_chunks(Network&, const typename Network::Given&, double label_smoothing, const Pass&,
+                             const Seen&);
+
+// Losses of a pass, forward only: seen(sequence, chunk, pass, loss) once, or for every chunk of every sequence.
+template <class Network, class Seen>
+void compute_losses(Network& network, const typename Network::Given& batch, double label_smoothing, const Pass& pass,
+                    const Seen& seen) {
+  if constexpr (has_extras) {
+    if (network.extent().chunk) return compute_losses_in_chunks(network, batch, label_smoothing, pass, seen);
+  }
+  network.forward(batch, pass);
+  seen(0, 0, pass, network.loss(batch, label_smoothing, pass, true));
+}
+
+// The gradient of a pass: loss and backward of the network. seen: as above, before the logits are overwritten.
+template <class Network, class Seen>
+void differentiate(Network& network, const typename Network::Given& batch, double label_smoothing, const Pass& pass,
+                   const Seen& seen) {
+  if constexpr (has_extras) {
+    if (network.extent().chunk) return differentiate_in_chunks(network, batch, label_smoothing, pass, seen);
+  }
+  network.forward(batch, pass);
+  seen(0, 0, pass, network.loss(batch, label_smoothing, pass));
+  network.backward(batch, label_smoothing, pass);
+}
 
 // From token ids, or patches, to logits and back:
 //
@@ -217,6 +246,10 @@ class Network {
   };
 
   static Layout<T> measure(const ModelConfig& config, const NetworkExtent& extent) {
+    if constexpr (!has_extras) {
+      require_features(config.metadata(), ModelConfig().metadata(), "network");
+      require_features({{"chunk", std::to_string(extent.training ? extent.chunk : 0)}}, {}, "network");
+    }
     const auto require_rows = [&](const char* what, Index tokens, Index rows) {
       if (!config.has_position_table() || tokens <= rows) return;
       throw Error(std::string("a ") + what + " of " + std::to_string(tokens) +

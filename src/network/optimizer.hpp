@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <vector>
 
+#include "base/extras.hpp"
 #include "blocks/layout.hpp"
 #include "device/memory.hpp"
-#include "extras/adaptive_span/adaptive_span.hpp"
 #include "layers/adamw.hpp"
 #include "layers/global_norm.hpp"
 #include "layers/muon.hpp"
@@ -15,6 +15,10 @@
 #include "settings/config.hpp"
 
 namespace abh {
+
+// Spans end at the largest one, which a feature sees to (network/mixers.hpp).
+template <class Device, class T>
+void adaptive_span_clamp(Device&, T* span_n, Accum<T>* master_n, double largest, Index N);
 
 // The optimizer and its state per weight: two moments and, where a network is built
 // with one, the average of its weights. Nothing where there is no training.
@@ -109,10 +113,12 @@ class Optimizer {
     settings.rate = span.largest;
     return range(span.offset, span.count, settings, state);
   }
-  void clamp_span(const Parameter& span) {
-    Accum<T>* const masters = weights_.masters();
-    adaptive_span_clamp<Device, T>(device_, weights_.values() + span.offset, masters ? masters + span.offset : nullptr,
-                                   span.largest, span.count);
+  void clamp_span([[maybe_unused]] const Parameter& span) {
+    if constexpr (has_extras) {
+      Accum<T>* const masters = weights_.masters();
+      adaptive_span_clamp<Device, T>(device_, weights_.values() + span.offset,
+                                     masters ? masters + span.offset : nullptr, span.largest, span.count);
+    }
   }
 
   // The matrices of linear maps, those of one shape together: where each begins in its arena.

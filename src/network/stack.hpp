@@ -6,17 +6,30 @@
 #include <utility>
 #include <vector>
 
+#include "base/extras.hpp"
 #include "blocks/block.hpp"
 #include "blocks/conv.hpp"
 #include "blocks/ffn.hpp"
-#include "extras/bahdanau/additive_scores.hpp"
-#include "extras/seq2seq/cross.hpp"
-#include "extras/seq2seq/norm_after.hpp"
-#include "network/mixers.hpp"
 #include "network/weights.hpp"
 #include "settings/config.hpp"
 
 namespace abh {
+
+// The mixer of a layer (network/mixers.hpp).
+template <class Device, class T>
+std::unique_ptr<Block<Device, T>> make_mixer(std::size_t layer, Layout<T>&, const std::string& prefix,
+                                             const ModelConfig&, const BlockExtent&, const BlockOptions&);
+
+// What features add: a block that reads a source, norms after blocks, and stacks of other kinds.
+template <class T>
+struct Source;
+template <class Device, class T>
+std::unique_ptr<Block<Device, T>> make_cross(Layout<T>&, const std::string& prefix, const ModelConfig&,
+                                             const Source<T>&, const BlockExtent&, const BlockOptions&);
+template <class Device, class T>
+class NormAfter;
+template <class Device, class T>
+class ReversibleStack;
 
 // Which of a network's layers a stack has, and what they see.
 template <class T>
@@ -65,7 +78,6 @@ class Stack {
       : D_(config.channels), prefix_(shape.prefix) {
     std::optional<typename Layout<T>::SharedRoom> room;
     if (!residual) room.emplace(layout);
-    const std::vector<std::size_t> mixers = mixers_of(config);
     const std::vector<Index> windows = config.windows(), attention_windows = config.attention_windows();
     for (Index i = 0; i < shape.layers; ++i) {
       const auto layer = static_cast<std::size_t>(shape.first_layer + i);
@@ -84,9 +96,11 @@ class Stack {
         if (room) room->next();
         blocks_.push_back(make(names_.back()));
         carried_.push_back(layout.carried_since(carried));
-        if (!config.norms_after()) return;
-        blocks_.back() =
-            std::make_unique<NormAfter<Device, T>>(layout, names_.back(), D_, extent, std::move(blocks_.back()));
+        if constexpr (has_extras) {
+          if (!config.norms_after()) return;
+          blocks_.back() =
+              std::make_unique<NormAfter<Device, T>>(layout, names_.back(), D_, extent, std::move(blocks_.back()));
+        }
       };
       if (config.conv_kernel) {
         add("conv", [&](const std::string& prefix) {
@@ -94,11 +108,14 @@ class Stack {
         });
       }
       add("mixer", [&](const std::string& prefix) {
-        return Mixers::make<Device, T>(mixers[layer], layout, prefix, config, extent, options);
+        return make_mixer<Device, T>(layer, layout, prefix, config, extent, options);
       });
-      if (shape.source) {
-        add("cross",
-            [&](const std::string& prefix) { return cross(layout, prefix, config, *shape.source, extent, options); });
+      if constexpr (has_extras) {
+        if (shape.source) {
+          add("cross", [&](const std::string& prefix) {
+            return make_cross<Device, T>(layout, prefix, config, *shape.source, extent, options);
+          });
+        }
       }
       add("ffn", [&](const std::string& prefix) {
         return std::make_unique<FfnBlock<Device, T>>(layout, prefix, config, extent, options);
@@ -120,16 +137,6 @@ class Stack {
   std::vector<typename Layout<T>::CarriedBytes> carried_;  // of each block
 
  private:
-  std::unique_ptr<Block<Device, T>> cross(Layout<T>& layout, const std::string& prefix, const ModelConfig& config,
-                                          const Source<T>& source, const BlockExtent& extent,
-                                          const BlockOptions& options) const {
-    if (config.cross == "bahdanau") {
-      return std::make_unique<CrossBlock<Device, T, AdditiveScores>>(layout, prefix, config, D_, source, extent,
-                                                                     options);
-    }
-    return std::make_unique<CrossBlock<Device, T>>(layout, prefix, config, D_, source, extent, options);
-  }
-
   std::vector<Index> begin_;  // of the weights of each block that decay, in their arena
 };
 
@@ -179,5 +186,15 @@ class ResidualStack : public Stack<Device, T> {
 
   std::vector<T*> x_bcd_;  // x_bcd_[i] enters block i, the last one leaves the last block
 };
+
+// The stack that a network has.
+template <class Device, class T>
+std::unique_ptr<Stack<Device, T>> make_stack(Layout<T>& layout, const StackShape<T>& shape, const ModelConfig& config,
+                                             const BlockExtent& extent, double dropout) {
+  if constexpr (has_extras) {
+    if (config.reversible) return std::make_unique<ReversibleStack<Device, T>>(layout, shape, config, extent, dropout);
+  }
+  return std::make_unique<ResidualStack<Device, T>>(layout, shape, config, extent, dropout);
+}
 
 }  // namespace abh

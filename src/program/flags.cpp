@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/extras.hpp"
 #include "base/text.hpp"
 #include "program/terminal.hpp"
 
@@ -167,12 +168,14 @@ void Flags::text(const std::string& name, std::string& target, const std::string
 
 void Flags::choice(const std::string& name, std::string& target, const std::vector<std::string>& choices,
                    const std::string& help) {
+  std::vector<std::string> present = choices;
+  std::erase_if(present, [&](const std::string& value) { return !absent_feature(name, value).empty(); });
   const auto set = [&target, choices](std::string_view value) {
     if (std::find(choices.begin(), choices.end(), value) == choices.end()) return false;
     target = value;
     return true;
   };
-  add({name, join(choices, "|"), help, "", "one of " + join(choices, ", "), [&target] { return target; }, set});
+  add({name, join(present, "|"), help, "", "one of " + join(present, ", "), [&target] { return target; }, set});
 }
 
 void Flags::toggle(const std::string& name, bool& target, const std::string& help) {
@@ -192,6 +195,7 @@ void Flags::bare(const std::string& name, bool& target, const std::string& help)
 
 void Flags::add(Flag flag) {
   assert(!takes_no_value(flag.name));
+  if (!absent_feature(flag.name).empty()) return;
   const auto same = std::find_if(flags_.begin(), flags_.end(), [&](const Flag& f) { return f.name == flag.name; });
   if (same != flags_.end()) {
     assert(!next_use_.empty() && !same->uses.empty() && same->placeholder == flag.placeholder);
@@ -241,7 +245,7 @@ const Flags::Flag* Flags::find(std::string_view name) const {
 }
 
 bool Flags::given(std::string_view name) const {
-  assert(find(name));
+  assert(find(name) || !absent_feature(name).empty());
   return std::find(given_.begin(), given_.end(), name) != given_.end();
 }
 
@@ -293,6 +297,9 @@ std::optional<int> Flags::parse(int argc, const char* const* argv) {
   for (const Item& item : line.items) {
     const std::string flag_name = (item.one_dash ? "-" : "--") + item.name;
     const Flag* flag = find(item.name);
+    if (const std::string fault = absent_feature(item.name, item.value.value_or("")); !fault.empty()) {
+      throw UsageError(flag_name + (flag ? " " + *item.value : "") + ": " + fault);
+    }
     if (item.one_dash || !(flag || takes_no_value(item.name))) {
       throw UsageError("unknown flag " + flag_name + "; did you mean --" + nearest_flag(item.name) + "?");
     }

@@ -8,6 +8,7 @@
 #include <type_traits>
 
 #include "base/error.hpp"
+#include "base/extras.hpp"
 #include "base/text.hpp"
 #include "settings/table.hpp"
 
@@ -270,6 +271,7 @@ std::set<std::string> ModelConfig::keys() {
 ModelConfig ModelConfig::from_metadata(const std::map<std::string, std::string>& metadata, const std::string& source,
                                        Index file_version) {
   ModelConfig model;
+  require_features(metadata, model.metadata(), source);
   model.ffn_bias = false;
   visit_model(MetadataReader(metadata, source, file_version), model);
   return model;
@@ -293,6 +295,7 @@ std::map<std::string, std::string> TrainingConfig::metadata() const {
 TrainingConfig TrainingConfig::from_metadata(const std::map<std::string, std::string>& metadata,
                                              const std::string& source, Index file_version) {
   TrainingConfig training;
+  require_features(metadata, training.metadata(), source);
   visit_training(MetadataReader(metadata, source, file_version), training);
   return training;
 }

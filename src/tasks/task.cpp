@@ -1,6 +1,7 @@
 #include "tasks/task.hpp"
 
 #include "base/error.hpp"
+#include "base/extras.hpp"
 #include "base/text.hpp"
 
 namespace abh {
@@ -31,6 +32,7 @@ const TaskKind& kind_of_task(const Metadata& metadata, const std::string& source
   for (const TaskKind& kind : kinds) {
     if (kind.name == name) return kind;
   }
+  require_features({{"task", name}}, {}, source);
   throw Error(source + ": metadata task: expected " + listed(names_of(kinds)) + ", found " + in_quotes(name));
 }
 

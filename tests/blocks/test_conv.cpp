@@ -1,4 +1,5 @@
 #include "blocks/conv.hpp"
+#include "network/mixers.hpp"
 #include "tests/harness/block_case.hpp"
 
 namespace abh {

@@ -1,29 +1,9 @@
 #include <cmath>
 
-#include "blocks/dot.hpp"
-#include "tests/harness/block_case.hpp"
+#include "tests/harness/attention_blocks.hpp"
 
 namespace abh {
 namespace {
-
-using MakeDot = MakeBlock<DotBlock>;
-
-BlockCase<MakeDot> dot_case(Index D, Index N, Index K, Index B, Index C) {
-  return case_of_heads<MakeDot>(D, N, K, B, C);
-}
-
-// With and without biases, causal or not.
-template <class Body>
-void for_each_form(BlockCase<MakeDot> block, const Body& body) {
-  for (const bool bias : {false, true}) {
-    for (const bool causal : {false, true}) {
-      block.config.attention_bias = bias;
-      block.options.causal = causal;
-      CAPTURE(bias, causal);
-      body(block);
-    }
-  }
-}
 
 TEST_CASE("dot: every derivative, every width, every form", "[dot]") {
   for_each_form(dot_case(5, 1, 5, 2, 3), [](const auto& block) { check_layer(block); });
@@ -105,55 +85,6 @@ TEST_CASE("dot: causal, and step by step the same", "[dot][gpu]") {
   for_each_form(dot_case(6, 2, 4, 1, 12), [](const auto& block) {
     if (block.options.causal) check_steps(block);
   });
-}
-
-BlockCase<MakeDot> turned_case(Index D, Index N, Index K, Index B, Index C) {
-  BlockCase<MakeDot> block = dot_case(D, N, K, B, C);
-  block.config.positions = "rotary";
-  return block;
-}
-
-TEST_CASE("dot: queries and keys turned by their position", "[dot][gpu]") {
-  BlockCase<MakeDot> block = turned_case(5, 2, 3, 2, 4);
-  for_each_form(block, [](const auto& each) { check_layer(each); });
-  block.mask_bc = {1, 0, 1, 1, /**/ 0, 1, 1, 0};
-  check_layer(block);
-  check_causality(turned_case(10, 2, 5, 2, 9));
-  check_steps(turned_case(6, 2, 4, 1, 12));
-  check_steps(turned_case(5, 1, 7, 1, 12));
-}
-
-TEST_CASE("dot: rescaled queries and keys, turned and not", "[dot][gpu]") {
-  for (const char* positions : {"none", "rotary"}) {
-    CAPTURE(positions);
-    const auto rescaled = [&](BlockCase<MakeDot> block) {
-      block.config.rescale = 3;
-      block.config.positions = positions;
-      return block;
-    };
-    BlockCase<MakeDot> block = rescaled(dot_case(5, 2, 3, 2, 4));
-    for_each_form(block, [](const auto& each) { check_layer(each); });
-    block.mask_bc = {1, 0, 1, 1, /**/ 0, 1, 1, 0};
-    check_layer(block);
-    check_causality(rescaled(dot_case(10, 2, 5, 2, 9)));
-    check_steps(rescaled(dot_case(6, 2, 4, 1, 12)));
-  }
-}
-
-TEST_CASE("dot: a rescaled score stays in bounds, and is scaled by its setting", "[dot]") {
-  // Heads of two channels are rescaled to (1, -1) / sqrt(2) or its opposite: scores are c / 2 or -c / 2. One channel
-  // in, and every query and key is its own opposite where the input is.
-  BlockCase<MakeDot> block = dot_case(1, 1, 2, 1, 2);
-  block.options.norm = block.options.residual = false;
-  block.config.rescale = 3;
-  CpuDevice<Isa::baseline> device(1);
-  // Weights: query_hd, key_hd, value_hd, output_dh.
-  const Values<double> in = {{1, -1}, {2, 5}, {7, -100}, {1, 0}, {1, 0}};
-  const Array<double> out = run_forward<double>(block, device, in)[0];
-  // Position 1: query (2, 5) * -1, keys (7, -100) and its opposite. Its scores are opposite, c / 2 for the first.
-  const double first = std::exp(1.5), second = std::exp(-1.5);
-  CHECK_FALSE(!(std::abs(out[0] - 1) <= 1e-14));
-  CHECK_FALSE(!(std::abs(out[1] - (first - second) / (first + second)) <= 1e-4));
 }
 
 }  // namespace

@@ -96,17 +96,8 @@ TEST_CASE("look: a network shows what it computed", "[look]") {
 // The same of a model on any device, on a batch with a mask.
 TEST_CASE("look: a model shows what it computes of a batch", "[look][gpu]") {
   for (const MixerProperties& mixer : Mixers::properties) {
-    const ModelConfig config{.layers = 1,
-                             .channels = 12,
-                             .heads = 2,
-                             .context = 9,
-                             .vocabulary = 7,
-                             .mixer = mixer.name,
-                             .segment = 4,
-                             .memory = 3,
-                             .lsh_rounds = 2,
-                             .lsh_buckets = 4,
-                             .lsh_piece = 3};
+    const ModelConfig config =
+        with_mixer({.layers = 1, .channels = 12, .heads = 2, .context = 9, .vocabulary = 7}, mixer.name);
     Batch batch{.B = 2, .C = 9};
     for (Index i = 0; i < 18; ++i) {
       batch.token_bc.push_back(static_cast<Token>(5 * i % 7));

@@ -1,34 +1,7 @@
-#include "blocks/metric.hpp"
-#include "tests/harness/block_case.hpp"
+#include "tests/harness/attention_blocks.hpp"
 
 namespace abh {
 namespace {
-
-struct MakeMetric {
-  MetricForm form = MetricForm::packed;
-  template <class Device, class T>
-  std::unique_ptr<Block<Device, T>> operator()(Layout<T>& layout, const ModelConfig& config, const BlockExtent& extent,
-                                               const BlockOptions& options) const {
-    return std::make_unique<MetricBlock<Device, T>>(layout, "", config, extent, options, form);
-  }
-};
-
-BlockCase<MakeMetric> metric_case(MetricForm form, Index D, Index N, Index K, Index B, Index C) {
-  return case_of_heads<MakeMetric>(D, N, K, B, C, {form});
-}
-
-// Packed and full, causal or not.
-template <class Body>
-void for_each_form(BlockCase<MakeMetric> block, const Body& body) {
-  for (const MetricForm form : {MetricForm::packed, MetricForm::full}) {
-    for (const bool causal : {false, true}) {
-      block.make.form = form;
-      block.options.causal = causal;
-      CAPTURE(form == MetricForm::packed, causal);
-      body(block);
-    }
-  }
-}
 
 TEST_CASE("metric: every derivative, every width, every form", "[metric]") {
   for_each_form(metric_case(MetricForm::packed, 5, 1, 5, 2, 3), [](const auto& block) { check_layer(block); });
@@ -110,41 +83,6 @@ TEST_CASE("metric: causal, and step by step the same", "[metric][gpu]") {
     check_steps(metric_case(form, 6, 2, 3, 1, 12));
     check_steps(metric_case(form, 5, 1, 7, 1, 12));
   }
-}
-
-BlockCase<MakeMetric> turned_case(MetricForm form, Index D, Index N, Index K, Index B, Index C) {
-  BlockCase<MakeMetric> block = metric_case(form, D, N, K, B, C);
-  block.config.positions = "rotary";
-  return block;
-}
-
-TEST_CASE("metric: queries and keys turned by their position", "[metric][gpu]") {
-  for_each_form(turned_case(MetricForm::packed, 5, 2, 3, 2, 4), [](auto block) {
-    check_layer(block);
-    block.mask_bc = {1, 0, 1, 1, /**/ 0, 1, 1, 0};
-    check_layer(block);
-  });
-  for (const MetricForm form : {MetricForm::packed, MetricForm::full}) {
-    check_causality(turned_case(form, 10, 2, 5, 2, 9));
-    check_steps(turned_case(form, 6, 2, 4, 1, 12));
-    check_steps(turned_case(form, 5, 1, 7, 1, 12));
-  }
-}
-
-TEST_CASE("metric: a turned score depends on who looks at whom", "[metric]") {
-  // At distance 0 the turn is none, and a sequence of one position the same with it and without.
-  BlockCase<MakeMetric> block = turned_case(MetricForm::packed, 5, 2, 4, 3, 1);
-  const Values<double> in = random_values(block.inputs(), 3);
-  CpuDevice<Isa::baseline> device(1);
-  const Values<double> alone = run_forward<double>(block, device, in);
-  block.config.positions = "none";
-  CHECK(run_forward<double>(block, device, in) == alone);
-  // Of several, it changes what they hand on.
-  block = turned_case(MetricForm::packed, 5, 2, 4, 3, 4);
-  const Values<double> more = random_values(block.inputs(), 3);
-  const Values<double> turned = run_forward<double>(block, device, more);
-  block.config.positions = "none";
-  CHECK(run_forward<double>(block, device, more) != turned);
 }
 
 }  // namespace

@@ -22,6 +22,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/extras.hpp"
 #include "base/random.hpp"
 #include "base/types.hpp"
 #include "cases/case.hpp"
@@ -31,6 +32,9 @@
 #include "tests/harness/dual.hpp"
 
 namespace abh {
+
+// Of these windows those that this build has: without extras/ the global one, 0.
+inline std::vector<Index> windows(const std::vector<Index>& all) { return has_extras ? all : std::vector<Index>{0}; }
 
 template <class T>
 using Values = std::vector<Array<T>>;

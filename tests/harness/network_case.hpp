@@ -94,14 +94,18 @@ inline NetworkCase encoder_case(const std::string& mixer, Index encoder_layers, 
 }
 
 // What --positions may be.
-inline std::vector<std::string> all_positions() { return {"learned", "none", "sinusoidal", "rotary", "alibi"}; }
+inline std::vector<std::string> all_positions() {
+  std::vector<std::string> all = {"learned", "none", "sinusoidal", "rotary", "alibi"};
+  std::erase_if(all, [](const std::string& each) { return !is_built({{"positions", each}}); });
+  return all;
+}
 
 // Every mixer, with what is switched on and off around it.
 inline std::vector<NetworkCase> all_cases() {
   std::vector<NetworkCase> cases;
   for (const MixerProperties& mixer : Mixers::properties) {
     cases.push_back(network_case(mixer.name));
-    if (mixer.has_window) cases.push_back(network_case(mixer.name, "2,3"));
+    if (mixer.has_window && has_extras) cases.push_back(network_case(mixer.name, "2,3"));
   }
   const std::size_t plain = cases.size();
   for (std::size_t i = 0; i < plain; ++i) {
@@ -116,20 +120,22 @@ inline std::vector<NetworkCase> all_cases() {
     cases.push_back(full);
   }
   for (const std::string& positions : all_positions()) {
-    NetworkCase mixed =
-        network_case("dot,additive,metric,quadratic", "0,2,0,0", 2, "layers=4 conv_groups=1 positions=" + positions);
+    NetworkCase mixed = network_case("dot,additive,metric,quadratic", has_extras ? "0,2,0,0" : "0", 2,
+                                     "layers=4 conv_groups=1 positions=" + positions);
     mixed.config.embedding_norm = positions == "sinusoidal";
-    mixed.config.rescale = positions == "none" || positions == "rotary" ? 4 : 0;
+    mixed.config.rescale = has_extras && (positions == "none" || positions == "rotary") ? 4 : 0;
     mixed.dropout = 0.3;
     cases.push_back(mixed);
   }
   // Windows of attention, one of a single position.
   for (const char* const window : {"1,3,2,4", "3"}) {
-    NetworkCase near = network_case("dot,bahdanau,metric,quadratic", "0", 0, "layers=4 positions=alibi");
+    NetworkCase near = network_case(has_extras ? "dot,bahdanau,metric,quadratic" : "dot,dot,metric,quadratic", "0", 0,
+                                    "layers=4 positions=alibi");
     near.config.attention_window = window;
     near.masked = true;
     cases.push_back(near);
   }
+  if (!has_extras) return cases;
   // Heads that learn how far they look.
   cases.push_back(network_case("dot", "0", 0, "span=4 ramp=3 positions=none"));
   cases.push_back(network_case("dot,metric,quadratic,additive", "0", 3, "layers=4 span=5 ramp=2.5 positions=alibi"));

@@ -7,6 +7,8 @@
 #include <sstream>
 #include <string>
 
+#include "base/error.hpp"
+#include "base/extras.hpp"
 #include "catch.hpp"
 #include "network/mixers.hpp"
 #include "settings/config.hpp"
@@ -20,6 +22,16 @@ inline std::map<std::string, std::string> settings(const std::string& text) {
   std::istringstream in(text);
   for (std::string word; in >> word;) found[word.substr(0, word.find('='))] = word.substr(word.find('=') + 1);
   return found;
+}
+
+// Whether this build has the features that these settings ask for.
+inline bool is_built(const std::map<std::string, std::string>& metadata) {
+  try {
+    require_features(metadata, ModelConfig().metadata(), "");
+  } catch (const Error&) {
+    return false;
+  }
+  return true;
 }
 
 template <class Config>

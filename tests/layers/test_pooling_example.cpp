@@ -111,6 +111,7 @@ void check_decay_example(Device& device) {
   require_numbers("d_x", a.d_in[1], {5.0 / 3, 1, 2, 3, 4.0 / 3, 0});
   require_numbers("d_logit", a.d_in[0], {-11.0 / 9, 1.0 / 3, 8.0 / 9});
 
+  if (!has_extras) return;
   layer.shape.window = 2;
   const CaseArrays<double> windowed = example_arrays(device, layer, logit_c);
   require_numbers("sum, window", windowed.saved[1], {1, 4.0 / 3, 5.0 / 3});
@@ -151,8 +152,10 @@ TEST_CASE("pooling: the worked example of the chapter", "[pooling]") {
   CpuDevice<Isa::baseline> cpu(1);
   check_global_example(plain);
   check_global_example(cpu);
-  check_window_example(plain);
-  check_window_example(cpu);
+  if (has_extras) {
+    check_window_example(plain);
+    check_window_example(cpu);
+  }
   check_decay_example(plain);
   check_decay_example(cpu);
 }

@@ -153,6 +153,7 @@ TEST_CASE("network: the embedding has a dropout mask of its own", "[network]") {
 }
 
 TEST_CASE("network: every layer has its own window", "[network]") {
+  if (!has_extras) return;
   const auto loss_of = [](const std::string& windows) {
     const NetworkCase network = network_case("additive", windows);
     return Built<Reference, double>(network, network.weights()).forward();
@@ -239,7 +240,8 @@ TEST_CASE("network: step-by-step inference is the parallel pass", "[network]") {
   std::vector<NetworkCase> cases = all_cases();
   for (const MixerProperties& mixer : Mixers::properties) {
     for (const std::string& positions : all_positions()) {
-      cases.push_back(network_case(mixer.name, mixer.has_window ? "0,4" : "0", 0, "positions=" + positions));
+      cases.push_back(
+          network_case(mixer.name, mixer.has_window && has_extras ? "0,4" : "0", 0, "positions=" + positions));
     }
   }
   for (const NetworkCase& each : cases) {
@@ -253,6 +255,7 @@ TEST_CASE("network: step-by-step inference is the parallel pass", "[network]") {
 }
 
 TEST_CASE("network: sinusoidal positions are added to the tokens, at any position", "[network]") {
+  if (!has_extras) return;
   // With blocks of zeros alone, logits are (token + sinusoid) token^T.
   const NetworkCase network = network_case("additive", "0", 0, "positions=sinusoidal final_norm=0 channels=7 heads=1");
   Array<double> weights = network.weights();
@@ -336,7 +339,8 @@ TEST_CASE("network: training is bitwise the same for every number of threads", "
 TEST_CASE("network: training is bitwise the same wherever scratch memory lies", "[network][threads]") {
   for (const MixerProperties& mixer : Mixers::properties) {
     for (const Index channels : {5, 6, 7, 9, 10, 12, 14, 15, 18, 20}) {
-      NetworkCase network = network_case(mixer.name, mixer.has_window && channels % 2 == 0 ? "3,0" : "0", 2);
+      NetworkCase network =
+          network_case(mixer.name, mixer.has_window && has_extras && channels % 2 == 0 ? "3,0" : "0", 2);
       network.config.channels = channels;
       network.config.heads = channels % 3 == 0 ? 3 : 1;
       network.B = 3;

@@ -79,7 +79,7 @@ void check_memory(const ModelConfig& config, Index B, Index C, Index threads) {
   for (const auto& [muon, recompute] : {std::pair{false, false}, {false, true}, {true, false}}) {
     NetworkExtent extent{.B = B, .C = C, .training = true, .muon = muon, .average = recompute, .recompute = recompute};
     extent.shards = muon ? 8 : recompute ? 2 : 1;
-    extent.chunk = recompute ? C / 2 : 0;
+    extent.chunk = has_extras && recompute ? C / 2 : 0;
     check_memory<Device>(config, extent, threads);
   }
 }
@@ -95,8 +95,10 @@ TEST_CASE("network: the estimate of its memory is what it takes", "[network][mem
       check_memory<Reference>(model, 12, 64, 2);
       check_memory<Reference>(model, 1, 1, 1);
       check_memory<Reference>(model, 2, 33, 3);
-      model =
-          changed(model, std::string("window=8 values=own positions=") + (conv_groups < 1 ? "rotary" : "sinusoidal"));
+      model = changed(model, "values=own positions=none");
+      if (has_extras) {
+        model = changed(model, std::string("window=8 positions=") + (conv_groups < 1 ? "rotary" : "sinusoidal"));
+      }
       check_memory<Reference>(model, 2, 64, 1);
       // One wide head, few channels: scratch of the pooling and of the core, not of the matrices.
       model = changed(model, "channels=32 heads=1 context=300");
@@ -122,7 +124,7 @@ struct Scratch {
   bool muon, recompute;
 };
 ModelConfig config_of(const Scratch& s) {
-  ModelConfig config = network_case(s.mixer, s.window, s.conv_kernel).config;
+  ModelConfig config = network_case(s.mixer, has_extras ? s.window : "0", s.conv_kernel).config;
   config.channels = s.channels;
   config.heads = s.heads;
   config.conv_groups = s.conv_groups;
@@ -134,7 +136,7 @@ ModelConfig config_of(const Scratch& s) {
   return config;
 }
 NetworkExtent extent_of(const Scratch& s) {
-  const Index chunk = s.B == 3 ? 4 : 0;
+  const Index chunk = has_extras && s.B == 3 ? 4 : 0;
   return {.B = s.B, .C = s.C, .training = true, .muon = s.muon, .recompute = s.recompute, .chunk = chunk};
 }
 constexpr Scratch small_steps[] = {
@@ -229,11 +231,7 @@ TEST_CASE("network: what no machine has is counted all the same", "[network][mem
     for (const MixerProperties& mixer : Mixers::properties) {
       for (const Index groups : {0, 1, 1024}) {
         ModelConfig model{.layers = 20, .channels = 1 << 13, .context = 1 << 12, .vocabulary = 1 << 16};
-        model.mixer = mixer.name;
-        model.segment = 1 << 10;
-        model.lsh_rounds = 2;
-        model.lsh_buckets = 64;
-        model.lsh_piece = 64;
+        model = with_mixer(model, mixer.name);
         model.conv_kernel = 4;
         model.conv_groups = groups;
         const NetworkExtent extent{.B = 1 << 10, .C = model.context, .training = true, .muon = true};

@@ -5,7 +5,6 @@
 #include <string>
 #include <vector>
 
-#include "extras/chunks/chunks.hpp"
 #include "network/initial_weights.hpp"
 #include "settings/schedule.hpp"
 #include "tasks/text/text.hpp"

@@ -25,10 +25,10 @@ TextModel old_model(const Tokenizer& tokenizer) {
   return {config, tokenizer, weights, 12};
 }
 
-using Weights = std::map<std::string, std::vector<float>>;
+using WeightsByName = std::map<std::string, std::vector<float>>;
 
-Weights by_name(const ModelConfig& config, const std::vector<float>& arena) {
-  Weights weights;
+WeightsByName by_name(const ModelConfig& config, const std::vector<float>& arena) {
+  WeightsByName weights;
   for (const Parameter& parameter : parameter_table(config)) {
     const auto first = arena.begin() + parameter.offset;
     weights[parameter.name] = {first, first + parameter.count};
@@ -57,8 +57,8 @@ TEST_CASE("warm start: rows go by character, what is new is that of a new model,
         "step 12, 4 characters known, 3 new: 'a' (U+0061), 'c' (U+0063), '\xe2\x82\xac' (U+20AC)"));
     CHECK(start.summary.ends_with("; positions from 7 on are new") == (context == 9));
 
-    const Weights got = by_name(start.config, start.weights), was = by_name(old.config, old.weights);
-    const Weights fresh = by_name(start.config, some_weights(start.config, 0.1, 3));
+    const WeightsByName got = by_name(start.config, start.weights), was = by_name(old.config, old.weights);
+    const WeightsByName fresh = by_name(start.config, some_weights(start.config, 0.1, 3));
     REQUIRE(got.size() == was.size());
     const std::vector<Index> old_row = {0, -1, 1, -1, 2, 3, -1};  // of \n a b c d x and the euro sign
     for (const auto& [name, values] : got) {
@@ -83,18 +83,19 @@ TEST_CASE("warm start: rows go by character, what is new is that of a new model,
 
 TEST_CASE("transfer: positions keep their vectors in a longer or shorter context, for source and target",
           "[warm_start]") {
+  if (!has_extras) return;
   const ModelConfig old = model_with(
       "layers=2 encoder_layers=1 decoder_layers=1 channels=8 heads=2 context=6 source_context=5 mixer=dot "
       "vocabulary_size=7 source_vocabulary_size=9 embeddings=target");
   const std::vector<float> weights = some_weights(old, 1);
-  const Weights was = by_name(old, weights);
+  const WeightsByName was = by_name(old, weights);
   const std::pair<Index, Index> contexts[] = {{6, 5}, {4, 3}, {9, 8}, {40, 2}};
   for (const auto& [context, source] : contexts) {
     CAPTURE(context, source);
     const ModelConfig config =
         changed(old, "context=" + std::to_string(context) + " source_context=" + std::to_string(source));
-    const Weights got = by_name(config, transferred_weights(old, weights, config, 0.1, 3));
-    const Weights fresh = by_name(config, some_weights(config, 0.1, 3));
+    const WeightsByName got = by_name(config, transferred_weights(old, weights, config, 0.1, 3));
+    const WeightsByName fresh = by_name(config, some_weights(config, 0.1, 3));
     REQUIRE(got.size() == was.size());
     Index tables = 0;
     for (const auto& [name, values] : got) {

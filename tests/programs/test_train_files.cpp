@@ -15,7 +15,7 @@ using namespace abh;
 TEST_CASE("programs: the same run writes the same bytes, with any number of threads", "[programs][heavy]") {
   const Workplace place;
   const Arguments flags =
-      place.flags(words("--layers 4 --mixer additive,metric,dot,quadratic --window 3,0,0,0 --dropout 0.2 "
+      place.flags(words("--layers 4 --mixer additive,metric,dot,quadratic --attention-window 0,3,0,0 --dropout 0.2 "
                         "--conv-groups 2 --steps 25 --eval-every 10 --channels 16 --batch 5"));
   const Arguments threads = {"1", "1", "2", "3"};
   for (std::size_t i = 0; i < threads.size(); ++i) {

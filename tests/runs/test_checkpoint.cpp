@@ -18,7 +18,7 @@ const Tokenizer letters = Tokenizer::of_characters("\nab\xc3\xa9\xf0\x9f\x99\x82
 
 ModelConfig small_model() {
   return model_with(
-      "layers=2 channels=8 heads=2 context=6 mixer=additive,metric window=3,0 conv_kernel=2 conv_groups=4 logit_bias=1 "
+      "layers=2 channels=8 heads=2 context=6 mixer=additive,metric conv_kernel=2 conv_groups=4 logit_bias=1 "
       "vocabulary_size=" +
       std::to_string(letters.size()));
 }

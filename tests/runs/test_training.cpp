@@ -25,18 +25,7 @@ namespace {
 constexpr Index B = 4, C = 8, V = 11;
 
 ModelConfig small_model(const std::string& mixer) {
-  return {.layers = 2,
-          .channels = 16,
-          .heads = 2,
-          .context = C,
-          .vocabulary = V,
-          .mixer = mixer,
-          .segment = 5,
-          .memory = 3,
-          .lsh_rounds = 2,
-          .lsh_buckets = 4,
-          .lsh_piece = 3,
-          .conv_kernel = 2};
+  return with_mixer({.layers = 2, .channels = 16, .heads = 2, .context = C, .vocabulary = V, .conv_kernel = 2}, mixer);
 }
 
 TrainingConfig small_training() { return {.batch = B, .steps = 100, .learning_rate = 1e-2, .warmup = 5}; }

@@ -12,6 +12,7 @@
 
 #include "apps/bench/results.hpp"
 #include "apps/bench/timing.hpp"
+#include "apps/feature_cases.hpp"
 #include "base/random.hpp"
 #include "cases/attention.hpp"
 #include "cases/causal_conv.hpp"
@@ -26,21 +27,6 @@
 #include "cases/metric_key.hpp"
 #include "cases/pooling.hpp"
 #include "cases/pooling_logits.hpp"
-#include "extras/adaptive_span/adaptive_span_case.hpp"
-#include "extras/bahdanau/bahdanau_attention_case.hpp"
-#include "extras/classifiers/masked_mean_case.hpp"
-#include "extras/kernel_regression/kernel_regression_case.hpp"
-#include "extras/leap/leap_gate_case.hpp"
-#include "extras/leap/leap_logits_case.hpp"
-#include "extras/lsh/lsh_attention_case.hpp"
-#include "extras/positions/rescale_case.hpp"
-#include "extras/positions/rotary_case.hpp"
-#include "extras/reversible/weighted_sum_case.hpp"
-#include "extras/seq2seq/relu_case.hpp"
-#include "extras/sparse/gather_rows_case.hpp"
-#include "extras/sparse/merge_parts_case.hpp"
-#include "extras/sparse/sparse_attention_case.hpp"
-#include "extras/transformer_xl/relative_attention_case.hpp"
 #include "layers/adamw.hpp"
 #include "layers/global_norm.hpp"
 #include "layers/muon.hpp"
@@ -77,22 +63,14 @@ class LayerBench {
     linear("linear, logits", D, V);
     layer("layernorm", LayernormCase{.BC = BC, .D = D}, BC * D, 8, 14);
     layer("gelu", GeluCase{.count = BC * F}, BC * F, 38, 38);
-    layer("relu", ReluCase{.count = BC * F}, BC * F, 1, 1);
     layer("dropout", DropoutCase{.count = BC * D, .dropout = dropout}, BC * D, 1, 1);
-    layer("weighted_sum", WeightedSumCase{.count = BC * D}, BC * D, 3, 2);
     layer("embedding", EmbeddingCase{.B = B, .C = C, .D = D, .V = V, .P = C, .tokens_bc = tokens}, BC * D, 1, 2);
     if (conv.kernel)
       layer("causal_conv", CausalConvCase{.shape = conv}, BC * CausalConvCase{.shape = conv}.taps(), 2, 4);
     layer("pooling_logits", PoolingLogitsCase{.B = B, .C = C, .N = N, .K = D / N}, BC * D, 2, 4);
     layer("pooling", PoolingCase{.shape = pool}, BC * D, 3, 6);
     layer("pooling_decay", PoolingCase{.shape = {B, C, N, D / N}, .decays = true}, BC * D, 3, 6);
-    layer("pooling_windowed", PoolingCase{.shape = {B, C, N, D / N, std::min<Index>(16, C)}}, BC * D, 6, 12);
-    layer("pooling_of_all", PoolingCase{.shape = {B, C, N, D / N, 0, false}}, BC * D, 3, 6);
     layer("gate", GateCase{.BC = BC, .D = D, .residual = false, .dropout = dropout}, BC * D, 2, 4);
-    layer("rotary", RotaryCase{.B = B, .C = C, .N = 2 * N, .K = K}, BC * 2 * N * K, 3, 3);
-    if (K > 1) layer("rescale", RescaleCase{.BC = BC, .N = 2 * N, .K = K}, BC * 2 * N * K, 6, 7);
-    layer("leap_logits", LeapLogitsCase{.B = B, .C = C, .N = N, .K = D / N}, BC * D, 2, 3);
-    layer("leap_gate", LeapGateCase{.B = B, .C = C, .N = N, .K = D / N}, BC * D, 4, 10);
     const Index whole = C * (C + 1) / 2, near = 256;  // pairs of positions; keys of a window
     attention("attention", {.B = B, .C = C, .N = N, .K = K}, whole);
     attention("attention, alibi", {.B = B, .C = C, .N = N, .K = K, .distances = C}, whole);
@@ -100,32 +78,21 @@ class LayerBench {
       attention("attention, window of " + std::to_string(near), {.B = B, .C = C, .N = N, .K = K, .reach = near},
                 near * (near + 1) / 2 + (C - near) * near);
     }
-    Index* const border_n = copy_of(std::vector<Index>(2 * static_cast<std::size_t>(N)));
-    layer("adaptive_span",
-          AdaptiveSpanCase{.N = N, .distances = C, .ramp = 32, .reach_n = border_n, .first_n = border_n + N}, N * C, 3,
-          1);
-    const Index stride = 128, summary = 8;  // of a pattern
-    if (C > stride) {
-      sparse_attention("attention, strided", {.form = Pattern::Form::strided, .stride = stride});
-      sparse_attention("attention, fixed", {.form = Pattern::Form::fixed, .stride = stride, .summary = summary});
-    }
-    layer("gather_rows", GatherRowsCase{.B = B, .P = C, .C = C, .columns = N * K}, BC * N * K, 1, 1);
-    merge_parts_of({.B = B, .C = C, .N = N, .K = K});
-    layer("bahdanau_attention", BahdanauAttentionCase{{.B = B, .C = C, .N = N, .K = K}}, B * N * K * whole, 7, 20);
-    const Index segment = (C + 1) / 2;  // of two, the second of which remembers the first: every pair is seen
-    layer("relative_attention", RelativeAttentionCase{{.B = B, .C = C, .N = N, .K = K}, segment, segment, 2 * segment},
-          B * N * K * whole, 6, 16);
-    const Index rounds = 2, piece = std::min<Index>(64, C);
-    layer("lsh_attention", LshAttentionCase{.B = B, .C = C, .N = N, .K = K, .U = rounds, .R = 4, .piece_size = piece},
-          BC * N * K * rounds * 2 * piece, 4, 10);
     layer("metric_key", MetricKeyCase{.BC = BC, .N = N, .K = K}, BC * N * K * K, 2, 4);
-    layer("masked_mean", MaskedMeanCase{.B = B, .C = C, .D = D}, BC * D, 1, 1);
     layer("cross_entropy", CrossEntropyCase{.BC = BC, .V = V, .targets_bc = tokens, .count = count}, BC * V, 20, 20);
-    layer("kernel_regression", KernelRegressionCase{.C = C, .S = C}, C * C, 30, 60);
+    FeatureCases::measure(*this);
     optimizers();
   }
 
- private:
+  // For the cases of features, as are layer, attention, measure and copy_of.
+  Device& device() { return device_; }
+  const ModelConfig& config() const { return config_; }
+  Index B() const { return B_; }
+  Index C() const { return C_; }
+  Index D() const { return config_.channels; }
+  Index N() const { return config_.heads; }
+  Index K() const { return config_.mixer_head_channels(); }
+
   using Arrays = DeviceArrays<Device, T>;
   // One row to measure; the bytes are those of every array once.
   struct Pass {
@@ -206,30 +173,7 @@ class LayerBench {
     layer(name, core, core.B * core.N * core.K * pairs, 4, 8);
   }
 
-  void sparse_attention(const std::string& name, const Pattern& pattern) {
-    const SparseAttentionCase core{{.B = B_, .C = C_, .N = config_.heads, .K = config_.mixer_head_channels()},
-                                   pattern,
-                                   PatternTables::of(pattern, C_, [&](const char*, Index count, const auto& value) {
-                                     std::vector<Token> table;
-                                     for (Index i = 0; i < count; ++i) table.push_back(static_cast<Token>(value(i)));
-                                     return copy_of(table);
-                                   })};
-    Index pairs = 0;  // of both parts, merged
-    for (Index c = 0; c < C_; ++c) {
-      const Index before = c / pattern.stride, own = c % pattern.stride + 1;
-      pairs += pattern.form == Pattern::Form::strided ? std::min(pattern.stride, c + 1) + before
-                                                      : own + before * pattern.summary;
-    }
-    layer(name, core, core.B * core.N * core.K * pairs, 4, 8);
-  }
-
-  void merge_parts_of(const MergePartsCase& parts) {
-    const double numbers = static_cast<double>(parts.inputs()[0].count() * 2);
-    measure(parts, {{"merge_parts", "forward", 2 * numbers,
-                     bytes_of(parts.inputs()) + bytes_of(parts.outputs()) + 5.0 / 3 * bytes_of(parts.saved()),
-                     [&](Arrays& a) { parts.forward(device_, a); }}});
-  }
-
+ private:
   void linear(const std::string& name, Index I, Index O) {
     layer(name, LinearCase{.BC = B_ * C_, .I = I, .O = O, .bias = true}, B_ * C_ * I * O, 2, 4);
   }

@@ -16,7 +16,6 @@
 #include "apps/golden/golden_networks.hpp"
 #include "base/error.hpp"
 #include "base/text.hpp"
-#include "extras/seq2seq/golden_sequences.hpp"
 #include "network/networks.hpp"
 #include "program/flags.hpp"
 #include "program/run_program.hpp"

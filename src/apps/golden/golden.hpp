@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/types.hpp"
+#include "device/memory.hpp"
 #include "files/safetensors.hpp"
 
 // Golden files: numbers that somebody else's code computed, as safetensors. The metadata names the case (one layer, one
@@ -83,5 +84,37 @@ std::vector<GoldenComparison> compare_with(const GoldenFile& file, const GoldenR
 // The program `golden` (see its --help). Status: 0 if every tensor of every file is within tolerance, 1 if one is not,
 // 2 if a file cannot be used; for several files the worst. UsageError if the command line is wrong.
 int golden_main(int argc, char** argv);
+
+template <class Device, class T>
+class GoldenCases;  // golden_cases.hpp
+
+using GoldenShape = std::vector<Index>;
+
+// An array in device memory; its pointer is null when it has no elements.
+template <class Device, class Element>
+class GoldenArray {
+ public:
+  GoldenArray(Device& device, Index count)
+      : memory_(device.memory(), static_cast<std::size_t>(count) * sizeof(Element)), count_(count) {
+    if (count) device.set_zero(data(), count);
+  }
+  GoldenArray(Device& device, const std::vector<Element>& values)
+      : GoldenArray(device, static_cast<Index>(values.size())) {
+    if (count_) device.copy_from_host(data(), values.data(), count_);
+  }
+  Element* data() const { return memory_.template as<Element>(); }
+  Index count() const { return count_; }
+
+ private:
+  DeviceMemory memory_;
+  Index count_;
+};
+
+// A tensor of the file that an array of a case takes or is compared with.
+struct GoldenTensor {
+  std::string name;
+  GoldenShape shape;
+  bool heads_first = false;  // (b, n, c, k) in the file, in the array rows of all heads: (b, c, n, k)
+};
 
 }  // namespace abh

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "apps/feature_cases.hpp"
 #include "apps/golden/golden.hpp"
 #include "base/text.hpp"
 #include "cases/cross_entropy.hpp"
@@ -20,8 +21,6 @@
 #include "cases/linear.hpp"
 #include "cases/pooling.hpp"
 #include "device/memory.hpp"
-#include "extras/kernel_regression/kernel_regression_case.hpp"
-#include "extras/seq2seq/cross.hpp"
 #include "network/mixers.hpp"
 #include "network/network.hpp"
 #include "runs/checkpoint.hpp"
@@ -34,60 +33,52 @@ namespace abh {
 // file's tensors, settings from its metadata. In float, inputs and weights are rounded from the file's doubles.
 //
 //   GoldenResults results = GoldenCases<CpuDevice<Isa::baseline>, double>(device, file).run();
+//
+// The cases of features (cases/features.hpp) are functions that call its members.
 template <class Device, class T>
 class GoldenCases {
  public:
   GoldenCases(Device& device, GoldenFile& file) : device_(device), file_(file) {}
 
+  // A case by its name in the metadata, and the metadata that it takes. for_file: the files that it is for, of those
+  // with this name; null: all.
+  struct Case {
+    using Golden = GoldenCases;
+    const char* name;
+    void (*run)(GoldenCases&);
+    std::set<std::string> settings;
+    bool is_network = false;
+    bool (*for_file)(const GoldenFile&) = nullptr;
+  };
+
+  // For the cases of features, as are all members below.
+  Device& device() const { return device_; }
+  GoldenFile& file() const { return file_; }
+  GoldenResults& results() { return results_; }
+
   // Error, naming the file, for a case that does not exist, or a file that does not hold what its case needs.
   GoldenResults run() {
-    struct Case {
-      const char* name;
-      void (GoldenCases::*run)();
-      std::set<std::string> settings;
-      bool is_network = false;
-    };
-    const Case cases[] = {
-        {"linear", &GoldenCases::linear, {}},
-        {"gelu", &GoldenCases::gelu, {"form"}},
-        {"layernorm", &GoldenCases::layernorm, {}},
-        {"cross_entropy", &GoldenCases::cross_entropy, {"label_smoothing"}},
-        {"causal_conv", &GoldenCases::causal_conv, {"groups", "kernel"}},
-        {"ffn", &GoldenCases::ffn, {"ffn_bias"}},
-        {"additive_pooling", &GoldenCases::additive_pooling, {"window", "causal"}},
-        {"additive_pooling_chunk", &GoldenCases::additive_pooling_chunk, {}},
-        {"adaptive_span_attention", &GoldenCases::adaptive_span_attention, {"heads", "ramp", "penalty"}},
-        {"cross_attention", &GoldenCases::cross_attention, {"heads"}},
-        {"kernel_regression", &GoldenCases::kernel_regression, {"kernel", "leave_one_out"}},
-        {"sparse_attention",
-         &GoldenCases::sparse_attention,
-         {"heads", "pattern", "stride", "summary", "window", "part"}},
-        {"transformer_xl_attention", &GoldenCases::transformer_xl_attention, {"heads", "clamp"}},
-        {"lsh_attention", &GoldenCases::lsh_attention, {"heads", "causal", "chunk", "duplicates", "within_bucket"}},
-        {"language_model", &GoldenCases::language_model, {"label_smoothing"}, true},
-        {"chunked_language_model",
-         &GoldenCases::chunked_language_model,
-         {"label_smoothing", "chunk", "truncated"},
-         true},
-        {"reversible_language_model", &GoldenCases::reversible_language_model, {"label_smoothing", "chunk"}, true},
-        {"classifier", &GoldenCases::classifier, {"label_smoothing", "pooling"}, true},
-        {"vision_transformer", &GoldenCases::vision_transformer, {"label_smoothing", "pooling", "patch"}, true},
-        {"seq2seq",
-         &GoldenCases::seq2seq,
-         {"label_smoothing", "encoder_layers", "decoder_layers", "embeddings", "cross"},
-         true},
-        {"beam_search",
-         &GoldenCases::beam_search,
-         {"encoder_layers", "decoder_layers", "embeddings", "cross", "beam", "length_penalty", "max_length",
-          "begin_token", "end_token"},
+    std::vector<Case> cases = {
+        {"linear", [](GoldenCases& g) { g.linear(); }, {}},
+        {"gelu", [](GoldenCases& g) { g.gelu(); }, {"form"}},
+        {"layernorm", [](GoldenCases& g) { g.layernorm(); }, {}},
+        {"cross_entropy", [](GoldenCases& g) { g.cross_entropy(); }, {"label_smoothing"}},
+        {"causal_conv", [](GoldenCases& g) { g.causal_conv(); }, {"groups", "kernel"}},
+        {"ffn", [](GoldenCases& g) { g.ffn(); }, {"ffn_bias"}},
+        {"additive_pooling", [](GoldenCases& g) { g.additive_pooling(); }, {"window", "causal"}},
+        {"language_model",
+         [](GoldenCases& g) { g.language_model(g.network_config(), 0, false); },
+         {"label_smoothing"},
          true},
     };
+    FeatureCases::add_golden(cases);
     const std::string& wanted = file_.setting("case");
+    require_features({{"case", wanted}}, {}, file_.path());
     std::string known;
     for (const Case& each : cases) {
-      if (wanted == each.name) {
+      if (wanted == each.name && (!each.for_file || each.for_file(file_))) {
         require_settings(each.settings, each.is_network);
-        (this->*each.run)();
+        each.run(*this);
         file_.require_all_taken();
         return std::move(results_);
       }
@@ -96,9 +87,8 @@ class GoldenCases {
     for (const MixerProperties& properties : Mixers::properties) {
       if (!properties.golden_case) continue;
       if (wanted == properties.golden_case) {
-        const bool of_memory = wanted == BahdanauMixer::properties.golden_case && file_.has("input.memory_bse");
-        require_settings(of_memory ? std::set<std::string>{"heads"} : settings_of(properties), false);
-        of_memory ? bahdanau_attention_of_memory() : mixer(properties);
+        require_settings(settings_of(properties), false);
+        mixer(properties);
         file_.require_all_taken();
         return std::move(results_);
       }
@@ -107,8 +97,7 @@ class GoldenCases {
     file_.fail("metadata case: expected one of " + known + ", found \"" + wanted + "\"");
   }
 
- private:
-  using Shape = std::vector<Index>;
+  using Shape = GoldenShape;
 
   // The metadata that the block of a mixer takes.
   static std::set<std::string> settings_of(const MixerProperties& properties) {
@@ -141,28 +130,9 @@ class GoldenCases {
     }
   }
 
-  // An array in device memory; its pointer is null when it has no elements.
   template <class Element>
-  class Array {
-   public:
-    Array(Device& device, Index count)
-        : memory_(device.memory(), static_cast<std::size_t>(count) * sizeof(Element)), count_(count) {
-      if (count) device.set_zero(data(), count);
-    }
-    Array(Device& device, const std::vector<Element>& values) : Array(device, static_cast<Index>(values.size())) {
-      if (count_) device.copy_from_host(data(), values.data(), count_);
-    }
-    Element* data() const { return memory_.template as<Element>(); }
-    Index count() const { return count_; }
-
-   private:
-    DeviceMemory memory_;
-    Index count_;
-  };
-
-  template <class Element>
-  Array<Element> zeros(const Shape& shape) {
-    return Array<Element>(device_, element_count(shape));
+  GoldenArray<Device, Element> zeros(const Shape& shape) {
+    return GoldenArray<Device, Element>(device_, element_count(shape));
   }
 
   std::vector<T> rounded(const std::vector<double>& values) {
@@ -172,14 +142,14 @@ class GoldenCases {
     return result;
   }
 
-  Array<T> read(const std::string& name, const Shape& shape) {
-    return Array<T>(device_, rounded(file_.reals(name, shape)));
+  GoldenArray<Device, T> read(const std::string& name, const Shape& shape) {
+    return GoldenArray<Device, T>(device_, rounded(file_.reals(name, shape)));
   }
   // Whether a bias is left out, `name` beginning with "weight.": a gradient of it says that it is not.
   bool is_left_out(const std::string& name) const { return !file_.has(name) && !file_.has("grad_" + name); }
-  Array<Token> read_mask(Index B, Index C, const std::string& name = "input.mask_bc") {
-    if (!file_.has(name)) return Array<Token>(device_, 0);
-    return Array<Token>(device_, file_.tokens(name, {B, C}, 0, 1, 0));
+  GoldenArray<Device, Token> read_mask(Index B, Index C, const std::string& name = "input.mask_bc") {
+    if (!file_.has(name)) return GoldenArray<Device, Token>(device_, 0);
+    return GoldenArray<Device, Token>(device_, file_.tokens(name, {B, C}, 0, 1, 0));
   }
 
   template <class Element>
@@ -205,12 +175,6 @@ class GoldenCases {
   // Whether the backward pass has to run, which starts from `upstream`.
   bool goes_back(const std::string& upstream) const { return file_.has(upstream) || file_.compares_gradients(); }
 
-  // A tensor of the file that an array of a case takes or is compared with.
-  struct Tensor {
-    std::string name;
-    Shape shape;
-    bool heads_first = false;  // (b, n, c, k) in the file, in the array rows of all heads: (b, c, n, k)
-  };
   using LayerArray = DeviceArray<Device, T>;
 
   // Numbers of shape (b, i, j, k) as (b, j, i, k).
@@ -224,13 +188,13 @@ class GoldenCases {
     return result;
   }
 
-  void fill(LayerArray& array, const Tensor& tensor) {
+  void fill(LayerArray& array, const GoldenTensor& tensor) {
     const Shape& s = tensor.shape;
     std::vector<T> values = rounded(file_.reals(tensor.name, s));
     if (tensor.heads_first) values = swapped(values, s[1], s[2], s[3]);
     device_.copy_from_host(array.template as<T>(), values.data(), array.count());
   }
-  void give(const std::string& prefix, const Tensor& tensor, const LayerArray& array) {
+  void give(const std::string& prefix, const GoldenTensor& tensor, const LayerArray& array) {
     const Shape& s = tensor.shape;
     give(prefix + tensor.name, s, array.template as<T>());
     std::vector<double>& values = results_[prefix + tensor.name].values;
@@ -239,7 +203,7 @@ class GoldenCases {
 
   // One layer, forward, and backward where the file has gradients. inputs, outputs: the tensors of its slots.
   template <class Case>
-  void run_layer(const Case& layer, const std::vector<Tensor>& inputs, const std::vector<Tensor>& outputs) {
+  void run_layer(const Case& layer, const std::vector<GoldenTensor>& inputs, const std::vector<GoldenTensor>& outputs) {
     DeviceArrays<Device, T> a(device_, layer);
     for (std::size_t i = 0; i < a.in.size(); ++i) fill(a.in[i], inputs[i]);
     layer.forward(device_, a);
@@ -277,24 +241,9 @@ class GoldenCases {
               {{"input.x_bcd", x}, {"weight.weight_d", d}, {"weight.bias_d", d}}, {{"output.y_bcd", x}});
   }
 
-  void kernel_regression() {
-    const std::string& kernel = file_.setting("kernel");
-    if (kernel != "average" && kernel != "gaussian" && kernel != "parametric") {
-      file_.fail("metadata kernel: expected average, gaussian or parametric, found \"" + kernel + "\"");
-    }
-    const KernelRegressionCase layer{.C = file_.shape("input.query_c", 1)[0],
-                                     .S = file_.shape("input.key_s", 1)[0],
-                                     .leave_one_out = file_.integer_setting("leave_one_out", 0, 0, 1) == 1,
-                                     .learned = kernel == "parametric",
-                                     .fixed_width = kernel == "average" ? 0.0 : 1.0};
-    std::vector<Tensor> inputs = {
-        {"input.query_c", {layer.C}}, {"input.key_s", {layer.S}}, {"input.value_s", {layer.S}}};
-    if (layer.learned) inputs.push_back({"weight.width", {}});
-    run_layer(layer, inputs, {{"output.y_c", {layer.C}}});
-  }
-
-  Array<Token> read_targets(Index B, Index C, Index V) {
-    return Array<Token>(device_, file_.tokens("input.targets_bc", {B, C}, 0, last_token(V), ignored_target));
+  GoldenArray<Device, Token> read_targets(Index B, Index C, Index V) {
+    return GoldenArray<Device, Token>(device_,
+                                      file_.tokens("input.targets_bc", {B, C}, 0, last_token(V), ignored_target));
   }
   static Token last_token(Index V) {
     return static_cast<Token>(std::min<Index>(V - 1, std::numeric_limits<Token>::max()));
@@ -303,8 +252,8 @@ class GoldenCases {
   void cross_entropy() {
     const Shape x = file_.shape("input.logits_bcv", 3);
     const double smoothing = file_.real_setting("label_smoothing", 0, 0, 1);
-    Array<Token> targets_bc = read_targets(x[0], x[1], x[2]);
-    Array<Index> count = zeros<Index>({});
+    GoldenArray<Device, Token> targets_bc = read_targets(x[0], x[1], x[2]);
+    GoldenArray<Device, Index> count = zeros<Index>({});
     run_layer(CrossEntropyCase{.BC = x[0] * x[1],
                                .V = x[2],
                                .targets_bc = targets_bc.data(),
@@ -382,22 +331,22 @@ class GoldenCases {
     const BlockOptions options{.norm = norm, .residual = false, .causal = config.causal, .window = config.windows()[0]};
     Layout<T> measured;
     make(measured, extent, options);
-    Array<T> weights(device_, measured.weight_count());
-    Array<Accum<T>> gradients(device_, measured.weight_count());
+    GoldenArray<Device, T> weights(device_, measured.weight_count());
+    GoldenArray<Device, Accum<T>> gradients(device_, measured.weight_count());
     DeviceMemory activations(device_.memory(), measured.activation_bytes());
     Layout<T> layout(measured, weights.data(), gradients.data(), activations.as<std::byte>(), nullptr);
     const std::unique_ptr<Block<Device, T>> block = make(layout, extent, options);
     layout.write_constants(device_);
     read_weights(weights.data(), layout.parameters());
 
-    Array<Token> mask_bc = takes_mask ? read_mask(B, C) : Array<Token>(device_, 0);
+    GoldenArray<Device, Token> mask_bc = takes_mask ? read_mask(B, C) : GoldenArray<Device, Token>(device_, 0);
     const Pass pass{.B = B, .C = C, .mask_bc = mask_bc.data()};
-    Array<T> x_bcd = read("input.x_bcd", x), y_bcd = zeros<T>(x);
+    GoldenArray<Device, T> x_bcd = read("input.x_bcd", x), y_bcd = zeros<T>(x);
     block->forward(device_, y_bcd.data(), x_bcd.data(), pass);
     give("output.y_bcd", x, y_bcd.data());
     give_activations([&](const Look& look) { block->look(device_, look, y_bcd.data(), pass); });
     if (!goes_back("grad_output.y_bcd")) return;
-    Array<T> d_x_bcd = read("grad_output.y_bcd", x);
+    GoldenArray<Device, T> d_x_bcd = read("grad_output.y_bcd", x);
     block->backward(device_, d_x_bcd.data(), x_bcd.data(), pass);
     give("grad_input.x_bcd", x, d_x_bcd.data());
     give_gradients(gradients.data(), layout.parameters());
@@ -434,128 +383,20 @@ class GoldenCases {
     check_model(config);
     const bool decays = file_.has("input.slope_n");
     if (decays && !config.causal) file_.fail("input.slope_n needs metadata causal 1: decay has one direction");
-    Array<Token> mask_bc = read_mask(B, C);
+    GoldenArray<Device, Token> mask_bc = read_mask(B, C);
     const PoolingCase layer{
         .shape = {B, C, N, K, config.windows()[0], config.causal}, .mask_bc = mask_bc.data(), .decays = decays};
     read_slopes(N);
     run_layer(layer, {{"input.a_bnc", {B, N, C}}, {"input.x_bnck", x, true}, {"input.slope_n", {N}}},
               {{"output.g_bnck", x, true}});
   }
-  Array<T> read_slopes(Index N) {
-    if (!file_.has("input.slope_n")) return Array<T>(device_, 0);
+  GoldenArray<Device, T> read_slopes(Index N) {
+    if (!file_.has("input.slope_n")) return GoldenArray<Device, T>(device_, 0);
     const std::vector<double> slope_n = file_.reals("input.slope_n", {N});
     for (double slope : slope_n) {
       if (!(slope >= 0)) file_.fail("input.slope_n: expected numbers of at least 0, found " + std::to_string(slope));
     }
-    return Array<T>(device_, rounded(slope_n));
-  }
-
-  // Dot-product attention without its norm, whose heads have spans.
-  void adaptive_span_attention() {
-    file_.setting("ramp");
-    const Shape x = file_.shape("input.x_bcd", 3);
-    ModelConfig config = block_config(x[1], x[2]);
-    config.mixer = "dot";
-    config.head_channels = head_channels("weight.query_hd", config.heads);
-    config.span = x[1];
-    ModelConfig priced = config;
-    const double penalty = file_.real_setting("penalty", 0, 0, 1e6);
-    if (file_.has_setting("penalty")) {
-      double sum = 0;
-      for (const double span : file_.reals("weight.span_n", {config.heads})) sum += span;
-      results_["output.penalty"] = {{}, {penalty * sum / static_cast<double>(config.heads)}};
-      if (goes_back("grad_output.y_bcd")) priced.penalty = penalty * file_.reals("grad_output.penalty", {})[0];
-    }
-    run_block(config, false, true, [&](Layout<T>& layout, const BlockExtent& extent, const BlockOptions& options) {
-      return std::make_unique<DotBlock<Device, T>>(layout, "", priced, extent, options);
-    });
-  }
-
-  // A chunk of a longer sequence. What was seen before it is like one position more, which has the logarithm of the sum
-  // of weights for its logit and the average for its payload. What leaves it is what the last position has seen.
-  void additive_pooling_chunk() {
-    const Shape x = file_.shape("input.x_bnck", 4);
-    const Index B = x[0], N = x[1], C = x[2], K = x[3], BN = B * N;
-    const Shape bn = {B, N}, bnk = {B, N, K}, bnc = {B, N, C};
-    // first_bnk, then x_bnck, as rows of all heads.
-    const auto joined = [&](const std::vector<double>& first, const std::vector<double>& rest) {
-      return swapped(with_first(rounded(first), rounded(rest), BN, C * K, K), N, C + 1, K);
-    };
-    Array<T> slope_n = read_slopes(N);
-    Array<T> logit(device_, with_first(rounded(file_.reals("input.zeta_bn", bn)),
-                                       rounded(file_.reals("input.a_bnc", bnc)), BN, C, 1));
-    Array<T> payload(device_, joined(file_.reals("input.average_bnk", bnk), file_.reals("input.x_bnck", x)));
-    Array<T> out = zeros<T>({B, C + 1, N, K}), max = zeros<T>({B, N, C + 1}), sum = zeros<T>({B, N, C + 1});
-    const PoolingInputs<T> in{.logit_bnc = logit.data(),
-                              .x_bch = payload.data(),
-                              .slope_n = slope_n.data(),
-                              .shape = {.B = B, .C = C + 1, .N = N, .K = K}};
-    pooling_forward<Device, T>(device_,
-                               {.out_bch = out.data(), .max_bnc = max.data(), .sum_bnc = sum.data(), .in = in});
-    const std::vector<double> out_bnck = heads_first(out, N, C + 1, K);
-    std::vector<double> zeta_bn = places(to_host(max), BN, C + 1, C, 1);
-    const std::vector<double> last_sum = places(to_host(sum), BN, C + 1, C, 1);
-    for (std::size_t i = 0; i < zeta_bn.size(); ++i) zeta_bn[i] += std::log(last_sum[i]);
-    results_["output.g_bnck"] = {x, places(out_bnck, BN, (C + 1) * K, K, C * K)};
-    results_["output.zeta_bn"] = {bn, zeta_bn};
-    results_["output.average_bnk"] = {bnk, places(out_bnck, BN, (C + 1) * K, C * K, K)};
-    if (!goes_back("grad_output.g_bnck")) return;
-
-    // The adjoints of what leaves join those of the last position.
-    std::vector<double> d_g = file_.reals("grad_output.g_bnck", x);
-    const std::vector<double> d_average = file_.reals("grad_output.average_bnk", bnk);
-    const std::vector<double> d_zeta = file_.reals("grad_output.zeta_bn", bn);
-    std::vector<double> d_lse_bnc(static_cast<std::size_t>(BN * (C + 1)));
-    for (Index i = 0; i < BN; ++i) {
-      for (Index k = 0; k < K; ++k) {
-        d_g[static_cast<std::size_t>((i * C + C - 1) * K + k)] += d_average[static_cast<std::size_t>(i * K + k)];
-      }
-      d_lse_bnc[static_cast<std::size_t>(i * (C + 1) + C)] = d_zeta[static_cast<std::size_t>(i)];
-    }
-    Array<T> d_out(device_, joined(std::vector<double>(d_average.size()), d_g)), d_lse(device_, rounded(d_lse_bnc));
-    Array<T> d_x = zeros<T>({B, C + 1, N, K}), d_logit = zeros<T>({B, N, C + 1});
-    pooling_backward<Device, T>(device_, {.d_x_bch = d_x.data(),
-                                          .d_logit_bnc = d_logit.data(),
-                                          .d_out_bch = d_out.data(),
-                                          .d_lse_bnc = d_lse.data(),
-                                          .out_bch = out.data(),
-                                          .max_bnc = max.data(),
-                                          .sum_bnc = sum.data(),
-                                          .in = in});
-    const std::vector<double> d_x_bnck = heads_first(d_x, N, C + 1, K), d_logit_bnc = to_host(d_logit);
-    results_["grad_input.x_bnck"] = {x, places(d_x_bnck, BN, (C + 1) * K, K, C * K)};
-    results_["grad_input.average_bnk"] = {bnk, places(d_x_bnck, BN, (C + 1) * K, 0, K)};
-    results_["grad_input.a_bnc"] = {bnc, places(d_logit_bnc, BN, C + 1, 1, C)};
-    results_["grad_input.zeta_bn"] = {bn, places(d_logit_bnc, BN, C + 1, 0, 1)};
-  }
-  // Of every one of `rows` rows of `width` numbers those from `first` on, `count`.
-  static std::vector<double> places(const std::vector<double>& numbers, Index rows, Index width, Index first,
-                                    Index count) {
-    std::vector<double> result;
-    for (Index row = 0; row < rows; ++row) {
-      const auto begin = numbers.begin() + row * width + first;
-      result.insert(result.end(), begin, begin + count);
-    }
-    return result;
-  }
-  // Rows of `size` numbers and then `width`.
-  static std::vector<T> with_first(const std::vector<T>& first, const std::vector<T>& rest, Index rows, Index width,
-                                   Index size) {
-    std::vector<T> result;
-    for (Index row = 0; row < rows; ++row) {
-      result.insert(result.end(), first.begin() + row * size, first.begin() + (row + 1) * size);
-      result.insert(result.end(), rest.begin() + row * width, rest.begin() + (row + 1) * width);
-    }
-    return result;
-  }
-  std::vector<double> to_host(Array<T>& array) {
-    std::vector<T> host(static_cast<std::size_t>(array.count()));
-    device_.copy_to_host(host.data(), array.data(), array.count());
-    return {host.begin(), host.end()};
-  }
-  // Rows of all heads, (b, c, n, k), as (b, n, c, k).
-  std::vector<double> heads_first(Array<T>& array, Index N, Index C, Index K) {
-    return swapped(to_host(array), C, N, K);
+    return GoldenArray<Device, T>(device_, rounded(slope_n));
   }
 
   // The block of one mixer.
@@ -583,58 +424,6 @@ class GoldenCases {
                "\"");
   }
 
-  // The block `lsh`, with its rotations given, and rules that the mixer does not have.
-  void lsh_attention() {
-    for (const char* key : {"heads", "chunk"}) file_.setting(key);
-    const Shape x = file_.shape("input.x_bcd", 3), rotations = file_.shape("input.rotations_nukr", 4);
-    ModelConfig config = block_config(x[1], x[2]);
-    config.mixer = LshMixer::properties.name;
-    config.head_channels = head_channels("weight.project_hd", config.heads);
-    config.lsh_rounds = rotations[1];
-    config.lsh_buckets = 2 * rotations[3];
-    config.lsh_piece = file_.integer_setting("chunk", 1, 1, largest_context);
-    const std::string duplicates = file_.has_setting("duplicates") ? file_.setting("duplicates") : "corrected";
-    const LshRules rules{.counted = choice("duplicates", duplicates, {"corrected", "counted"}) == "counted",
-                         .within_bucket = file_.integer_setting("within_bucket", 0, 0, 1) == 1};
-    run_block(config, false, false, [&](Layout<T>& layout, const BlockExtent& extent, const BlockOptions& options) {
-      return std::make_unique<LshBlock<Device, T>>(layout, "", config, extent, options, rules);
-    });
-  }
-
-  // The block `dot` with a pattern. A window is the first part of a strided one, and parts are those of layers 0 and 1.
-  void sparse_attention() {
-    const auto positions = [&](const char* key, Index most) {
-      file_.setting(key);
-      return file_.integer_setting(key, 1, 1, most);
-    };
-    file_.setting("heads");
-    const Shape x = file_.shape("input.x_bcd", 3);
-    ModelConfig config = block_config(x[1], x[2]);
-    config.mixer = DotMixer::properties.name;
-    config.head_channels = head_channels("weight.query_hd", config.heads);
-    config.window = "0";
-    const bool has_part = file_.has_setting("part");
-    std::string part = "first";
-    if (choice("pattern", file_.setting("pattern"), {"strided", "fixed", "window"}) == "window") {
-      config.pattern = "strided";
-      config.stride = positions("window", largest_context);
-      for (const char* key : {"stride", "summary", "part"}) {
-        if (file_.has_setting(key)) file_.fail(std::string("metadata ") + key + ": a window has none");
-      }
-    } else {
-      config.stride = positions("stride", largest_context);
-      if (config.pattern == "fixed") config.summary = positions("summary", config.stride);
-      part = has_part ? choice("part", file_.setting("part"), {"merged", "first", "second", "heads"}) : "merged";
-    }
-    const bool is_alone = part == "first" || part == "second";
-    config.part = is_alone ? "layers" : part;
-    run_block(config, false, true, [&](Layout<T>& layout, const BlockExtent& extent, const BlockOptions& options) {
-      BlockOptions of_layer = options;
-      of_layer.layer = part == "second" ? 1 : 0;
-      return std::make_unique<DotBlock<Device, T>>(layout, "", config, extent, of_layer);
-    });
-  }
-
   // The positions that a block by itself can have.
   void check_positions(const MixerProperties& properties) {
     if (!file_.has_setting("positions")) return;
@@ -644,34 +433,17 @@ class GoldenCases {
                " or alibi, found \"" + positions + "\"");
   }
 
-  // In golden_networks.hpp and golden_sequences.hpp, which whoever runs cases includes: what a whole network computes,
-  // and blocks that read a memory.
-  void cross_attention();
-  void bahdanau_attention_of_memory();
-  void transformer_xl_attention();
-  template <class MemoryBlock>
-  void block_of_memory(ModelConfig config);
-  // The input of a network: tokens, or so many patches of so many numbers.
+  // In golden_networks.hpp, which whoever runs cases includes: what a whole network computes.
+  // Given: what a feature has read of the file: classes, or so many patches of so many numbers in the place of tokens.
   struct Given {
-    bool classifier = false;
-    std::string otherwise = "mean";  // what a classifier reads where the metadata do not say
+    Index classes = 0;
+    std::string class_pooling = "mean";
     Index patches = 0, patch_inputs = 0;
   };
   ModelConfig network_config() const { return network_config(Given{}); }
   ModelConfig network_config(const Given& given) const;
-  void read_head(ModelConfig& config, const std::string& otherwise) const;
   std::vector<MixerProperties> checked_mixers(const ModelConfig& config) const;
-  void language_model() { language_model(network_config(), 0, false); }
-  void chunked_language_model();
-  void reversible_language_model();
   void language_model(const ModelConfig& config, Index chunk, bool truncated);
-  void classifier();
-  void vision_transformer();
-  ModelConfig sequences_config() const;
-  void seq2seq();
-  void beam_search();
-  void classify(const ModelConfig& config, Index B, Index C, const std::vector<Token>& tokens,
-                const std::vector<Token>& mask, const std::vector<double>& patches);
 
   Device& device_;
   GoldenFile& file_;

@@ -7,14 +7,19 @@
 #include <vector>
 
 #include "blocks/block.hpp"
+#include "blocks/parts/key_value_cache.hpp"
 #include "blocks/parts/positions.hpp"
-#include "extras/adaptive_span/span.hpp"
-#include "extras/chunks/attention_past.hpp"
 #include "layers/attention.hpp"
 #include "plain/plain.hpp"
 #include "settings/config.hpp"
 
 namespace abh {
+
+// Parts that features add (network/mixers.hpp).
+template <class Device, class T>
+class AttentionPast;  // of the chunks of a sequence
+template <class Device, class T>
+class Span;  // learned by each head
 
 // The second sequence, from which keys and values are made where that is not done from the queries' own.
 template <class T>

@@ -4,12 +4,42 @@
 #include <type_traits>
 #include <vector>
 
-#include "extras/chunks/pooling_past.hpp"
+#include "blocks/block.hpp"
 #include "layers/parts/pooling_with_logits.hpp"
 #include "layers/pooling.hpp"
 #include "plain/plain.hpp"
 
 namespace abh {
+
+// Payload rows of a pooling, or their gradients. The stride is the distance between two consecutive rows, 0 for rows
+// that touch.
+template <class Element>
+struct Payload {
+  Element* x_bch;
+  Index stride = 0;
+};
+
+// The inputs of a pooling; in a chunk of a sequence with what rounding left of the first position, and room for that of
+// the last.
+template <class T>
+struct PoolingInput {
+  PoolingInputs<T> in;
+  PoolingRest<const Accum<T>> first{};
+  PoolingRest<Accum<T>> last{};
+};
+// The arrays of its backward pass.
+template <class T>
+struct PoolingGradients {
+  Payload<T> d_x;
+  bool accumulate;
+  Accum<T>* d_logit_bnc;
+  const T* d_out_bch;
+  const Accum<T>* d_lse_bnc;
+};
+
+// The state before a chunk of a sequence, a part that a feature adds (network/mixers.hpp).
+template <class Device, class T>
+class PoolingPast;
 
 // A pooling with what it saves for its backward pass, and the state of step-by-step inference. The logits are
 // another's.
@@ -104,18 +134,10 @@ class Pooling {
 
   void start(Device& device) const { pooling_start<Device, T>(device, state_, shape(1, 1), decays_); }
 
-  // The state before a chunk is positions: a state that has seen these has seen all.
   void go_on(Device& device, Index positions) const {
-    typename Device::Scope scratch(device.workspace);
-    Accum<T>* logit_n = scratch.template take<Accum<T>>(shape_.N);
     start(device);
-    for (Index p = 0; p < past_.positions(step_at(positions)); ++p) {
-      const T* x_h = past_.position(device, logit_n, p);
-      step(device, logit_n, x_h);
-    }
-    if (const PoolingRest<const Accum<T>> rest = past_.rest(); rest.weight_n && positions > 0) {
-      pooling_put_rest<Device, T>(device, state_, rest, shape(1, 1), decays_);
-    }
+    past_.put_in_state(device, state_, shape(1, 1), decays_, positions,
+                       [&](const Accum<T>* logit_n, const T* x_h) { step(device, logit_n, x_h); });
   }
 
   // One position, causal.
@@ -139,8 +161,8 @@ class Pooling {
             .mask_bc = pass.mask_bc,
             .shape = shape(pass.B, pass.C)};
   }
-  using Input = typename PoolingPast<Device, T>::Input;
-  using Gradients = typename PoolingPast<Device, T>::Gradients;
+  using Input = PoolingInput<T>;
+  using Gradients = PoolingGradients<T>;
   PoolingForward<T> arrays(const Input& all, const Pass& pass) const {
     return {.out_bch = all_out(pass),
             .max_bnc = max_bnc_,

@@ -1,6 +1,5 @@
 #pragma once
 
-#include "extras/seq2seq/relu.hpp"
 #include "layers/dropout.hpp"
 #include "layers/gelu.hpp"
 
@@ -20,9 +19,6 @@ struct RowsOf {
 
 template <class Device, class T>
 void gelu_backward_with_row_sums(Device&, Accum<T>* d_bias_d, T* d_in_bcd, const T* d_out_bcd, const T* in_bcd,
-                                 RowsOf rows);
-template <class Device, class T>
-void relu_backward_with_row_sums(Device&, Accum<T>* d_bias_d, T* d_in_bcd, const T* d_out_bcd, const T* in_bcd,
                                  RowsOf rows);
 template <class Device, class T>
 void dropout_backward_with_row_sums(Device&, Accum<T>* d_bias_d, T* d_in_bcd, const T* d_out_bcd, const Dropout&,

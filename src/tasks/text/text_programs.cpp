@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/extras.hpp"
 #include "base/text.hpp"
 #include "files/atomic_file.hpp"
 #include "files/text_file.hpp"
@@ -181,6 +182,10 @@ class TextGeneration : public TaskCommand {
 
 std::unique_ptr<TaskCommand> text_generation() { return std::make_unique<TextGeneration>(); }
 
-TaskPrograms text_programs() { return {text_training, text_evaluation, text_generation, text_drawing}; }
+TaskPrograms text_programs() {
+  TaskPrograms programs{text_training, text_evaluation, text_generation};
+  if constexpr (has_extras) programs.draw = text_drawing;
+  return programs;
+}
 
 }  // namespace abh

@@ -5,9 +5,9 @@
 #include "base/error.hpp"
 #include "base/text.hpp"
 #include "device/available.hpp"
+#include "extras/answers/answers.hpp"
 #include "network/model.hpp"
 #include "runs/progress.hpp"
-#include "tasks/answers.hpp"
 
 namespace abh {
 

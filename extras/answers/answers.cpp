@@ -1,4 +1,4 @@
-#include "tasks/answers.hpp"
+#include "extras/answers/answers.hpp"
 
 #include <algorithm>
 #include <utility>

@@ -1,0 +1,21 @@
+#pragma once
+
+#include <vector>
+
+#include "extras/bahdanau/bahdanau_attention_case.hpp"
+
+namespace abh {
+
+// The cases of golden and bench.
+struct BahdanauCases {
+  template <class Golden>
+  static void add_golden(std::vector<typename Golden::Case>&) {}
+  template <class Bench>
+  static void measure(Bench& bench) {
+    const Index B = bench.B(), C = bench.C(), N = bench.N(), K = bench.K();
+    bench.layer("bahdanau_attention", BahdanauAttentionCase{{.B = B, .C = C, .N = N, .K = K}},
+                B * N * K * C * (C + 1) / 2, 7, 20);
+  }
+};
+
+}  // namespace abh

@@ -1,0 +1,20 @@
+#pragma once
+
+#include <vector>
+
+#include "cases/pooling.hpp"
+
+namespace abh {
+
+// The cases of golden and bench.
+struct BidirectionalCases {
+  template <class Golden>
+  static void add_golden(std::vector<typename Golden::Case>&) {}
+  template <class Bench>
+  static void measure(Bench& bench) {
+    const Index B = bench.B(), C = bench.C(), N = bench.N(), D = bench.D();
+    bench.layer("pooling_of_all", PoolingCase{.shape = {B, C, N, D / N, 0, false}}, B * C * D, 3, 6);
+  }
+};
+
+}  // namespace abh

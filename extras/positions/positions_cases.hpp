@@ -1,0 +1,23 @@
+#pragma once
+
+#include <vector>
+
+#include "extras/positions/rescale_case.hpp"
+#include "extras/positions/rotary_case.hpp"
+
+namespace abh {
+
+// The cases of golden and bench.
+struct PositionCases {
+  template <class Golden>
+  static void add_golden(std::vector<typename Golden::Case>&) {}
+  template <class Bench>
+  static void measure(Bench& bench) {
+    const Index B = bench.B(), C = bench.C(), N = bench.N(), K = bench.K();
+    const Index count = B * C * 2 * N * K;  // of queries and keys
+    bench.layer("rotary", RotaryCase{.B = B, .C = C, .N = 2 * N, .K = K}, count, 3, 3);
+    if (K > 1) bench.layer("rescale", RescaleCase{.BC = B * C, .N = 2 * N, .K = K}, count, 6, 7);
+  }
+};
+
+}  // namespace abh

@@ -1,0 +1,21 @@
+#pragma once
+
+#include <algorithm>
+#include <vector>
+
+#include "cases/pooling.hpp"
+
+namespace abh {
+
+// The cases of golden and bench.
+struct WindowCases {
+  template <class Golden>
+  static void add_golden(std::vector<typename Golden::Case>&) {}
+  template <class Bench>
+  static void measure(Bench& bench) {
+    const Index B = bench.B(), C = bench.C(), N = bench.N(), D = bench.D();
+    bench.layer("pooling_windowed", PoolingCase{.shape = {B, C, N, D / N, std::min<Index>(16, C)}}, B * C * D, 6, 12);
+  }
+};
+
+}  // namespace abh

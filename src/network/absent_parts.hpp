@@ -1,0 +1,166 @@
+#pragma once
+
+#include "blocks/block.hpp"
+#include "blocks/parts/attention_core.hpp"
+#include "blocks/parts/key_value_cache.hpp"
+#include "blocks/parts/pooling.hpp"
+#include "layers/parts/with_row_sums.hpp"
+#include "network/batch.hpp"
+#include "network/entry.hpp"
+#include "network/weights.hpp"
+#include "settings/config.hpp"
+#if defined(ABH_CUDA) || defined(ABH_EMULATOR)
+#include "base/error.hpp"
+#include "cuda/gpu.hpp"
+#include "device/processes.hpp"
+#endif
+
+// The parts of blocks and networks that features add, in a build without them (-DEXTRAS=OFF): none is present, and a
+// block goes on with the rows that it has. What each part does, its folder in extras/ describes.
+namespace abh {
+
+// A map of rows: positions/rescale_rows.hpp, positions/rotary_rows.hpp, seq2seq/relu_rows.hpp,
+// digits/patches_block.hpp, positions/sinusoids.hpp.
+struct AbsentRows {
+  template <class... Arguments>
+  explicit AbsentRows(const Arguments&...) {}
+
+  static constexpr bool present() { return false; }
+  template <class... Arguments>
+  void forward(const Arguments&...) const {}
+  template <class... Arguments>
+  void backward(const Arguments&...) const {}
+};
+template <class Device, class T>
+class Rescale : public AbsentRows {
+  using AbsentRows::AbsentRows;
+};
+template <class Device, class T>
+class Rotary : public AbsentRows {
+  using AbsentRows::AbsentRows;
+};
+template <class Device, class T>
+class Relu : public AbsentRows {
+  using AbsentRows::AbsentRows;
+};
+template <class Device, class T>
+class Patches : public AbsentRows {
+ public:
+  using AbsentRows::AbsentRows;
+  void add(Device&, T*, const T*, const Pass&) const {}
+};
+template <class Device, class T>
+class Sinusoids : public AbsentRows {
+ public:
+  using AbsentRows::AbsentRows;
+  const T* rows_cd(Device&, const Pass&) const { return nullptr; }
+};
+
+// sparse/sparse_products.hpp: the scores of all pairs.
+template <class Device, class T>
+class SparseProducts : public Products<Device, T> {
+ public:
+  static SparseProducts of(Layout<T>&, const ModelConfig&, const BlockOptions&, const BlockExtent&) { return {}; }
+};
+
+// adaptive_span/span.hpp: every head sees all positions.
+template <class Device, class T>
+class Span {
+ public:
+  static Index reach(const ModelConfig&) { return 0; }
+  Span() = default;
+  Span(Layout<T>&, const std::string&, const ModelConfig&) {}
+  void claim(Layout<T>&, Sight<Accum<T>>&) const {}
+  void forward(Device&) const {}
+  void look(Device&, const Look&) const {}
+  void backward(Device&, const AttentionBackward<T>&, const Pass&) const {}
+};
+
+// chunks/: a pass is over whole sequences.
+template <class Device, class T>
+class AttentionPast : public KeyValueCache<T> {
+ public:
+  using KeyValueCache<T>::KeyValueCache;
+  static Index positions(const Pass&) { return 0; }
+  void append(Device&, const QueryKeyValue<const T>&, const Pass&) const {}
+  template <class Scope>
+  QueryKeyValue<const T> join(Device&, Scope&, const QueryKeyValue<const T>& rows, const Pass&) const {
+    return rows;
+  }
+  void leave(Device&, const QueryKeyValue<const T>&, const Pass&) const {}
+  template <class Scope>
+  QueryKeyValue<T> room(Scope&, const QueryKeyValue<T>& d_rows, const Pass&) const {
+    return d_rows;
+  }
+  void split(Device&, const QueryKeyValue<T>&, const QueryKeyValue<T>&, const Pass&) const {}
+  void go_on(Device&, Index) const {}
+};
+template <class Device, class T>
+class PastRows {
+ public:
+  PastRows(Layout<T>&, Index, Index, const BlockExtent&) {}
+  static Index positions(const Pass&) { return 0; }
+  template <class Scope>
+  const T* join(Device&, Scope&, const T* rows_bcd, const Pass&) const {
+    return rows_bcd;
+  }
+  template <class Scope>
+  T* room(Scope&, T* out_bcd, const Pass&) const {
+    return out_bcd;
+  }
+  void leave(Device&, const T*, const Pass&) const {}
+  void hand_on(Device&, T*, const Pass&) const {}
+  void put_in_ring(Device&, T*, Index, Index) const {}
+};
+template <class Device, class T>
+class PoolingPast {
+ public:
+  PoolingPast(Layout<T>&, const PoolingShape&, const BlockExtent&) {}
+  static Index most() { return 0; }
+  static Index positions(const Pass&) { return 0; }
+  template <class Scope>
+  PoolingInput<T> join(Device&, Scope&, const PoolingInputs<T>& chunk, const Pass&) const {
+    return {chunk};
+  }
+  template <class Scope>
+  PoolingGradients<T> join(Device&, Scope&, const PoolingGradients<T>& d, const Pass&) const {
+    return d;
+  }
+  template <class... Arguments>
+  void leave(const Arguments&...) const {}
+  template <class... Arguments>
+  void split(const Arguments&...) const {}
+  template <class... Arguments>
+  void put_in_state(const Arguments&...) const {}
+};
+
+// seq2seq/encoder.hpp: there is no source.
+template <class Device, class T>
+class Encoder {
+ public:
+  Encoder(Layout<T>&, const EntryShape<T>&, const ModelConfig&, const BlockExtent&, double) {}
+  const Source<T>& source() const { return source_; }
+  void forward(Device&, const DeviceBatch<T>&, const Pass&) const {}
+  void collect(Device&, T*, const Pass&) const {}
+  Index backward(Device&, const DeviceBatch<T>&, const Pass&, Weights<Device, T>&, Index end) const { return end; }
+  void look(Device&, const Look&, const Pass&) const {}
+
+ private:
+  Source<T> source_;
+};
+
+#if defined(ABH_CUDA) || defined(ABH_EMULATOR)
+// distributed/gpu_sums.hpp: one process computes on a GPU.
+template <Backend backend>
+class GpuSums {
+ public:
+  GpuSums(GpuDevice<backend>&, const Processes& processes) {
+    if (processes.size() > 1)
+      throw Error("several processes with a GPU each: this build lacks the feature distributed");
+  }
+  void begin_sum(float*, Index) const {}
+  void finish_sums() const {}
+};
+#endif
+
+}  // namespace abh
