@@ -248,7 +248,8 @@ class Network {
   static Layout<T> measure(const ModelConfig& config, const NetworkExtent& extent) {
     if constexpr (!has_extras) {
       require_features(config.metadata(), ModelConfig().metadata(), "network");
-      require_features({{"chunk", std::to_string(extent.training ? extent.chunk : 0)}}, {}, "network");
+      const Index chunk = extent.positions > 0 ? 0 : extent.chunk;  // prompts are read token by token
+      require_features({{"chunk", std::to_string(chunk)}}, {}, "network");
     }
     const auto require_rows = [&](const char* what, Index tokens, Index rows) {
       if (!config.has_position_table() || tokens <= rows) return;

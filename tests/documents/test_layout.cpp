@@ -8,7 +8,7 @@
 #include <string>
 
 #include "tests/harness/catch.hpp"
-#include "tests/harness/document.hpp"
+#include "tests/harness/folder.hpp"
 
 namespace abh {
 namespace {
@@ -23,7 +23,7 @@ void for_each_file(const std::string& folder, const Visit& visit) {
   for (const auto& entry : fs::recursive_directory_iterator(root / folder)) {
     const std::string path = entry.path().lexically_relative(root).generic_string();
     if (!entry.is_regular_file() || path.find("__pycache__") != std::string::npos) continue;
-    const std::string text = document(path);
+    const std::string text = read_bytes((root / path).string());
     visit(path, std::count(text.begin(), text.end(), '\n'));
   }
 }
@@ -43,7 +43,7 @@ long usual_lines(const std::string& path) {
 
 TEST_CASE("layout: no folder and no file is larger than its budget", "[documents]") {
   std::map<std::string, long> budgets;
-  std::istringstream file(document("tests/size_budget.txt"));
+  std::istringstream file(read_bytes((root / "tests/size_budget.txt").string()));
   for (std::string line; std::getline(file, line);) {
     std::istringstream words(line);
     std::string path;
@@ -83,7 +83,7 @@ TEST_CASE("layout: the core includes extras in its registries alone", "[document
   const std::string include = "#include \"extras/";
   for (const char* folder : {"src", "plain", "cpu", "cuda", "tests"}) {
     for_each_file(folder, [&](const std::string& path, long) {
-      const std::string text = document(path);
+      const std::string text = read_bytes((root / path).string());
       const std::size_t first = text.find(include);
       if (first == std::string::npos || path == "tests/documents/test_layout.cpp") return;
       CAPTURE(path);

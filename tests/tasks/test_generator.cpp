@@ -150,6 +150,7 @@ TEST_CASE("generator: extreme temperatures and logits", "[generator]") {
 TEST_CASE("generator: within the context it follows the model step by step", "[generator]") {
   for (const char* mixer : {"additive", "metric", "quadratic", "dot", "bahdanau", "dot,additive"}) {
     INFO(mixer);
+    if (!is_built({{"mixer", mixer}})) continue;
     const TextModel checkpoint = some_checkpoint(mixer);
     const auto model = stepwise_model(checkpoint);
     Generator generator(one_thread, checkpoint);
@@ -169,6 +170,7 @@ TEST_CASE("generator: a full context goes on from its last half", "[generator]")
         std::pair{"metric", "none"}, std::pair{"dot,additive", "none"}, std::pair{"dot", "sinusoidal"},
         std::pair{"dot,additive", "rotary"}, std::pair{"metric", "rotary"}, std::pair{"quadratic", "alibi"}}) {
     INFO(mixer << ", positions " << positions);
+    if (!is_built({{"positions", positions}})) continue;
     const TextModel checkpoint = some_checkpoint(mixer, positions);
     const auto model = stepwise_model(checkpoint);
     const std::vector<Token> text = {0, 5, 2, 9, 1, 7, 3, 8, 4, 6, 10, 2, 5, 5, 1, 0, 9, 3, 3, 7};
@@ -218,6 +220,7 @@ TEST_CASE("generator: of a long prompt no more is read than the model can rememb
   for (const auto& [mixer, window] : {std::pair{"additive", "0"}, {"additive", "5,300"}, {"leap,average", "0,7"}}) {
     for (const char* positions : {"none", "sinusoidal"}) {
       INFO(mixer << ", window " << window << ", " << positions);
+      if (!is_built({{"mixer", mixer}, {"window", window}, {"positions", positions}})) continue;
       const TextModel checkpoint = some_checkpoint(mixer, positions, window);
       std::vector<Token> prompt;
       for (Index i = 0; i < 700; ++i) prompt.push_back(static_cast<Token>((i * i + 3) % 11));
@@ -241,6 +244,7 @@ TEST_CASE("generator: without a table of positions a recurrent model never forge
         Case{"5", "alibi"}, Case{"0", "rotary"}, Case{"0", "none", "dot,metric"}, Case{"5", "sinusoidal", "bahdanau"},
         Case{"5", "alibi", "dot,quadratic"}}) {
     INFO("window " << window << ", positions " << positions << ", " << mixer);
+    if (!is_built({{"mixer", mixer}, {"window", window}, {"positions", positions}})) continue;
     const TextModel checkpoint = some_checkpoint(mixer, positions, window, 8, "attention_window=3,5");
     const auto model = stepwise_model(checkpoint);
     Generator generator(one_thread, checkpoint);
