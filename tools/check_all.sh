@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # tools/check_all.sh: every check there is, the long way. Two hours or so on two cores; FUZZ_SECONDS shortens the fuzzing.
-# What .ci/run has no time for is among them: under the address sanitizer slow and heavy tests, those that run programs
-# or read golden files, AVX2 and AVX-512, stacks that are used after their function; undefined behaviour in what compiles
+# What .ci/run has no time for is among them: under the address sanitizer extras/, slow and heavy tests, those that run
+# programs or read golden files, AVX2 and AVX-512, stacks that are used after their function; undefined behaviour in what compiles
 # longest; AVX2 and emulated kernels under the thread sanitizer; tests by clang++; by clang++ 19 with libc++ everything but
 # train.
 # GOLDEN_FILES in the environment names a folder of golden files for the emulated ARM machine and for Windows
@@ -24,6 +24,10 @@ check "tests that take minutes each" build/tests "[check_all]"
 check "symbols of wide instruction sets" tools/check_symbols.sh build
 check "loops that are compiled twice" tools/check_loops.py build
 check "all tests without AVX" env ATTENTION_ISA=baseline build/tests
+check "programs without extras" tools/core_test.sh build
+check "all tests without extras" bash -c \
+  'cmake -S . -B build-core-tests -DEXTRAS=OFF -DBUILD_TESTING=ON -DBUILD_EMULATOR=ON >/dev/null &&
+   cmake --build build-core-tests -j "$(getconf _NPROCESSORS_ONLN)" | tail -n 1 && build-core-tests/tests "~[check_all]"'
 check "PyTorch computes the same models" tests/network/test_pytorch.py build
 check "golden files from PyTorch" bash -c \
   'python3 tests/golden_cases.py build/golden_files && build/golden build/golden_files/*.safetensors'
