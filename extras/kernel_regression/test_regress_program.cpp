@@ -110,7 +110,7 @@ TEST_CASE("programs: regress shows how far many draws are", "[programs][regress]
   for (Index draws = 20; !was_shown; draws *= 2) {  // until they take long enough to be shown
     REQUIRE(draws < 10000);
     const std::string count = std::to_string(draws);
-    const RunOptions on_terminal{.environment = {{"NO_COLOR", "1"}}, .terminal = true};
+    const RunOptions on_terminal{.environment = {{"TERM", "xterm"}, {"NO_COLOR", "1"}}, .terminal = true};
     const std::string shown = require_success(regress("--draws " + count, on_terminal)).out;
     was_shown = !matches(shown, "draws [0-9]+ % of " + count + "  0:[0-9]+ left").empty();
     CHECK((shown.find("\r\x1b[Ktest error") != std::string::npos) == was_shown);
