@@ -371,8 +371,8 @@ class Calls:
         text = " ".join(block.lines[number - 1].code for number in statement)
         members = self._members(block.lines)
         own = {name: {layer} for name, layer in SUMS.items()} | self._parts[""]
-        for _, lines in self._classes(block):
-            for name, called in self._methods(lines).items():
+        for of_class, lines in self._classes(block):
+            for name, called in self._parts.get(of_class, self._methods(lines)).items():
                 own[name] = own.get(name, set()) | called
         layers = self._layers_in(text)
         for name in re.findall(r"(?<![\w.:])(\w+)(?:<[\w, ]+>)?\(", text):

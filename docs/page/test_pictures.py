@@ -152,7 +152,7 @@ class Constants(unittest.TestCase):
         self.assertIn("the layer gelu", faults[0])
 
     def test_a_mixer_that_the_map_lacks_is_found(self):
-        faults = self.planted("src/network/mixers.hpp", "DotMixer, BahdanauMixer", "DotMixer, OtherMixer")
+        faults = self.planted("src/network/mixers.hpp", "LeapMixer", "OtherMixer")
         self.assertEqual(len(faults), 1)
         self.assertIn("the picture map", faults[0])
 

@@ -91,7 +91,7 @@ PICTURES = [
         constants=(
             Constant("plain/view.hpp", r"return \{first, \{(C \* row, row, K, 1)\}\};", "C * row, row, K, 1"),
             Constant(
-                "extras/chunks/attention_past.hpp",
+                "src/blocks/parts/key_value_cache.hpp",
                 r"return \{qkv_bcq, qkv_bcq \+ H, qkv_bcq \+ 2 \* H, (3 \* H), 3 \* H\};",
                 "3 * H",
             ),

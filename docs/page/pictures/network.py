@@ -299,7 +299,7 @@ PICTURES = [
         constants=(
             Constant(
                 "src/network/mixers.hpp",
-                r"using Mixers = MixerList<([\w,\s]*)>;",
+                r"using Mixers = MixerList<((?:[\w,\s]|#if .*|#endif)*)>;",
                 ", ".join("".join(map(str.capitalize, name.split("_"))) + "Mixer" for names in MIXERS for name in names),
             ),
         ),

@@ -52,7 +52,8 @@ class Picture:
         if len(matches) != 1:
             found = f"{len(matches)} lines match" if matches else "nothing matches"
             return [Fault(constant.file, f"for the picture {self.name} {found} {constant.pattern!r}")]
-        value = " ".join(matches[0].group(1).split())  # it may stand on several lines
+        # It may stand on several lines, some of them behind an #if.
+        value = " ".join(re.sub(r"(?m)^#.*", "", matches[0].group(1)).split())
         if value == constant.expected:
             return []
         line = source.count("\n", 0, matches[0].start(1)) + 1
