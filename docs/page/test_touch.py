@@ -52,7 +52,7 @@ class Layers(unittest.TestCase):
         library = Path(cls.folder.name) / "layers.so"
         sources = sorted({path for layer in touch.LAYERS for path in touch.sources(layer)})
         warnings = ["-Wall", "-Wextra", "-Wpedantic", "-Wshadow", "-Wconversion", "-Werror"]
-        command = [compiler, "-std=c++20", "-O0", "-fPIC", "-shared", *warnings, "-Isrc", "-I.", *sources]
+        command = [compiler, "-std=c++20", "-O0", "-fPIC", "-shared", "-DABH_EXTRAS=1", *warnings, "-Isrc", "-I.", *sources]
         subprocess.run([*command, "-o", str(library)], cwd=ROOT, check=True)
         cls.plain = ctypes.CDLL(str(library))
 

@@ -63,7 +63,7 @@ def compiled(root: Path, layer: str) -> bytes:
     exports = exported((root / interface(layer)).read_text(encoding="utf-8"))
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / f"{layer}.wasm"
-        command = ["clang++", "--target=wasm32-wasi", "-mcpu=mvp", "-std=c++20", "-Os", "-flto", "-Isrc", "-I."]
+        command = ["clang++", "--target=wasm32-wasi", "-mcpu=mvp", "-std=c++20", "-Os", "-flto", "-DABH_EXTRAS=1", "-Isrc", "-I."]
         command += ["-fno-exceptions", "-fno-rtti", "-fno-threadsafe-statics", "-nostdlib", *sources(layer), "-lc"]
         command += ["-Wl,--no-entry,--strip-all", *(f"-Wl,--export={name}" for name in exports), "-o", str(out)]
         done = subprocess.run(command, cwd=root, capture_output=True, text=True)
