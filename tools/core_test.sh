@@ -16,6 +16,7 @@ passed=0 failed=0
 check() {  # TEXT COMMAND...
   if "${@:2}"; then passed=$((passed + 1)); else failed=$((failed + 1)) && echo "failed: $1"; fi
 }
+quiet() { "$@" >/dev/null; }
 # refuses STATUS FEATURE COMMAND...: with one line on standard error, which names the feature, and nothing else.
 refuses() {
   local status=$1 feature=$2 found
@@ -43,8 +44,9 @@ done
 # Files of a build with extras.
 with_extras() { "$build/train" --data README.md --steps 1 --layers 1 --channels 16 --heads 2 --context 16 --threads 1 "$@" >/dev/null; }
 with_extras --out "$folder/core" --mixer dot
-check "a core network of another build goes on" build-core/train --data README.md --resume "$folder/core" --steps 2 >/dev/null
-check "a core network of another build writes" build-core/generate --checkpoint "$folder/core" --tokens 3 >/dev/null
+check "a core network of another build goes on" \
+  quiet build-core/train --data README.md --resume "$folder/core" --steps 2
+check "a core network of another build writes" quiet build-core/generate --checkpoint "$folder/core" --tokens 3
 while read -r feature flags; do
   # shellcheck disable=SC2086
   with_extras --out "$folder/$feature" $flags
