@@ -2,8 +2,8 @@
 BUILD ?= build
 JOBS ?= $(shell getconf _NPROCESSORS_ONLN)
 ARGS ?=
-# What `make train` does when nothing else is asked for: the recipe of `make train_long` in small, for as long as three
-# minutes on two cores allow.
+# The default recipe of `make train`: that of `make train_long` at a smaller size. Its number of steps fits into three
+# minutes on two cores.
 RECIPE = --preset shakespeare --out runs/tiny --layers 4 --channels 160 --heads 5 --context 512 --dropout 0.02 \
   --steps 2800
 

@@ -89,7 +89,7 @@ void pooling_backward_global(Device& device, const PoolingBackward<T>& a, const 
   const auto alpha = per_slot<A>(scratch, slots, C);
   const auto beta = per_slot<A>(scratch, slots, C);
   const auto kappa = per_slot<A>(scratch, slots, C);
-  // What is left, at a position, of what came in at the last one of its stretch: the product of all beta between.
+  // Per position: the remaining factor of the value entering at its stretch's end, the product of all beta between.
   const auto left = per_slot<A>(scratch, in_stretches(s) ? slots : 0, C);
   const auto rows_of_stretch = stretch_rows<T>(device, scratch, s, in_stretches(s));
   // One row for a sequence; with several chunks one row more than these: row j + 1 enters chunk j.
@@ -167,7 +167,7 @@ void pooling_backward_global(Device& device, const PoolingBackward<T>& a, const 
     A* d_logit_c = a.d_logit_bnc + bn * C;
     const A* d_lse_c = a.d_lse_bnc ? a.d_lse_bnc + bn * C : nullptr;
     const A* sum_c = a.sum_bnc + bn * C;
-    // What the drift of a stretch counts from: what came in at its last position, of which left_c is left.
+    // `anchor` is the drift that enters a stretch at its last position. At position c the factor left_c of it remains.
     A drift = A(0), anchor = A(0);
     const auto walk = [&]<bool anchored>(Index begin, Index end) {
       for (Index c = end - 1; c >= begin; --c) {

@@ -340,8 +340,8 @@ void shares_in_chunk(A* keep_c, const A* add_c, const A* sum_c, Index begin, Ind
   }
 }
 
-// What was seen up to the first position of a chunk, in what was seen up to c. In the place of keep_c, as
-// kept_of_maxima() left it.
+// The share of the sum up to the first position of a chunk in the sum up to c. Overwrites keep_c, the result of
+// kept_of_maxima().
 template <class A>
 void shares_of_first(A* keep_c, const A* sum_c, Index begin, Index end) {
   Longer<A> left = Longer<A>(sum_c[begin]);

@@ -145,9 +145,9 @@ void average_row(T* out, const T* state, bool starts, T alpha, const T* x, Index
   });
 }
 
-// Of many positions an average moves by less and less, in the end by less than its last digit. So where there may be
-// more than this many, it is taken in stretches: since an anchor, the average at the end of the stretch before, it has
-// moved by a number of its own, which has its own digits. The same for sums that grow.
+// Over many positions an average moves by ever smaller steps, in the end by less than its last digit. Beyond
+// many_positions the code therefore averages in stretches. The anchor is the average at the end of the stretch before.
+// A separate number, with its own digits, holds the move since the anchor. Growing sums work the same way.
 constexpr Index many_positions = 1024;
 constexpr Index stretch = 256;
 

@@ -32,7 +32,7 @@ __global__ void __launch_bounds__(threads_per_block<T>, blocks<T, KP, rows_of_bl
   Left<T, KP, H> query;
   TilePart<T, KP, H> out;
   float max[Score::rows], sum[Score::rows];  // the sum is that of this lane's columns
-  // Of the sections that are done with: their outputs wait in memory.
+  // The maximum and sum of the finished sections, whose outputs wait in memory.
   float total_max[Score::rows], total_sum[Score::rows], total_sum_low[Score::rows];
   for (int r = 0; r < Score::rows; ++r) {
     max[r] = total_max[r] = -infinity;

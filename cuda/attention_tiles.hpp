@@ -106,7 +106,7 @@ __device__ __forceinline__ Rows<T> rows_of(T* first, Index stride, Index count, 
   const Index step = stride_or(stride, in.N * in.K);
   return {first + at.b * count * step + at.n * in.K, int(step)};
 }
-// Of queries and what is like them, and of keys and values.
+// Rows of arrays shaped like the queries, and of arrays shaped like the keys and values.
 template <class T, class Inputs>
 __device__ __forceinline__ Rows<T> query_rows(T* first_bch, Index stride, const Inputs& in, const AttentionPlace& at) {
   return rows_of(first_bch, stride, in.C, in, at);
@@ -147,7 +147,7 @@ struct HeadSight {
     }
   }
 
-  // What of the keys `count` queries see, and who of C queries sees `count` keys.
+  // The keys that `count` queries attend to, and the queries, of C, that attend to `count` keys.
   __device__ Range keys_of(int first_query, int count) const {
     if constexpr (general) {
       const Stretch keys = all.keys_of({first_query, first_query + count}, S);

@@ -71,8 +71,8 @@ __device__ float d_in_of(float d_out, float in) {
 // may find fewer and goes through them one by one. Every array is met once, and no thread needs another.
 constexpr int accesses = 2;
 
-// Of a multiprocessor, which leaves a thread 40 registers. By itself the compiler makes do with 32, and for that reads
-// what backward needs when half of it has been computed.
+// The blocks of a multiprocessor, which leaves a thread 40 registers. Without this bound the compiler uses only 32. To
+// save registers it then delays loads of backward until half of the results are computed.
 [[maybe_unused]] constexpr int blocks_at_once = 6;
 
 template <int width>

@@ -63,7 +63,7 @@ class GpuDevice {
   using Sums = GpuSums<backend>;              // of the gradients of several processes
   static constexpr bool joins_layers = true;  // where two are done in one sweep over the rows, it is
 
-  // Of the GPUs of this machine it is the one with this number, as it is for all that the thread does afterwards.
+  // Selects the machine's GPU with this number, for the device and for all later work of the thread.
   explicit GpuDevice(GemmChoice gemm = usual_gemm<backend>(), Work work = Work::done, Index gpu = 0);
   ~GpuDevice();
   GpuDevice(const GpuDevice&) = delete;

@@ -142,8 +142,8 @@ struct alignas(32) BlockSums {
   float of_warp[warps][2][warp_size * held];  // of weight, of bias
 };
 
-// What else is done with d_in of a row, pack by pack, when it is there, and of how many arrays it holds the row:
-// nothing.
+// The default of Else, the extra work on each pack of a row's d_in once it is computed: no work.
+// arrays: the number of arrays whose row the extra work holds.
 struct NothingElse {
   static constexpr int arrays = 0;
   template <class T, int width, int held>

@@ -19,7 +19,7 @@ struct Batch {
   int count;
 };
 
-// Of each row of parts.
+// The number of blocks per row of parts.
 unsigned blocks_of(const PartialSums& s) { return blocks_for(s.D, warp_size) * (s.second_d ? 2 : 1); }
 
 // Grid: the blocks of one sum after the other, for each 32 numbers of to_d and then of second_d.

@@ -9,8 +9,8 @@
 namespace abh {
 inline namespace ABH_BACKEND {
 
-// What rounding leaves of the last row, of which sums above those of weights are known in double. Grid: a thread a
-// channel.
+// Computes the rounding error of the last output row. Its numerators, the weighted sums, are known in double. Grid: a
+// thread per channel.
 template <class T>
 __global__ void last_rest_kernel(float* rest_h, const double* end_h, const T* out_h, const float* sum_nc,
                                  const float* sum_rest_n, int C, int K, int H) {
@@ -21,8 +21,8 @@ __global__ void last_rest_kernel(float* rest_h, const double* end_h, const T* ou
   rest_h[h] = sum == 0 ? 0 : float(end_h[h] / sum - double(float(out_h[h])));
 }
 
-// What is one number a position and head is computed once; the payloads that it weighs are scanned one after the other,
-// each from its first channel on.
+// Numbers per position and head are computed once. The payloads that they weight are scanned one after the other, each
+// from its first channel on.
 
 template <bool decays, int width, class T>
 void forward_global(Gpu& device, const PoolingForward<T>& a) {

@@ -210,8 +210,8 @@ struct PayloadAhead {
   }
 };
 
-// What the gradients of the logits, over the tile's positions, add to those of the payload, which a thread holds as
-// they would be stored, and to that of the vectors. x comes from a cache.
+// Adds the logits' gradients, over the tile's positions, to the payload's gradient and to that of the vectors. A thread
+// holds the payload's gradient rounded as it would be stored. x comes from a cache.
 template <class T, int width>
 __device__ __forceinline__ void add_gradients_of_logits(const TileRun<T, width>& d_x, const HeadNumbers& d_logit_c,
                                                         PayloadGradient<T> arrays, const TileThread<T, width>& me,

@@ -45,7 +45,7 @@ struct FewTiles : TileThread<T, tiles_width> {
     there.tile = other;
     return there;
   }
-  // Of this thread's channels, counted from the block's first one.
+  // The head of this thread's channels, counted from the block's first head.
   __device__ int own_head(int K) const { return this->works ? this->lane * tiles_width / K : 0; }
 };
 

@@ -13,7 +13,7 @@ inline constexpr float minus_infinity = -__builtin_inff();
 
 enum class PoolingOrder { up, down };
 
-// What one or more positions do to a state, and two kinds of it: sums, state -> keep state + add, and running maxima,
+// The effect of one or more positions on a state. Sums: state -> keep state + add. Running maxima:
 // state -> max(keep + state, add), where a keep of -infinity starts anew.
 struct Step {
   float keep, add;

@@ -204,8 +204,8 @@ __global__ __launch_bounds__(tile_threads<width>) void totals_kernel(Scan<T> s, 
   store<2 * width>(&total_bth[(me.b * tiles + me.tile) * (s.N * s.K) + me.h].keep, totals);
 }
 
-// What comes before the first position of a scan, an average and what rounding left of it and of the logarithm of its
-// weight, which is 1, and where the state after the last one goes. One sequence.
+// The state before the first position of a scan of one sequence: an average of weight 1, and the rounding remainders of
+// the average and of the logarithm of its weight. end_h receives the state after the last position.
 template <class T>
 struct Past {
   const T* x_h = nullptr;  // null: nothing

@@ -1,8 +1,8 @@
 #pragma once
 
-// What CUDA C++ has no words for: tensor-core products, matrices of shared memory loaded into fragments, copies to
-// shared memory that run in the background, and the bare instruction for a power of two. All inline PTX of the project
-// is here (sm_80 and later), each instruction with a twin for the emulator that keeps to the same layout and the same
+// Instructions that CUDA C++ does not expose: tensor-core products, loads of shared-memory matrices into fragments,
+// asynchronous copies to shared memory, and the bare instruction for a power of two. All inline PTX of the project is
+// here (sm_80 and later). Each instruction has a twin for the emulator, which keeps to the same layout and the same
 // rules.
 //
 // A fragment is a matrix spread over the 32 lanes of a warp, two neighbouring bf16 numbers in a register, the first one

@@ -1,7 +1,7 @@
 #pragma once
 
-// What the poolings of plain/ share: logits as they see them, and a state in memory, of which steps, windows and decay
-// are made.
+// Shared code of the poolings of plain/: the masked logits, and a state in memory. Steps, windows and decay are built
+// from the state.
 
 #include "layers/pooling.hpp"
 #include "plain/view.hpp"
@@ -33,7 +33,7 @@ T power(T logit, T most) {
   return logit == T(-infinity) ? T(0) : exp(logit - most);
 }
 
-// What a state in memory keeps of a number: what it is rounded to, and what that left. In double nothing is.
+// The value of a number in a state in memory: the rounded number plus the remainder. In double nothing remains.
 template <class T>
 Longer<T> kept(Longer<T> x) {
   return Longer<T>(T(x)) + Longer<T>(T(x - Longer<T>(T(x))));

@@ -1,6 +1,6 @@
 #pragma once
 
-// What the loops of plain/ are written with: arrays indexed by their letters, and the elementary functions.
+// Helpers for the loops of plain/: arrays indexed by their letters, and the elementary functions.
 
 #include <cmath>
 #include <limits>

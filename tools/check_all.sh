@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # tools/check_all.sh: every check there is, the long way. Two hours or so on two cores; FUZZ_SECONDS shortens the fuzzing.
-# What .ci/run has no time for is among them: under the address sanitizer extras/, slow and heavy tests, those that run
-# programs or read golden files, AVX2 and AVX-512, stacks that are used after their function; undefined behaviour in what compiles
-# longest; AVX2 and emulated kernels under the thread sanitizer; tests by clang++; by clang++ 19 with libc++ everything but
+# Includes checks that .ci/run has no time for. Address sanitizer: extras/, slow and heavy tests, tests that run programs
+# or read golden files, AVX2 and AVX-512, use of a stack after its function returned. Undefined behaviour: the files that
+# compile longest. Thread sanitizer: AVX2 and emulated kernels. clang++: the tests. clang++ 19 with libc++: everything but
 # train.
 # GOLDEN_FILES in the environment names a folder of golden files for the emulated ARM machine and for Windows
 # (docs/golden.md). Two checks need PyTorch: python3 -m pip install torch.

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from figures.contexts import drawn
 
-# What a row is called, and its flags.
+# The name of each row, and its flags.
 ROWS = [
     ("additive", "--mixer additive"),
     ("leap", "--mixer leap"),

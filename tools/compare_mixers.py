@@ -21,7 +21,7 @@ import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-# What a row is called, and its flags.
+# The name of each row, and its flags.
 MIXERS = [
     ("additive", "--mixer additive"),
     ("additive, windows 4, 8, 16, global", "--mixer additive --window 4,8,16,0"),

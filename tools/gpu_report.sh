@@ -328,8 +328,8 @@ run_sanitizer() {
 }
 
 export -f has torch note skip cublas_of_python run_machine run_build run_tests run_bench run_pytorch run_training run_profile run_sanitizer
-# What PyTorch compiles is made before anything is timed, while programs are built; without that section, when it is
-# needed.
+# PyTorch compiles its kernels before any timing, while the programs are built. Without the build section it compiles
+# them when they are needed.
 warm=()
 case " $sections " in *" build "*" pytorch "*)
   if [ "$emulated" = 0 ] && torch; then

@@ -122,8 +122,8 @@ class List:
         return [self.entry(word) for word in text.split(",")]
 
 
-# What decides the shape and the function of a network (src/settings/table.hpp): what it may be, and what holds where it
-# is absent. None: the file has to say it; "seen": its tensors do.
+# Keys that determine the shape and the function of a network (src/settings/table.hpp), with their allowed values and the
+# default of an absent key. None: the file must hold the key; "seen": the tensors of the file show the value.
 SETTINGS = {
     "layers": (Whole(1), None),
     "heads": (Whole(1), None),
@@ -179,10 +179,10 @@ SETTINGS = {
     "task": (OneOf("text", "sort", "reviews", "digits", "dates", "pairs", "recall"), "text"),
 }
 
-# Of files (src/files/safetensors.hpp): which keys their writer knew.
+# The newest file version known here (src/files/safetensors.hpp). A version tells which keys the writer knew.
 VERSION = 3
 
-# What else the metadata of a model says, nothing of its function.
+# Other metadata keys of a model, which do not affect its function.
 OF_MODELS = ("format", "tokenizer", "vocabulary", "source_characters", "target_characters", "length", "digits", "labels", "label_names", "words", "unit", "held_back", "patch", "reach",
              "height", "width", "step", "validation_loss", "validation_tokens", "abh_version", "abh_crc32", "crc32")
 
@@ -409,7 +409,7 @@ def check_tensors(tensors, settings, path):
             raise FileError(f"{path}: tensor {name} is {dtype} {shape}, expected F32 {expected[name]}")
 
 
-# Of dates, which have no metadata of their own.
+# The tokenizer and the characters of the dates task, whose files hold no metadata for them.
 WORDS_OF_DATES = {"tokenizer": "char", "source_characters": " ,./0123456789abcdefghijklmnopqrstuvwxyz",
                   "target_characters": "-0123456789"}  # fmt: skip
 PADDING, BEGIN, END, FIRST_TARGET = 0, 1, 2, 3  # tokens of sources and targets that stand for no character

@@ -40,7 +40,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-# Of src/settings/config.cpp: layers, channels, heads, context, batch, dropout; all with a depthwise convolution of kernel 4.
+# From src/settings/config.cpp: layers, channels, heads, context, batch, dropout; all with a depthwise convolution of kernel 4.
 PRESETS = {
     "tiny": {"layers": 4, "channels": 128, "heads": 4, "context": 64, "batch": 12, "dropout": 0.0},
     "baby": {"layers": 6, "channels": 384, "heads": 6, "context": 256, "batch": 64, "dropout": 0.2},

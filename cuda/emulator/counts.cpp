@@ -425,7 +425,7 @@ void end_access() { in_access = false; }
 
 extern "C" {
 
-// Of the host's part of the files that hold kernels.
+// Hooks called by the host code in the files that hold kernels.
 void __tsan_init() {}
 void __tsan_vptr_update(void*, void*) {}
 unsigned char __tsan_atomic8_load(const volatile unsigned char* from, int) {

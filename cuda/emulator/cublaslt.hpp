@@ -45,7 +45,7 @@ enum cublasLtMatmulPreferenceAttributes_t {
   CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES = 8,
 };
 
-// What these hold is for the functions below alone, as it is in cuBLASLt.
+// Opaque types, as in cuBLASLt: only the functions below use their members.
 struct cublasLtMatmulDescOpaque_t {
   cublasComputeType_t compute;
   cudaDataType_t scale;

@@ -242,7 +242,7 @@ emulator_switch_stack:
   ret
 )");
 
-// What is saved on a stack that begins with a call of `function`.
+// Saves the initial registers on a new stack: a switch to it calls `function`. Returns the top.
 void* saved_before(void (*function)(), unsigned char* end) {
   auto* top = reinterpret_cast<std::uint64_t*>(end);
   *--top = 0;  // it does not return
@@ -289,7 +289,7 @@ emulator_switch_stack:
   ret
 )");
 
-// What is saved on a stack that begins with a call of `function`.
+// Saves the initial registers on a new stack: a switch to it calls `function`. Returns the top.
 void* saved_before(void (*function)(), unsigned char* end) {
   constexpr int saved = 22, return_address = 11, control_word = 20;
   auto* top = reinterpret_cast<std::uint64_t*>(end) - saved;
@@ -689,7 +689,7 @@ void begin_block_for_tsan(bool first_of_launch) {
   }
 }
 
-// What threads did that will not go on comes before what the host does next.
+// Orders the work of abandoned threads before the next work of the host.
 void abandon_tsan_fibers() {
   for (unsigned i = 0; i < thread_count; ++i) {
     __tsan_switch_to_fiber(fibers[i].tsan, 1);

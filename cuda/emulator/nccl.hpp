@@ -29,8 +29,8 @@ ncclResult_t ncclCommInitRank(ncclComm_t* communicator, int size, ncclUniqueId i
 ncclResult_t ncclCommDestroy(ncclComm_t communicator);
 ncclResult_t ncclCommAbort(ncclComm_t communicator);
 
-// What is asked for between Start and End, by one thread and in one stream, goes on at the same time; alone, a message
-// is a group. Messages from one process to another arrive in the order in which they were sent.
+// Messages that one thread requests in one stream between Start and End form a group and run at the same time. A single
+// message is a group. Messages from one process to another arrive in the order in which they were sent.
 ncclResult_t ncclGroupStart();
 ncclResult_t ncclGroupEnd();
 ncclResult_t ncclSend(const void* from, std::size_t count, ncclDataType_t type, int to, ncclComm_t communicator,

@@ -23,7 +23,7 @@ MEASURES = """return [document.documentElement.scrollWidth, document.scripts.len
   [...document.images].filter((image) => !(image.complete && image.naturalWidth > 0 && image.alt)).length,
   document.images.length, Math.max(...[...document.images].map((image) => image.getBoundingClientRect().right))]"""
 
-# Of a picture that is opened alone: how far text reaches, and how many of its texts lie over another one.
+# Script for a picture that is opened alone: the extent of its text, and the count of texts that overlap another.
 TEXTS = """const boxes = [...document.querySelectorAll("text")].map((text) => text.getBoundingClientRect());
   const meet = (a, b) => a.left < b.right - 0.5 && b.left < a.right - 0.5 && a.top < b.bottom - 3 && b.top < a.bottom - 3;
   return [Math.min(...boxes.map((box) => box.left)), Math.max(...boxes.map((box) => box.right)),

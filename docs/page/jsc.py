@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import subprocess
 
-# What the scripts use of a page, for a shell that has no events: everything that is asked for is done by promises, which
-# drainMicrotasks() keeps until none is left. A line of standard input is a script, a line of standard output its answer.
+# The page functions that the scripts use, for a shell that has no events. Promises do all requested work, and
+# drainMicrotasks() runs them until none is left. A line of standard input is a script, a line of standard output its answer.
 PAGE = """
 globalThis.window = globalThis;
 const later = (f, value) => Promise.resolve(value).then(f);

@@ -18,7 +18,7 @@ from pygments.util import ClassNotFound
 from sources import TAG, Line, Row, Source
 
 DEEPEST = 16  # columns of indentation from which on the second line of an excerpt's line is no deeper
-# Of a tag (name, number): the address of its equation, seen from the page that is being written.
+# Maps a tag (name, number) to the address of its equation, relative to the page that is being written.
 Address = Callable[[str, str], str]
 
 

@@ -39,7 +39,7 @@
   }
   choice("Colours", ["system", "light", "dark"], (theme) => (root.dataset.theme = theme));
 
-  // What was pointed at is lit while its equation is in view.
+  // `pointed`: the equation pointed at last. Its tags stay lit while it is in view.
   let pointed, brought;
   const point = (tags) => {
     pointed = document.querySelector(`figure[data-t="${tags[0]}"]`);

@@ -64,7 +64,7 @@ SYMBOLS = {
     "\\!": Node("space"),  # takes away a space of TeX's that MathML does not set
 }
 
-# What opens a bracket: what closes it, what both show, and what they are in plain text.
+# Opening brackets: for each its closing bracket, the signs that both show, and both in plain text.
 FENCES = {
     "(": (")", "(", ")", "(", ")"),
     "[": ("]", "[", "]", "[", "]"),
@@ -80,7 +80,7 @@ FUNCTIONS = ("function", "limit")
 # After one of these, and before anything, a sign is a prefix: it has one operand.
 OPERATORS = FUNCTIONS + ("sum", "prefix", "sign", "binary", "relation", "slash", "punctuation")
 SCRIPTED = FUNCTIONS + ("sum", "letter", "upright", "name", "number", "row", "fraction", "root", "mark", "fence")
-# What stands between cells and lines, and the complaint where there are none.
+# Separators of cells and lines, and the error message for each one outside an environment.
 BETWEEN = {"&": "& outside an environment", r"\\": r"\\ outside an environment", r"\end": r"\end without \begin"}
 
 SIZED = r"\\(big|Big|left|right)(\\[A-Za-z]+|\\.|[^\sA-Za-z])"

@@ -60,7 +60,7 @@
     hint.hidden = false;
   };
 
-  // What pictures in columns with a slider each have in common.
+  // The common parts of pictures in columns with a slider in each.
   const columns = (given, put, control) => {
     const {left, column, rows, most} = given;
     const at = (row, value) => rows[row][0] - rows[row][1] * value, middle = (c) => left + column * (c + 0.5);

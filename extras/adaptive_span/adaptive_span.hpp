@@ -43,8 +43,8 @@ struct AdaptiveSpan {
   }
 };
 
-// Of a distance out of reach the bias is 0. first_n: the first distance whose mask is below 1, from which on, up to the
-// reach, backward wants gradients: ceil(ramp) of them at most. O(N distances).
+// The bias of a distance out of reach is 0. first_n: the first distance whose mask is below 1. From there up to the
+// reach, backward needs gradients: ceil(ramp) of them at most. O(N distances).
 template <class T>
 struct AdaptiveSpanForward {
   Accum<T>* distance_bias_np;

@@ -1,4 +1,4 @@
-// What the tasks of answers have in common, as users of the programs meet it.
+// The common behaviour of the answer tasks, tested through the programs as users run them.
 
 #include <string>
 #include <vector>

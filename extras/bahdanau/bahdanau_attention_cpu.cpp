@@ -10,9 +10,9 @@ ABH_INSTANTIATED_ELSEWHERE(PlainDevice, bahdanau_attention_forward, bahdanau_att
 
 namespace {
 
-// Channels whose reciprocals are made by one division, in logits; keys, where every reciprocal is wanted by itself.
-// What is divided by is at most `most`, so that a product of four is finite, and 1 / most is far below what a float
-// that was near 1 can lose.
+// Channels whose reciprocals are made by one division, in logits; keys, where every reciprocal is needed by itself.
+// Divisors are clamped to `most`, so that a product of four is finite. 1 / most is far below the rounding error of a
+// float that was near 1.
 constexpr Index at_once = 4;
 constexpr float most = 1 << 30;
 

@@ -56,7 +56,7 @@ class PastRows {
     if (most_ > 0) device.copy(rows_pd_.value, last(joined_bcd, pass), positions_after(pass) * D_);
   }
 
-  // What stands before the chunk at `position`, where a ring of so many rows has it: the row of position i in i % rows.
+  // Copies the rows before the chunk at `position` to a ring of `rows` rows: the row of position i to row i % rows.
   void put_in_ring(Device& device, T* ring_pd, Index rows, Index position) const {
     if (most_ == 0) return;
     const Index count = std::min(most_, position), begin = (position - count) % rows;

@@ -27,8 +27,8 @@ template <class Device, class T>
 void pooling_zeta(Device&, Accum<T>* zeta_n, const Accum<T>* max_nc, const Accum<T>* sum_nc, Index C, Index N,
                   Accum<T>* rest_n = nullptr);
 
-// What rounding left of the logit and payload of the one position that a global state has seen, if it stands for many:
-// into the places of a state for that. The sum of one position is 1.
+// Copies the rounding remainders of a logit and a payload into their places in a global state. The state has seen one
+// position, which stands for many. The sum of one position is 1.
 template <class Device, class T>
 void pooling_put_rest(Device& device, Accum<T>* state, const PoolingRest<const Accum<T>>& rest,
                       const PoolingShape& shape, bool decays = false) {

@@ -185,7 +185,7 @@ class PoolingPast {
   Index most_ = 0;
   Carried<Accum<T>> logit_np_;
   Carried<T> x_ph_;
-  // Of a global past, what rounding left of its logit and payload: thousands of chunks would add up.
+  // Rounding remainders of the logit and payload of a global past: over thousands of chunks they would add up.
   Carried<Accum<T>> rest_n_, rest_h_;
   const Token* one_ = nullptr;
 };

@@ -275,7 +275,7 @@ TEST_CASE("chunks: truncated, what enters a chunk has no gradient", "[chunks][he
 
     InChunks<PlainDevice, double> moved(device, network, chunk);
     const Array<double> weights = network.weights();
-    // Of every three weights one, another one in every network: two losses each take their time.
+    // Checks one weight in three, a different one in each network: two losses per weight take time.
     Array<double> other = weights, expected = truncated.gradients;
     for (std::size_t i = turn++ % 3; i < other.size(); i += 3) {
       const double at = other[i], step = 1e-5;
@@ -356,12 +356,12 @@ TEST_CASE("chunks: memory grows by tokens and borders alone", "[chunks][memory]"
   const NetworkMemory few = memory(64, 32), many = memory(4096, 32);
   CHECK(many.activation_bytes == few.activation_bytes);
   CHECK(many.workspace_bytes == few.workspace_bytes);
-  // What is carried, once as the state, once at every border, and its gradient.
+  // The carried values are held once as the state, once per border, and once as their gradient.
   CHECK(few.border_bytes % 3 == 0);
   CHECK(many.border_bytes == (1 + 127 + 1) * (few.border_bytes / 3));
   CHECK(memory(4096, 32, true).border_bytes == (1 + 2 + 1) * (few.border_bytes / 3));
-  // Of one pooling the payload and the logarithm, with what rounding left of them, of the windowed one 4 positions, of
-  // the convolutions 3 rows each.
+  // One pooling carries its payload and logarithm, each with its rounding remainder. The windowed pooling carries 4
+  // positions, and each convolution 3 rows.
   const std::size_t numbers = 2 * 2 * (6 + 2) + 2 * 4 * (6 + 2) + 2 * 3 * 6;
   CHECK(few.border_bytes / 3 >= numbers * sizeof(float));
   CHECK(few.border_bytes / 3 <= numbers * sizeof(float) + 14 * 64);

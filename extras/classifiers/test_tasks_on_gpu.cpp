@@ -16,7 +16,7 @@
 namespace abh {
 namespace {
 
-// What four steps and a look at the first test examples come to.
+// The results of four training steps and of an evaluation on the first test examples.
 struct Course {
   std::vector<double> losses;
   Score score;

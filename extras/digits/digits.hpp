@@ -71,8 +71,8 @@ std::unique_ptr<TaskCommand> digits_drawing();
 std::unique_ptr<AnswerTask> digits_again(const Metadata& task, const ModelConfig& config, const OwnExamples& own,
                                          const std::string& source);
 
-// What the metadata of a checkpoint, the file `source`, say of its pictures: whether they are a user's, and how they
-// are cut. Error for what cannot be.
+// Read from the metadata of a checkpoint, the file `source`, whether its pictures are a user's, and how they are cut
+// into patches. Error for an impossible value.
 bool is_of_file(const Metadata& task);
 PatchGrid grid_of_task(const Metadata& task, const std::string& source);
 

@@ -426,7 +426,7 @@ TEST_CASE("digits: where the pictures of a user lie, and which are held back", "
   CHECK(shown(folder / "parts") == "12|1");
   CHECK(all_shown(folder / "parts") == "|121");
 
-  // What a network is to learn it is to see.
+  // The training pictures must show every digit that the network has to learn.
   const auto teaching = [&](const std::string& all) {
     write_bytes(at("t/train-images-idx3-ubyte"), images_of(all));
     write_bytes(at("t/train-labels-idx1-ubyte"), labels_of(all));

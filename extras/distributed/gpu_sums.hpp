@@ -26,7 +26,7 @@ class GpuSums {
 
   // `values`, in device memory, as they are when the device has done what it has been asked for.
   void begin_sum(float* values, Index count);
-  // What the device is asked for from now on finds the sums.
+  // Makes device work that is issued from now on see the sums.
   void finish_sums();
 
  private:

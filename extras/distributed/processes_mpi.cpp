@@ -142,7 +142,7 @@ class MpiProcesses : public Processes {
   }
 
   void leave(const std::string& message, int status) override {
-    // What is wrong for all, as a flag, all find at about the same time: process 0 says it.
+    // All processes find a common error, such as a wrong flag, at about the same time: process 0 reports it.
     if (!leads()) std::this_thread::sleep_for(time_to_speak);
     reason_ = message;
     status_ = status;

@@ -22,7 +22,7 @@ OkLab ok_lab_of(const std::array<double, 3>& srgb);
 
 // Level 0 is the paper, and the last one is farthest from it: dark on light paper, light on dark.
 inline constexpr int colour_levels = 17;
-// Of these, numbers with a sign have some for each: 0 is the middle one.
+// The level of 0 for numbers with a sign: each sign has the levels on one side of it.
 inline constexpr int middle_level = colour_levels / 2;
 
 enum class Colours { one_way, both_signs };
@@ -36,7 +36,7 @@ struct ColourScale {
   double largest = 0;     // where it ends; 0: nowhere, then there is one level
   std::string unit{};     // that it counts
 
-  // What lies beyond an end is at that end, and what is no number is paper.
+  // The level of a value. Finite values beyond an end get the level of that end, NaN and infinity that of the paper.
   int level(double value) const;
   // The number that a level stands for.
   double value(int level) const;

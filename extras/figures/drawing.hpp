@@ -18,7 +18,7 @@ namespace abh {
 inline constexpr Index longest_drawn = 128;              // positions; of more no picture can be read
 inline constexpr std::size_t largest_drawing = 2000000;  // bytes of the page and its pictures
 
-// Of the heads of a layer, and of the layers, every so many-th is drawn: a large network has more than a page holds.
+// Draws every `heads`-th head of every `layers`-th layer: a large network has more maps than a page holds.
 struct Thinning {
   Index heads = 1, layers = 1;
   bool draws(const AttentionMap& map) const { return map.head % heads == 0 && map.layer % layers == 0; }

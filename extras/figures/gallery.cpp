@@ -142,7 +142,7 @@ MatrixPicture matrix_of_distances(const std::string& title, const std::string& o
   return matrix;
 }
 
-// Of the tokens that occur, the vectors of the table.
+// The embedding vectors of the tokens that occur.
 std::optional<Figure> figure_of_embeddings(const Observed& seen, const Subject& subject) {
   constexpr std::size_t most = 40;
   const ObservedArray* own_vd = seen.find(seen.config().own_prefix() + "embedding.token_vd");
@@ -330,7 +330,7 @@ class LayerPictures {
                            .column_names = subject_.name_c,
                            .value_rc = shares_of(map, seen_.positions()),
                            .scale = {.by_roots = true, .unit = "times an even share"}};
-      // Of a row that weighs all alike every share is even: the middle of the scale, at most.
+      // A row of equal weights has even shares alone. An even share lies at the middle of the scale or below.
       matrix.scale.largest = std::max(4.0, largest_of(matrix.value_rc));
       add((map.kind.empty() ? "" : map.kind + "-") + "head-" + to_text(map.head), matrix, matrix.text.description);
     }

@@ -11,7 +11,7 @@ namespace abh {
 // The figures of every network: its answer, its tokens and positions, and then layer by layer.
 std::vector<PictureSection> gallery(const Observed& seen, const Subject& subject, const Thinning& thinning);
 
-// What the most looked at position of a map is worth to the loss, beside one that is hardly looked at: in words.
+// Describes in words how much the loss depends on the position of most attention weight, and on that of least.
 std::string worth_of(const AttentionMap& map, const Observed& seen, const std::vector<std::string>& name_c);
 
 }  // namespace abh

@@ -48,10 +48,10 @@ class Observed {
   const ObservedArray* find(const std::string& name) const;
   // Those that end so, by name.
   std::vector<std::string> names_ending(const std::string& end) const;
-  // Of every layer and head that looks from position to position, layer by layer.
+  // The attention maps of all layers and heads with weights between positions, layer by layer.
   const std::vector<AttentionMap>& maps() const { return maps_; }
   const ObservedLosses& losses() const { return losses_; }
-  // Of a classifier: how likely it thinks each class.
+  // The class probabilities, if the model is a classifier.
   const std::vector<double>& likely_o() const { return likely_o_; }
 
  private:
@@ -66,8 +66,8 @@ class Observed {
   std::vector<double> likely_o_;
 };
 
-// Of metric attention: (p_c - p_s)^T M (p_c - p_s) between all positions, the square of a distance where M is a metric;
-// empty where a layer has no M.
+// Returns (p_c - p_s)^T M (p_c - p_s) of metric attention for all pairs of positions. This is a squared distance if M
+// is a metric. The result is empty if the layer has no M.
 std::vector<double> squares_by_metric(const Observed& seen, Index layer, Index head);
 
 // How much of all weight each position gets.

@@ -26,7 +26,7 @@ struct PicturePage {
 
   // As HTML, that is well-formed XML behind its first line. The same page gives the same bytes.
   std::string html() const;
-  // Of the page and its pictures.
+  // The size of the page and its pictures.
   std::size_t bytes() const;
 };
 

@@ -1,4 +1,4 @@
-// What draw knows of a network and a sequence.
+// Tests of the data that draw collects from a network and a sequence.
 
 #include <cmath>
 #include <numeric>

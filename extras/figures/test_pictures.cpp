@@ -87,7 +87,7 @@ TEST_CASE("pictures: a matrix is one path a level", "[pictures]") {
     CHECK(contains(svg, part));
   CHECK(count(svg, "<path") == 2);
   CHECK(count(svg, "http") == 1);  // the name space; nothing is fetched
-  // Of many columns some are numbered; nothing at all is a picture, too.
+  // Some columns are numbered if there are many. An empty matrix is a valid picture, too.
   picture.column_names.assign(100, "name");
   picture.value_rc.assign(200, NAN);
   const std::string wide = matrix_svg(picture);

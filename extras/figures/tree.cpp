@@ -29,7 +29,7 @@ Index nearest_free(const std::vector<bool>& taken, Index lane) {
   return nearest;
 }
 
-// Of every node; a generation is placed when the one before it is, first children first.
+// The place of every node. Each generation is placed after the one before it, first children first.
 std::vector<Place> places(const std::vector<Node>& nodes) {
   std::vector<Place> places(nodes.size());
   std::vector<bool> closed(static_cast<std::size_t>(most_lanes)), has_heir(nodes.size());

@@ -57,7 +57,7 @@ __global__ void forward_kernel(KernelRegressionForward<T> a) {
   for (int other = warp_size / 2; other > 0; other /= 2) {
     near = nearer(query, __shfl_xor_sync(whole_warp, near, other), near);
   }
-  // Of two keys that are equally far each lane may have kept its own.
+  // Lanes may have kept different keys at equal distance: all take the key of lane 0.
   near = __shfl_sync(whole_warp, near, 0);  // (kernel_regression.1)
 
   LaneSum sum, mixed;

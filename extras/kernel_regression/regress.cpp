@@ -65,7 +65,7 @@ Points test_points() {
 
 // ---- The layer ----
 
-// What the points say at `at`, and what backward and a picture want of it.
+// The regression's outputs at `at`, with the gradient of the width and the weights for a picture.
 class Answers {
  public:
   Answers(const Points& points, const Numbers& at, double width, bool leave_one_out = false)

@@ -20,7 +20,7 @@ Outcome regress(const std::string& line, const RunOptions& options = {}) {
   return run_program_of_build("regress", words(line), options);
 }
 
-// Of each row of the table of one seed, its width and its error.
+// The width and the error of each row in the table of one seed.
 std::map<std::string, std::pair<double, double>> rows_of(const Outcome& outcome) {
   std::map<std::string, std::pair<double, double>> rows;
   for (const std::string& line : lines_of(outcome.out)) {

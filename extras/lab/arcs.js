@@ -31,7 +31,7 @@ class Arcs {
         const map = weights.part(n);
         for (let c = 0; c < C; ++c) {
           if (!shows(c)) continue;
-          // Of all rows the two that weigh most, of one all that can be seen.
+          // With all rows shown: the two largest weights of each row. With one row: every visible weight.
           const row = map.subarray(c * S, (c + 1) * S);
           const least = this.from === undefined ? Math.max(0.1, row.toSorted().at(-2) ?? 0) : 0.02;
           for (let s = 0; s < S; ++s) {

@@ -56,7 +56,7 @@ class Curve {
     write(width - right, height - 6, "axis end", `step ${most}`);
     if (!losses.length) write((left + width - right) / 2, height / 2, "axis middle", "here the loss will fall");
     if (losses.length > 1) {
-      // Of many steps as many as there are pixels: the mean of a pixel's, and through them a smoother one.
+      // A long run has one point per pixel, the mean of its steps. A smoother curve goes through these points.
       const each = Math.max(1, Math.ceil(losses.length / (width - left - right)));
       let raw = "", smooth = "", mean;
       for (let i = 0; i < losses.length; i += each) {

@@ -10,8 +10,8 @@
 
 namespace abh {
 
-// What is changed in what a network computes, where its positions are mixed. A core is a pooling or an attention; those
-// of a network have numbers in the order of computation.
+// A change to a network's computation, in a layer that mixes positions. A core is a pooling or an attention; the cores
+// of a network are numbered in the order of computation.
 struct Touch {
   enum class What { off, uniform, logit };
   What what;
@@ -60,9 +60,9 @@ class PageDevice : public SharesHostMemory<PageDevice> {
   };
   static inline std::vector<Read>* reads = nullptr;
 
-  // What is touched; null: nothing.
+  // The active touches; null: none.
   static inline const std::vector<Touch>* touches = nullptr;
-  // Of the core that writes this array; cores are known by it, in the order in which they come for the first time.
+  // Calls body for each touch of the core that writes `out`. `out` identifies a core; cores are numbered as first seen.
   template <class Body>
   void for_touches(const void* out, Touch::What what, const Body& body) {
     if (!touches || counts()) return;
@@ -83,8 +83,8 @@ class PageDevice : public SharesHostMemory<PageDevice> {
     if (sees_gradient && array && gradient && !counts()) (*sees_gradient)(array, width, gradient, gradient_stride);
   }
 
-  // What a layer made of another array, or with a weight, in its last forward pass: for its way back, which is not
-  // told.
+  // The output that a layer computed from another array, or with a weight, in its last forward pass. The backward pass
+  // needs it and is not given it.
   const float*& made_with(const void* known) {
     for (auto& [key, value] : made_) {
       if (key == known) return value;

@@ -1,4 +1,4 @@
-// What a module without imports does in the place of the system that the standard libraries ask for.
+// Replaces the system calls that the standard libraries make, for a module without imports.
 
 #include "extras/lab/glue.hpp"
 

@@ -4,7 +4,7 @@
 
 namespace abh {
 
-// What was thrown last, in one line.
+// The message of the last exception thrown, in one line.
 std::string& thrown_text();
 
 }  // namespace abh

@@ -145,7 +145,7 @@ class Head {
     return lines;
   }
 
-  // What a weight times a value adds to the output, as a strip of its channels.
+  // Draws the contribution of a weight times a value to the output, as a strip of its channels.
   adds(weight, value, name) {
     if (!value) return [];
     const strip = make("canvas", {class: "vector", role: "img", "aria-label": `${name} of the position, ${value.length} channels`});
@@ -168,7 +168,7 @@ class Head {
 
   buildTools() {
     const {layer, head} = this.choice, {positions, span} = this.info.settings;
-    // What counts by distance alone stays.
+    // Weighting by distance alone stays.
     const even = positions === "alibi" || +span > 0 ? "uniform but for the distance" : "uniform";
     const options = [["as it is", null], ["off", "off"], [even, "uniform"]].map(([text, what]) => {
       const input = make("input", {type: "radio", name: "touch"});

@@ -1,4 +1,4 @@
-// What a network knows whatever it reads: how alike its positions are, and the taps of its convolutions.
+// Shows weights that do not depend on the input: how alike the positions are, and the taps of the convolutions.
 
 class Known {
   // read(name, arena): weights, from the engine.

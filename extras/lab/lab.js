@@ -309,7 +309,7 @@ class Lab {
     await this.applied();
   }
 
-  // What a look shows that is asked for from now on; one that was asked for before knows nothing of it.
+  // Sends the changes to the engine, for inspections requested from now on; earlier requests do not see them.
   post() {
     this.posted = [...this.changes.values()];
     return this.engine.touch(this.posted);

@@ -47,7 +47,7 @@ void clear(const float* first, Index rows, Index stride, Index K) {
   for (Index row = 0; row < rows; ++row) std::fill_n(const_cast<float*>(first) + row * stride, K, 0.0f);
 }
 
-// Of a head in rows of one or more payloads.
+// Sets a head to 0 in rows of one or more payloads.
 void clear_head(const float* x_bch, Index rows, Index stride, Index n, const PoolingShape& shape) {
   for (Index payload = 0; payload < shape.payloads; ++payload) {
     clear(x_bch + (payload * shape.N + n) * shape.K, rows, stride_or(stride, shape.H()), shape.K);

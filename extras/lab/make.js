@@ -1,4 +1,4 @@
-// What the page is made with: elements, and numbers and names as they are read.
+// Helpers that build the page: elements, and numbers and names in readable form.
 const find = (id) => document.getElementById(id);
 
 // make("p", {class: "note"}, "text", child): what is no attribute's name is a property of the element.

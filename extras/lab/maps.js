@@ -1,5 +1,5 @@
-// Who looks where, head by head and layer by layer: maps of attention, and for poolings, whose maps are prefixes of one
-// row, strips of what every position weighs in the last average, beside what is averaged or passes.
+// Maps of the attention weights, per layer and head. A pooling's map consists of prefixes of one row. It is drawn as
+// strips: the weight of every position in the last average, beside the averaged or passed values.
 
 const POOLINGS = new Set(["additive", "leap", "average"]);
 const isPooling = (layer, info) => POOLINGS.has(blockOf(layer, info));

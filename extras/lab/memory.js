@@ -1,6 +1,6 @@
-// What a network holds: its parts, and of each the arrays, the largest first.
+// Memory of a network: its parts, and the arrays of each part, the largest first.
 
-// What is in a part beside the arrays that have a name.
+// Contents of a part besides its named arrays.
 const REST = {activations: "what no look shows", gradients: "sums of shards, whole lines of 64 bytes"};
 
 class Memory {

@@ -1,5 +1,5 @@
-// What the network says of the sequence that is looked at: under every position that is asked the likeliest answers, or the
-// classes; and where something was touched what they were before, and the loss before and after.
+// Outputs of the network for the inspected sequence: the likeliest answers under every position that has a target, or the
+// classes. After a touch it also shows the outputs before it, and the loss before and after.
 
 class Outputs {
   constructor(place) {

@@ -1,4 +1,4 @@
-// What one look at the network has shown: arrays by layer and name, as forward has them and as backward does.
+// The arrays that one forward and backward pass has shown, by layer and name: activations and gradients.
 
 // A head's map or a whole array, without the extent of a batch of one.
 class Shown {
@@ -26,7 +26,7 @@ class Seen {
     this.layers = [...new Set(this.arrays.map((one) => one.layer))];
   }
 
-  // What it would say after position c; nothing of a classifier.
+  // The most likely output after position c; undefined for a classifier.
   likeliest(c) {
     const V = this.outputs.length;
     if (this.probabilities.length !== V * this.tokens.length) return undefined;
@@ -38,19 +38,19 @@ class Seen {
     return this.arrays.find((one) => one.layer === layer && one.name === name);
   }
 
-  // Who looks where: (N, C, S) of a layer; a pooling has two.
+  // The attention weights of a layer, (N, C, S) arrays; a pooling has two.
   weightsOf(layer) {
     return this.arrays.filter((one) => one.layer === layer && /weight_b?ncs$/.test(one.name) && one.extents.length === 3);
   }
 
-  // Of weights of a pooling: the logits that they were made of, a number a position and head.
+  // The logits behind the weights of a pooling, one number per position and head.
   logitsOf(weights) {
     const prefix = weights.name.match(/^(.*?)_?weight_/)[1];
     const named = (name) => this.array(weights.layer, name);
     return prefix ? named(`${prefix}_bnc`) : named("a_bnc");
   }
 
-  // What a pooling has averaged, (C, D).
+  // The averages of a pooling with the given weights, (C, D).
   averageOf(weights) {
     const names = {a_weight_bncs: ["P_bcd"], e_weight_bncs: ["u_bcd"], weight_bncs: ["pooled_value_bcd", "y_bcd"]}[weights.name] ?? [];
     return names.map((name) => this.array(weights.layer, name)).find(Boolean);

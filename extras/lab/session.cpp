@@ -57,8 +57,8 @@ class Noting {
   Noting(const Noting&) = delete;
   Noting& operator=(const Noting&) = delete;
 
-  // What was read since the last call, if it is an array of so many numbers: one that the network keeps. Else it was
-  // made of others, for whoever looks.
+  // The rows read since the last call, if they hold `count` numbers: an array that the network keeps. Otherwise empty:
+  // the array was computed from others, for inspection.
   std::vector<PageDevice::Read> array_of(std::size_t count) {
     std::size_t found = 0;
     for (const PageDevice::Read& row : rows_) found += static_cast<std::size_t>(row.count);

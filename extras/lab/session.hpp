@@ -67,10 +67,10 @@ class Session {
   std::string look(const std::string& input);
   std::string values(const std::string& name, const std::string& arena);
 
-  // What the network holds: parts, and of its activations the arrays that a look shows.
+  // Lists the memory of the network: its parts, and the activation arrays that `look` shows.
   std::string memory();
 
-  // What is changed from here on in what is looked at, answered, written, scored and evaluated; not in what is trained.
+  // Sets the changes to the network from here on, for looks, answers, writing, scores and evaluation; not for training.
   // Each change is a list of words: off LAYER HEAD; uniform LAYER HEAD; logit LAYER ARRAY HEAD POSITION VALUE, where
   // the array is one of logits; weight NAME PLACE VALUE.
   void touch(const std::vector<std::vector<std::string>>& changes);

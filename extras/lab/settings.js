@@ -1,7 +1,7 @@
 // The sentence of choices, and what they are on the command line. What a task's recipe says anyway is not said again, so
 // that the line is as short as somebody would type it.
 
-// Of each task: what its recipe is, in the words of the form, and flags that make it small enough for a page.
+// Per task: its recipe, as values of the form's fields, and flags that make it small enough for a page.
 const TASKS = {
   sort: {
     recipe: {mixer: "dot", layers: 3, heads: 3, channels: 48, positions: "learned", optimizer: "adamw"},
@@ -21,7 +21,7 @@ const TASKS = {
     flags: [],
   },
 };
-// What a mixer cannot do without.
+// The positions and flags that a mixer requires.
 const NEEDS = {
   transformer_xl: {positions: "none", flags: ["--segment", "6", "--memory", "6"]},
   lsh: {flags: ["--lsh-rounds", "2", "--lsh-buckets", "8", "--lsh-piece", "8"]},

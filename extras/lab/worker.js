@@ -53,7 +53,7 @@ function opened() {
   return answer;
 }
 
-// What a page may give to look and answer: a text, the pixels of a picture, or what example gave.
+// Encodes the input that a page passes to look and answer: a text, a picture's pixels, or an example from `example`.
 const input = (given) =>
   typeof given === "string"
     ? give("t", given)

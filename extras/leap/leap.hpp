@@ -185,7 +185,7 @@ class LeapBlock : public Block<Device, T> {
   const T* key_bcd() const { return row_bcq_ + 2 * D_; }
   Payload<const T> payload() const { return {key_bcd(), row_size()}; }
 
-  // Of query, focus, key and value those that are rescaled are neighbours: how many.
+  // The number of rescaled arrays among query, focus, key and value; these arrays are neighbours in a row.
   static Index rescaled(const ModelConfig& config) {
     return (config.rescale > 0 ? 3 : 0) + (config.leap.normed_values ? 1 : 0);
   }

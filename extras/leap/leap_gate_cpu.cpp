@@ -8,7 +8,7 @@ namespace {
 
 constexpr Index rows_per_task = 32;
 
-// What the weight of a position and head, sum e^max, and epsilon are of both together.
+// The shares of sum e^max, the weight of a position and head, and of epsilon in their total.
 template <class T>
 struct Shares {
   T share, rest;

@@ -7,7 +7,7 @@ namespace {
 
 constexpr int gate_threads = 128;
 
-// What the weight of a position and head, sum e^max, and epsilon are of both together.
+// The shares of a position and head's weight, sum e^max, and of epsilon in the total of both.
 struct Shares {
   float share, rest;
 };

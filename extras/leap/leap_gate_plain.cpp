@@ -5,7 +5,7 @@ namespace abh {
 
 namespace {
 
-// What the weight of a position and head, sum e^max, and epsilon are of both together.
+// The shares of a position and head's weight, sum e^max, and of epsilon in their total.
 template <class T>
 struct Shares {
   T share, rest;

@@ -145,7 +145,7 @@ class LshBlock : public Block<Device, T> {
             .R = R_};
   }
 
-  // Of rows `stride` apart, on the device or, for whoever looks, on the host.
+  // Inputs from rows `stride` apart, on the device or, for inspection, on the host.
   template <class Number>
   LshInputs<Number> inputs(const Number* query_bch, const Number* value_bch, Index stride,
                            const LshOrder<const Token>& order, const Token* mask_bc, const Pass& pass) const {

@@ -83,7 +83,7 @@ TEST_CASE("metric: a turned score depends on who looks at whom", "[metric]") {
   const Values<double> alone = run_forward<double>(block, device, in);
   block.config.positions = "none";
   CHECK(run_forward<double>(block, device, in) == alone);
-  // Of several, it changes what they hand on.
+  // With several positions, the rotation changes the outputs.
   block = turned_case(MetricForm::packed, 5, 2, 4, 3, 4);
   const Values<double> more = random_values(block.inputs(), 3);
   const Values<double> turned = run_forward<double>(block, device, more);

@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 from statistics import mean
 
-# What a row is called, and its flags.
+# The name of each row, and its flags.
 NEAR = {mixer: {"--mixer": mixer} for mixer in ("additive", "leap", "average", "dot", "quadratic", "metric", "identity")}
 FAR = {
     "additive": {"--mixer": "additive"},

@@ -200,7 +200,7 @@ TEST_CASE("reversible: the drift of the streams on the way back", "[reversible]"
   }
 }
 
-// Of the 4 layers that it has, or of others in their place.
+// The config of a reversible network: the preset with its 4 layers, or with another number of layers.
 ModelConfig deep(const std::string& mixer, Index layers, const std::string& changes = "") {
   ModelConfig config = changed(Preset("tiny").model, "mixer=" + mixer + " reversible=1 " + needs_of(mixer) + changes);
   config.layers = layers;

@@ -42,7 +42,7 @@ std::string labels_and_texts(const std::string& bytes, const std::vector<std::st
   return all;
 }
 
-// What is said of a file of texts, and of the task that is made of it.
+// The notes on a file of texts, and on the task that is made of it.
 std::string notes_on(const std::string& bytes) {
   std::string all;
   for (const std::string& note : labelled_texts(bytes, "f").notes) all += note + "\n";
@@ -127,7 +127,7 @@ TEST_CASE("reviews: a batch is padded behind and masked, with a place in front f
       CHECK(batch.mask_bc[at(c)] == (c < length ? 1 : 0));
       CHECK(batch.token_bc[at(c)] == (c < length ? second.words[static_cast<std::size_t>(c)] : 0));
     }
-    // Of a finite set each step draws some, of the run's own seed.
+    // The set is finite: each step draws some of its examples, with the seed of the run.
     const Batch step = task.training_batch(4, 7, 2), other = task.training_batch(4, 8, 2);
     CHECK((step.token_bc == task.training_batch(4, 7, 2).token_bc));
     CHECK_FALSE((step.token_bc == other.token_bc));

@@ -54,7 +54,7 @@ class SequenceWords {
     tokenizer.encode(text, what, [&](Token id) { tokens.push_back(first + id); });
     return tokens;
   }
-  // Of tokens from `first` on; others, but for `last`, say nothing.
+  // Decodes the tokens from `first` on. Token `last` ends the text; other tokens add nothing.
   static std::string text(const Tokenizer& tokenizer, const Token* tokens, Index count, Token last, Token first) {
     std::string text;
     for (Index i = 0; i < count && tokens[i] != last; ++i) {

@@ -28,7 +28,7 @@ TEST_CASE("average checkpoints: the last ones are kept, and no others", "[averag
   CHECK(read_checkpoint(path(4)).step == 4);
   CHECK(contains(require_success(generate({"--checkpoint", path(4), "--tokens", "3"})).out, "\n"));
 
-  // What is stopped on the way and goes on leaves the same files.
+  // A run that stops midway and resumes leaves the same files.
   const std::string half = place / "half";
   require_success(train(with(kept, {"--steps", "3", "--schedule", "inverse-sqrt", "--out", half})));
   require_success(train({"--resume", half, "--steps", "6", "--data", place.data}));

@@ -42,7 +42,7 @@ class Oracle {
     }
     return logits;
   }
-  // Of all tokens of a hypothesis that begins with token 1.
+  // The log probability of all tokens of a hypothesis that begins with token 1.
   double log_probability(const std::vector<Token>& tokens) const {
     std::vector<Token> read = {1};
     double sum = 0;
@@ -147,7 +147,7 @@ TEST_CASE("beam search: the tree says what was kept, and what became of it", "[b
     }
     CHECK_FALSE(!(std::abs(tree[i].log_probability - oracle.log_probability(tokens[i])) <= 1e-12));
   }
-  // What was found ends in it, and each step keeps as many as the width less what was finished before.
+  // Every hypothesis found ends in a leaf of the tree. Each step keeps the width minus the earlier finished ones.
   Index finished = 0;
   for (std::size_t step = 0; step < 7; ++step) {
     CHECK(kept[step] == 5 - finished);
@@ -169,7 +169,7 @@ TEST_CASE("beam search: of equals the earlier hypothesis and the lower token", "
   const std::vector<double> flat(4, 0.5);
   const auto next = [&](Token, Index, Index) { return std::span<const double>(flat); };
   const std::vector<Hypothesis> found = beam_search(settings(3, 2), next, [](Index, Index) {});
-  // Of {0, 1, 2} the last is finished; then two go on, of 0 alone.
+  // The first step keeps {0, 1, 2}; token 2 finishes. The second step keeps two hypotheses, both from token 0.
   REQUIRE(found.size() == 3);
   CHECK((found[0].tokens == std::vector<Token>{2}));
   CHECK((found[1].tokens == std::vector<Token>{0, 0}));

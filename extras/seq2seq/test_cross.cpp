@@ -135,7 +135,7 @@ TEST_CASE("cross: a masked memory", "[cross]") {
   layer.config.attention_bias = true;
   check_layer(layer);
 
-  // Of the second memory nothing is seen: y is the bias of the output, and no gradient goes through.
+  // The second memory is fully masked: y is the bias of the output, and no gradient goes through.
   const Values<double> in = random_values(layer.inputs(), 4);
   const std::vector<Slot> slots = layer.inputs();
   REQUIRE(slots.back().name == "output_bias_d");

@@ -143,7 +143,7 @@ TEST_CASE("dates: what it learned is evaluated and asked", "[dates][programs]") 
   const std::string pattern = "evaluate: dates, 1000 examples, ([0-9.]+) nats, accuracy ([0-9.]+) %";
   const Parts said = whole_match(last_line(tests.out), pattern);
   REQUIRE_FALSE(said.empty());
-  // What is foretold of each character is right for all of them exactly where it writes the same by itself.
+  // Predictions of an example's characters are all right exactly where decoding writes the right characters by itself.
   const Outcome decoded = require_success(evaluate({"--checkpoint", place.run, "--decode"}));
   CHECK(last_line(decoded.out) == last_line(tests.out));
   const Outcome beam =

@@ -37,7 +37,7 @@ TEST_CASE("encoder: padding of a source changes nothing, bit by bit, and what is
   }
 }
 
-// Of a source without a single real token cross-attention sees nothing: 0, and no gradient.
+// Cross-attention to a source without a single real token gives 0, and no gradient.
 TEST_CASE("encoder: a source of one token, and one of none", "[encoder]") {
   for (const std::string mixer : {"dot", "additive", "metric", "bahdanau"}) {
     CAPTURE(mixer);

@@ -17,7 +17,7 @@ TEST_CASE("relu over several tasks", "[relu]") {
   for (Index count : {16383, 16385, 40001}) check_threads(ReluCase{.count = count}, 1);
 }
 
-// What passes, passes as it is, at the point 0 nothing does, and NaN is not lost.
+// ReLU passes positive values unchanged, passes nothing at the point 0, and keeps NaN.
 TEST_CASE("relu of zero, of infinities and of NaN", "[relu][gpu]") {
   const float infinity = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
   const Array<float> few = {-infinity, -1e-40f, -0.0f, 0.0f, 1e-40f, 3.0f, infinity, nan};

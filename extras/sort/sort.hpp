@@ -41,8 +41,8 @@ class SortTask : public AnswerTask {
   enum class Arrays { test, all };
   explicit SortTask(const ArraySize& size, Arrays evaluated = Arrays::test);
 
-  // Of an example: a training array, or from first_test_example on number example - first_test_example of those that
-  // are evaluated.
+  // The array of an example: a training array, or, from first_test_example on, the evaluated array number
+  // example - first_test_example.
   std::vector<Token> array(Index example) const;
 
   Metadata metadata() const override;

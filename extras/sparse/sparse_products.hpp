@@ -330,7 +330,7 @@ class SparseProducts {
                                      .columns = heads.K});
     }
   }
-  // Of arrays of to_N and from_N heads, those from the first on, so many heads apart.
+  // Copies lse of heads from an array of from_N heads to one of to_N; in each from `first` on, `step` apart.
   void move_lse(Device& device, A* to, Index to_N, Index to_first, Index to_step, const A* from, Index from_N,
                 Index from_first, Index from_step, const Heads& heads) const {
     for (Index i = 0; i < heads.count; ++i) {

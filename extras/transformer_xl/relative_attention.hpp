@@ -66,15 +66,15 @@ struct RelativeTerms {
     const Index first = begin_of(c) + offset - memory;
     return {first > 0 ? first : 0, c + offset + 1};
   }
-  // Of C queries those that see key s, which are neighbours: from itself on, to the end of the last segment whose
-  // memory it is in.
+  // The contiguous range of the C queries that see key s. It begins at position s and ends with the last segment
+  // whose memory contains s.
   ABH_HOST_DEVICE constexpr Stretch queries_of(Index s, Index offset, Index C) const {
     const Index at = s - offset, first = at > 0 ? at : 0;
     const Index last_begin = at + memory < 0 ? -segment : begin_of(at + memory), end = last_begin + segment;
     const Index own_end = at < 0 ? 0 : begin_of(at) + segment, later = end > own_end ? end : own_end;
     return {first, later < C ? later : C};
   }
-  // Of those the first that is of a later segment than s.
+  // The first of these queries that belongs to a later segment than s.
   ABH_HOST_DEVICE constexpr Index own_end(Index s, Index offset) const {
     return s < offset ? 0 : begin_of(s - offset) + segment;
   }

@@ -546,7 +546,7 @@ void backward_by_lanes(Device& device, const AttentionBackward<T>& a, const Rela
       });
     }
   });
-  // What the sequences and pieces of a head have in row i of one of their sums.
+  // Adds row i of one of the partial sums of head n over all sequences and pieces.
   const auto sum_over_tasks = [&](Index n, const auto& rows_of, Index i, const auto& result) {
     for_lanes<T>(K, [&]<class L>(Index k) {
       L sum = splat<L>(T(0)), low = sum;

@@ -116,7 +116,7 @@ TEST_CASE("relative_attention: what is not a number stays so, where it is seen",
   });
 }
 
-// What the layer computes of the queries and keys [begin, end) of each of its arrays, all in one call.
+// Outputs and gradients of one forward and one backward call over all queries and keys of the case.
 struct OneCall {
   Values<double> out, d_in, d_past;
 };

@@ -48,7 +48,7 @@ TEST_CASE("transformer_xl: causal, and step by step the same", "[transformer_xl]
 
 TEST_CASE("transformer_xl: gradients reach the norm and the maps through a memory, not the rows in it",
           "[transformer_xl]") {
-  // Of two segments the upstream gradient is that of the second alone.
+  // The input has two segments; the upstream gradient is 0 in the first.
   const auto gradients = [](Index memory) {
     BlockCase<MakeTransformerXl> block = xl_case(4, 2, 2, 1, 6, 3, memory);
     block.options.residual = false;

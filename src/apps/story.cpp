@@ -46,7 +46,7 @@ constexpr Index N = 4, K = 8, D = N * K;   // a position is a row of D channels,
 constexpr Index F = 4 * D, Q = 2 * D;      // the rows inside the feed-forward block; a query and its key, side by side
 constexpr Index BC = B * C, BNC = BC * N;  // how many rows, and how many logits of a pooling, a batch has
 
-// What is learned: `count` numbers and their gradients.
+// A learned parameter: `count` numbers and their gradients.
 struct Weight {
   const char* name;
   Index count;
@@ -126,7 +126,7 @@ int body(int argc, char** argv) {
   // Query and key are slices of rows that are Q apart; the values are the queries once more; d_h begins as d_r.
   double *const q_bcd = qk_bcq, *const k_bcd = qk_bcq + D, *const v_bcd = q_bcd;
   double *const d_q_bcd = d_qk_bcq, *const d_k_bcd = d_qk_bcq + D, *const d_v_bcd = d_q_bcd;
-  // What forward saves besides: mean and 1 / deviation of a normed row; maximum and sum of a pooling; log of a sum.
+  // Also saved by forward: mean and 1 / deviation of a normed row; maximum and sum of a pooling; log of a sum.
   double *const h_saved = array(2 * BC), *const t_saved = array(2 * BC), *const h2_saved = array(2 * BC);
   double *const h3_saved = array(2 * BC), *const P_saved = array(2 * BNC), *const u_saved = array(2 * BNC);
   double *const loss_bc = array(BC), *const lse_bc = array(BC);

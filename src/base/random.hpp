@@ -17,7 +17,7 @@ inline constexpr std::uint32_t initial_weights = 0;
 inline constexpr std::uint32_t batch = 1;
 inline constexpr std::uint32_t sampling = 2;
 inline constexpr std::uint32_t embedding_dropout = 3;
-// Of the examples of a task: key 0, the example in the place of the step.
+// Sites for the examples of a task: the key is 0, and the example's number takes the place of the step.
 inline constexpr std::uint32_t sort = 4;
 inline constexpr std::uint32_t reviews = 5;
 inline constexpr std::uint32_t dates = 6;
@@ -26,7 +26,7 @@ inline constexpr std::uint32_t recall = 8;
 inline constexpr std::uint32_t regression = 9;
 // Where pictures to train on are moved; key: the run's seed.
 inline constexpr std::uint32_t picture_moves = 10;
-// Of an encoder, beside that of the sequence which the network continues.
+// Embedding dropout of an encoder; embedding_dropout is for the sequence that the network continues.
 inline constexpr std::uint32_t source_dropout = 11;
 
 enum class LayerUse : std::uint32_t { conv = 0, mixer = 1, mixer_second = 2, ffn = 3, cross = 4 };

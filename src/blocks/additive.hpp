@@ -215,8 +215,8 @@ class AdditiveBlock : public Block<Device, T> {
   const T* v_bcd() const { return own_values_ ? qkv_bcq_ + 2 * D_ : qkv_bcq_; }
   const T* u_bcd() const { return second_.out_bch(); }
 
-  // What the two gates read: p or u, and k or v, which are slices of a row of q, k and v. Without projection the first
-  // takes P for p, and drops elements of it itself.
+  // The inputs of the two gates: p or u, and k or v, which are slices of a row of q, k and v. Without projection the
+  // first gate takes P for p, and applies dropout to it itself.
   GateInputs<T> p_and_k(const Pass& pass) const {
     return {.pooled_bcd = projection_ ? mixed_bcd_ : first_.out_bch(),
             .gate_bcd = k_bcd(),

@@ -72,7 +72,7 @@ class FfnBlock : public Block<Device, T> {
     T* d_h_bcd = Device::Branch::runs_beside ? scratch.template take<T>(BC * D_) : d_y_bcd;
     typename Device::Branch weights(device);  // whose gradients are computed beside those of inputs
 
-    // What is computed again stands where the gradient that (ffn.8) and (ffn.11) write will, and must have been used.
+    // Recomputed arrays lie where (ffn.8) and (ffn.11) will write gradients, so each must be used before.
     Accum<T>* d_down_bias_d = down_.joined_bias();
     Accum<T>* d_up_bias_f = up_.joined_bias();
     residual_.backward(device, d_y_bcd, d_x_bcd, pass, d_down_bias_d);  // (ffn.6)

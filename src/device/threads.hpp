@@ -54,8 +54,8 @@ class Threads {
   std::atomic<Task> task_ = nullptr;
   std::atomic<void*> context_ = nullptr;
   std::atomic<Index> first_ = 0, tasks_ = 0;
-  // Of each worker: what is left of its share, below the number of the run it belongs to. Whoever lowers it by one has
-  // a task.
+  // Per worker: remaining tasks of its share (low 32 bits) and run number (high 32 bits). A thread that lowers the
+  // value by one takes a task.
   std::vector<Apart<std::uint64_t>> shares_;
   Apart<std::uint32_t> run_number_;          // counts runs; workers wait for it to move
   Apart<std::uint32_t> tasks_done_;          // of this run, by other workers than the caller

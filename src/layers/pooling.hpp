@@ -29,7 +29,7 @@ namespace abh {
 //   d_logit_c = alpha_c (kappa_c + drift_c)                                                  (pooling.10)
 //   drift_{c-1} = beta_c drift_c - alpha_c kappa_c,  drift_{C-1} = 0                         (pooling.11)
 //
-// What else the same call does has headers of its own: windows (pooling_windowed.hpp), logits that decay
+// Other variants of the same call have headers of their own: windows (pooling_windowed.hpp), logits that decay
 // (pooling_decay.hpp), one average of all positions (pooling_of_all.hpp), the borders of a sequence in chunks
 // (pooling_chunk.hpp).
 

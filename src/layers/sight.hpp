@@ -62,7 +62,7 @@ struct Sight {
     return (!causal || s <= stands) && (reach == 0 || s > stands - static_cast<Integer>(reach));
   }
 
-  // Of S keys those that one at least of the queries sees; of C queries those that see one at least of the keys.
+  // The keys, of S, that at least one of the queries sees; the queries, of C, that see at least one of the keys.
   ABH_HOST_DEVICE constexpr Stretch keys_of(Stretch queries, Index S) const {
     if (queries.empty()) return {0, 0};
     const Index first = reach == 0 ? 0 : queries.begin + offset - reach + 1;

@@ -31,13 +31,13 @@ class Arenas {
             &state_,  carried_.as<std::byte>(), adjoints_.as<std::byte>()};
   }
 
-  // What steps find and leave behind is that of a hypothesis; one may begin as a copy of another.
+  // Selects the hypothesis whose state the steps read and write; its state may begin as a copy of another's.
   void work_on(Index hypothesis) { state_ = state_of(hypothesis); }
   void copy_state(Index to, Index from) {
     device_.copy(state_of(to), static_cast<const std::byte*>(state_of(from)), state_size_);
   }
 
-  // What the blocks carry from the chunk of the last pass to the next, kept as border i, and the other way round.
+  // Copies the data that the blocks carry from the last pass's chunk to the next into border i, and back.
   void keep_border(Index i) { device_.copy(border(i), carried_.as<std::byte>(), carried_size_); }
   void restore_border(Index i) { device_.copy(carried_.as<std::byte>(), border(i), carried_size_); }
   // Nothing follows the next chunk whose gradient could come back.

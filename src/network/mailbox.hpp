@@ -7,9 +7,9 @@
 
 namespace abh {
 
-// What the host and a device tell each other about a pass: arrays in one piece of memory, of which a GPU has a twin.
-// What the host writes is sent in one copy, and what it reads comes in another one, the only one that waits. A GPU
-// reads and writes the host's piece itself. Devices that share the host's memory have one piece, and nothing to copy.
+// The inputs and results of a pass: arrays in one buffer of the host, of which a GPU has a twin. One copy sends the
+// host's inputs. Another copy, the only one that waits, fetches the results. A GPU reads and writes the host's buffer
+// itself. Devices that share the host's memory have one buffer and copy nothing.
 template <class Device>
 class Mailbox {
  public:

@@ -241,8 +241,8 @@ class ModelOn : public Model {
     return targets_of_sequence == 1 ? pass.B : pass.BC();
   }
 
-  // Of a batch, the sequences of one of the processes, from the host to where the network finds them, with what lies
-  // before them in the mailbox from the place `begin` on.
+  // Copies this process's sequences of a batch from the host to the input arrays of the network. The same transfer
+  // takes the bytes that precede them in the mailbox, from `begin` on.
   Pass send(std::size_t begin, const Batch& batch, const Processes& processes, const StepState* state) {
     const Index B = batch.B / processes.size(), first_b = processes.rank() * B;
     std::size_t end = begin;
@@ -287,8 +287,8 @@ class ModelOn : public Model {
     }
     return counts;
   }
-  // Of the batch, from the means of its pieces; shards are summed as their gradients are. A mean is a float: for one
-  // piece, the product with its count and the quotient are exact.
+  // The mean loss of the batch, from the means of its pieces. Shards are summed as a tree, as their gradients
+  // are. A mean is a float: for one piece, the product with its count and the quotient are exact.
   double mean_loss(const std::vector<Index>& counts) {
     const std::size_t of_shard = counts.size() / static_cast<std::size_t>(extent_.shards * processes_.size());
     const Accum<T>* means = mailbox_.fetched(losses_);

@@ -131,7 +131,7 @@ class Network {
     parts_.stack->forward(device_, pass);
   }
 
-  // What forward has just computed, of a head with so many rows of so many columns; in device memory.
+  // The logits of the last forward, in device memory, and their numbers of rows and columns.
   const T* logits_rv() const { return parts_.loss.logits_rv(); }
   Index logit_rows(const Pass& pass) const { return parts_.head->rows(pass); }
   Index logit_columns() const { return parts_.head->columns(); }
@@ -196,8 +196,8 @@ class Network {
     return parts_.loss.logits_rv();
   }
 
-  // What the network is made of: first built without memory, to measure, then on the arenas. The order is that of the
-  // weights in their arena, and of their initial values.
+  // The parts of the network. They are built first without memory, to measure, then on the arenas. Their order is that
+  // of the weights in their arena, and of the initial values.
   struct Parts {
     Parts(Layout<T>& layout, const ModelConfig& config, const NetworkExtent& extent, double dropout)
         : shared(shared_table(layout, config)),

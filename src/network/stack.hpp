@@ -20,7 +20,7 @@ template <class Device, class T>
 std::unique_ptr<Block<Device, T>> make_mixer(std::size_t layer, Layout<T>&, const std::string& prefix,
                                              const ModelConfig&, const BlockExtent&, const BlockOptions&);
 
-// What features add: a block that reads a source, norms after blocks, and stacks of other kinds.
+// Additions of features: a block that reads a source, norms after blocks, and stacks of other kinds.
 template <class T>
 struct Source;
 template <class Device, class T>

@@ -84,7 +84,7 @@ class Flags {
     std::string name, default_value, value;
   };
   bool given(std::string_view name) const;
-  // Of a registered flag, as it would be written on the command line.
+  // The value of a registered flag, as it would be written on the command line.
   std::string value(std::string_view name) const;
   std::vector<Change> changes() const;
   const std::vector<std::string>& positionals() const { return positionals_; }

@@ -57,7 +57,7 @@ int run_program(const char* name, int argc, char** argv, int (*body)(int, char**
   } catch (const std::exception& error) {
     message = error.what();
   }
-  // What was printed before the error belongs before it; that it cannot be written is no longer the news.
+  // Output printed before the error is written before its message; a failure to write it is not reported.
   std::cout.flush();
   std::fflush(stdout);
   std::cerr << name << ": " << one_line(message) << '\n';

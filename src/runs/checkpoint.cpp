@@ -96,7 +96,7 @@ const std::vector<Index>& matrix_shape(const SafetensorsFile& file, const std::s
   return tensor.shape;
 }
 
-// What the tensors show of a network with an encoder, beside what they show of its decoder.
+// Adds the metadata of the encoder that the tensors show; the decoder is read elsewhere.
 void see_source(const SafetensorsFile& file, Metadata& metadata) {
   const std::string own = "encoder.embedding.token_vd", position = "encoder.embedding.position_sd";
   const std::vector<Index>& token = matrix_shape(file, file.has(own) ? own : "embedding.token_vd");
@@ -210,8 +210,8 @@ std::string blocks_of(const ModelConfig& config, Index layer) {
          ".";
 }
 
-// What the matrices of a file from elsewhere show: how wide a head and the feed-forward net are, where that is not as
-// usual, and whether projections have biases.
+// Sets the config fields that the matrices of a file from elsewhere show: unusual widths of a head and of the
+// feed-forward net, and whether projections have biases.
 void see_widths(const SafetensorsFile& file, const Metadata& metadata, ModelConfig& config) {
   if (!metadata.count("hidden_channels")) {
     const Index F = matrix_shape(file, blocks_of(config, 0) + "ffn.up_fd")[0];

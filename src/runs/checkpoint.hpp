@@ -45,7 +45,7 @@ struct RunState {
   std::vector<double> recent_losses;    // of the last recent_steps steps, oldest first
   std::optional<double> last_loss;      // of the whole validation split, if it was measured at step `step`
   std::optional<double> last_accuracy;  // with it, where the task counts answers
-  // Of step `step`, if a signal came before what is due after it was done: evaluation, row of the log, checkpoint.
+  // Gradient norm of step `step`, if a signal came before its evaluation, row of the log and checkpoint were done.
   std::optional<double> pending_gradient_norm;
 };
 

@@ -47,8 +47,8 @@ bool holds_run(const std::string& run) {
   });
 }
 
-// What the folder is called that a path names: no slashes at the end, and no symbolic link, which would be renamed
-// instead of the folder. The folder may be missing.
+// The name of the folder at a path, without slashes at the end and with symbolic links resolved: a link would be
+// renamed instead of the folder. The folder may be missing.
 std::string name_of_folder(std::string path) {
   const std::size_t most_links = 40;  // as systems allow; beyond, it is for them to say
   for (std::size_t links = 0; links < most_links; ++links) {

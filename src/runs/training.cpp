@@ -116,7 +116,7 @@ class Trainer {
         progress_(run.training.steps, processes.size() == 1 && on_terminal()),  // else it is mpirun's
         saved_(run.resume.has_value()) {
     if (processes_.leads()) {
-      // What is still to be done after its step may have been written by a run that was killed before it saved again.
+      // A killed run may have logged the pending step without saving. Its row is dropped: the work is still due.
       log_.emplace(
           run.run + "/log.csv",
           run.resume ? std::optional(run.resume->step - (run.resume->pending_gradient_norm ? 1 : 0)) : std::nullopt,
@@ -232,13 +232,13 @@ class Trainer {
            seconds_of_example_ * static_cast<double>(task_.closing_examples());
   }
 
-  // Of an evaluation. Before the first one a row counts as a third of one of a step.
+  // Seconds per evaluated row. Before the first evaluation: a third of the seconds per row of a training step.
   double seconds_of_row() const {
     if (evaluated_rows_ > 0) return evaluation_watch_.seconds() / static_cast<double>(evaluated_rows_);
     return watch_.seconds() / static_cast<double>(3 * steps_made_ * run_.training.batch);
   }
 
-  // Of the evaluations after this step.
+  // The validation rows that remain to be evaluated after this step.
   Index rows_to_come() const {
     const Index steps = run_.training.steps, every = run_.training.eval_every, rows = rows_on_the_way();
     if (state_.step == steps) return 0;
@@ -434,7 +434,7 @@ class Trainer {
     return now;
   }
 
-  // Of a run that an older version of this program began.
+  // True for a run that an older version of this program began.
   bool lacks_best_accuracy() const { return task_.counts_answers() && state_.best_loss && !state_.best_accuracy; }
 
   // The weights that are evaluated, and written as the model.
@@ -540,8 +540,8 @@ class Trainer {
                               });
   }
 
-  // What the best weights make of the task. Who stops the run does not wait long for it, and another model's sample
-  // does not stay.
+  // Writes the task's sample for the best weights. After a stop signal its time is limited. The sample of another
+  // model is removed.
   void write_sample() {
     if (!processes_.leads()) return;
     const Checkpoint checkpoint = best();

@@ -24,8 +24,8 @@ struct TrainingRun {
   std::vector<float> weights;      // of a new run; empty: drawn from its seed
 };
 
-// What the weights hang on must be the same in all processes: they never exchange weights, and would drift apart. Error
-// in one that is not like the first; nobody goes on before all have looked.
+// Requires that everything that determines the weights is the same in all processes: they never exchange weights, which
+// would drift apart. Throws Error in a process that differs from the first. No process goes on before all have checked.
 void require_same_everywhere(const TrainingRun& run, const std::string& data_fingerprint, Processes& processes);
 
 // Trains and writes the checkpoints, log.csv, loss.svg, sample.txt and data.txt. Progress goes to standard output, and

@@ -187,7 +187,7 @@ void ModelConfig::check() const {
   attention_windows();
 }
 
-// What stands between the two streams and the sum with them cannot be undone.
+// The backward pass cannot invert an operation between the two streams and the sum with them.
 void ModelConfig::check_reversible() const {
   for (const auto& [flag, value, expected] :
        {std::tuple("--additive-skip", additive.skip, "stream"), {"--norm", norm, "pre"}}) {

@@ -104,7 +104,7 @@ struct ModelConfig {
   Index patches(Index C) const { return patch_inputs > 0 ? C - (has_cls() ? 1 : 0) : 0; }
 
   bool has_encoder() const { return encoder_layers > 0; }
-  // Of the stack that writes, beside which an encoder may stand: how many layers, and how names of weights begin there.
+  // The layer count and the prefix of weight names of the stack that writes; an encoder may stand beside it.
   Index own_layers() const { return layers - encoder_layers; }
   std::string own_prefix() const { return has_encoder() ? "decoder." : ""; }
   // Whether a layer sees no later positions. An encoder sees all.
@@ -141,7 +141,7 @@ struct ModelConfig {
   std::map<std::string, std::string> metadata() const;
   static ModelConfig from_metadata(const std::map<std::string, std::string>& metadata, const std::string& source,
                                    Index file_version = 0);
-  // Of all of them, also those that a file leaves out where they are as most networks have them.
+  // The keys of all settings, including those that a file omits when they have their usual values.
   static std::set<std::string> keys();
 
  private:

@@ -1,4 +1,4 @@
-// What the system grants, of a simulated one: /proc and /sys in a folder of their own.
+// Memory and threads granted by a simulated system: /proc and /sys in a folder of their own.
 
 #include <filesystem>
 #include <string>
@@ -36,7 +36,7 @@ const std::string first = "20 1 0:20 / / rw,relatime shared:1 - ext4 /dev/root r
 const std::string second_version =
     first + "31 20 0:28 / /sys/fs/cgroup rw,nosuid shared:9 master:1 - cgroup2 cgroup2 rw\n";
 
-// Of a machine with more processors than a test can ask for, quotas show only where they are less.
+// The expected thread count: a quota shows only where it is below the machine's own processor count.
 Index granted(Index processors) { return std::min(processors, available_threads("/nowhere")); }
 
 }  // namespace
@@ -137,13 +137,13 @@ TEST_CASE("available: version 1, a hierarchy for each controller", "[available]"
 TEST_CASE("available: in a container the path of a group may be the machine's", "[available]") {
   const Machine machine;
   machine.groups("0::/docker/abc/inner\n");
-  // What is mounted is a part of the hierarchy: the path begins with it ...
+  // The mount is a part of the hierarchy: the path begins with it ...
   machine.mounts("31 20 0:28 /docker/abc /sys/fs/cgroup ro - cgroup2 cgroup rw\n");
   machine.file("/sys/fs/cgroup/inner/memory.max", std::to_string(64 * mebibyte));
   CHECK(machine.memory() == 64 * mebibyte);
   machine.size("/sys/fs/cgroup/memory.max", 32);
   CHECK(machine.memory() == 32 * mebibyte);
-  // ... or is of somewhere else: then the group is what is mounted.
+  // ... or the path is from elsewhere: then the mount is the group.
   machine.groups("0::/docker/abcdef\n");
   CHECK(machine.memory() == 32 * mebibyte);
   machine.groups("0::/../../elsewhere\n");

@@ -217,7 +217,7 @@ TEST_CASE("a bare flag takes no value", "[flags]") {
   program.parse({"a", "--overwrite", "--", "b"});
   CHECK(program.overwrite);
   CHECK(program.flags.positionals() == std::vector<std::string>{"a", "b"});
-  // What stands behind it is found before it is known to be bare.
+  // peek_flag finds the flag behind --overwrite before --overwrite is known to be a bare flag.
   const Arguments line{"--overwrite", "--preset", "baby"};
   CHECK(peek_flag(line.argc(), line.argv(), "preset") == "baby");
 }
@@ -517,7 +517,7 @@ TEST_CASE("a path can be pasted into a shell", "[flags]") {
   CHECK(pasted_flag("resume", "--a b") == "--resume='--a b'");
   CHECK(pasted_flag("resume", "") == "--resume ''");
 
-  // What bash makes of it is what it was.
+  // Bash expands each quoted word to the original text.
   for (const std::string path :
        {"plain", "~", "=x", "-n", "a b", "$HOME `x` $(x) \"!*?[]{}<>|&;#\\", "'", "''", "\n", "a\tb\r\n'\\'",
         "\x01\x7f", "\xff\xfe", "\u202e\ufeff\u0085", "e\u0301\u65e5\U0001f600", "\xe2\x80", "a\n1", "!!", "%", "^a"}) {

@@ -8,8 +8,8 @@
 
 namespace abh {
 
-// What a machine can do is nobody's business here; that the measurement stays within its arrays, which the emulator
-// watches, and comes to a rate, is.
+// The speed of the machine is not tested. The measurement must stay within its arrays, which the emulator watches, and
+// return a rate.
 TEST_CASE("peaks: rates of a GPU are numbers above 0", "[peaks][gpu]") {
   for_each_gpu([&](auto& device, const std::string& name) {
     using Device = std::remove_reference_t<decltype(device)>;

@@ -1,4 +1,4 @@
-// What is known of characters: against known ones, and against what Python knows.
+// Tests of the character properties: against known characters, and against Python's Unicode data.
 
 #include <cstdio>
 #include <map>
@@ -14,7 +14,7 @@ using namespace abh;
 
 namespace {
 
-// What a command prints.
+// The standard output of a command.
 std::string output_of(const std::string& command) {
   std::FILE* pipe = popen(command.c_str(), "r");
   REQUIRE(pipe != nullptr);

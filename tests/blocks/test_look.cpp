@@ -39,8 +39,8 @@ Shown shown_by(Built<Device, T>& built) {
   return shown;
 }
 
-// What is seen is what was computed: on every device the same numbers up to rounding, the rows that leave one block
-// those of the equations, and looking changes nothing.
+// The arrays shown are the arrays computed: every device shows the same numbers up to rounding. The rows that leave a
+// block satisfy the equations, and looking changes nothing.
 TEST_CASE("look: a network shows what it computed", "[look]") {
   for (NetworkCase network : all_cases()) {
     network.dropout = 0;
@@ -128,7 +128,7 @@ TEST_CASE("look: a model shows what it computes of a batch", "[look][gpu]") {
         for (std::size_t s = 0; s < 9; ++s) sum += weight->second[row + s];
         CHECK_FALSE(!(std::abs(sum - 1) <= 1e-5));
       }
-      // What is pooled is what the weights make of the payload: (weight, payload, average) of each mixer that pools.
+      // The average is the weighted sum of the payload: (weight, payload, average) of each mixer that pools.
       const std::vector<std::array<std::string, 3>> poolings = {{"weight_bncs", "h_bcd", "y_bcd"},
                                                                 {"a_weight_bncs", "q_bcd", "P_bcd"},
                                                                 {"e_weight_bncs", "t_bcd", "u_bcd"},
@@ -155,7 +155,7 @@ TEST_CASE("look: a model shows what it computes of a batch", "[look][gpu]") {
       const std::map<std::string, int> expected_pooled = {{"average", 1}, {"additive", 2}, {"leap", 2}};
       const auto wanted = expected_pooled.find(mixer.name);
       CHECK(pooled == (wanted == expected_pooled.end() ? 0 : wanted->second));
-      // What leap's gate lets pass is all that comes out, but for the residual.
+      // leap's output is the gated pooled value plus the residual, and nothing else.
       if (const auto passed = shown.find("blocks.0.mixer.passed_bcn"); passed != shown.end()) {
         for (std::size_t i = 0; i < 2 * 9 * 12; ++i) {
           const double value = shown.at("blocks.0.mixer.pooled_value_bcd")[i];

@@ -286,7 +286,7 @@ class TagCheck {
       if (tag.name == name) continue;
       const bool of_family = layers_.count(name) && layers_.count(tag.name) && family_of(tag.name) == family_of(name);
       if (!refers && !of_family) fault(path, text + " belongs into a file named " + tag.name);
-      // Of another's equations, there has to be such a one.
+      // A tag of another file's equation must refer to an existing equation.
       if ((refers || of_family) && !headers_hold(tag)) fault(path, text + " refers to no equation");
     }
     if (is_of_device(path) && !of_all_layers && !tags.found.empty() && !layers_.count(name))
@@ -384,7 +384,7 @@ Sources read_sources() {
     for (const auto& entry : std::filesystem::directory_iterator(root / folder)) {
       if (!of_folder.count(entry.path().extension().string())) continue;
       const std::string name = entry.path().filename().string();
-      // Of the tests only the presence counts: they may name whatever tags they like.
+      // Test files only have to exist: they may name any tags.
       const bool is_test = name.rfind("test_", 0) == 0;
       sources[folder + "/" + name] = is_test ? "" : read_bytes(entry.path().string());
     }
@@ -404,8 +404,8 @@ TEST_CASE("equation tags: chapters, headers and devices agree", "[equation_tags]
   for (const std::string& fault : check.faults()) FAIL_CHECK(fault);
 }
 
-// What would not arrive at the typesetter as it is written, or is refused by it. Markdown reads `$` as text with
-// escapes, where a backslash before punctuation goes, but neither a ```math block nor what stands between $` and `$.
+// Lists the math that Markdown alters before typesetting or that the typesetter refuses. Between `$`, Markdown removes
+// a backslash before punctuation. It leaves a ```math block and the text between $` and `$ unchanged.
 std::vector<std::string> math_faults(const std::string& text) {
   std::vector<std::string> faults;
   bool fenced = false;

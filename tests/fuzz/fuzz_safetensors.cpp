@@ -75,7 +75,7 @@ const std::string& temporary_path() {
   return path;
 }
 
-// What was accepted, written by our writer and read back.
+// Writes an accepted file with our writer, reads it back and compares.
 void round_trip(const SafetensorsFile& file) {
   std::vector<SafetensorsOutput> outputs;
   for (const SafetensorsTensor& tensor : file.tensors()) {

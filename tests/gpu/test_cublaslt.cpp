@@ -98,7 +98,7 @@ std::string error_of(const Body& body) {
   return "";
 }
 
-// What is said of a product that `before` has changed before its algorithm is chosen, and `after` behind that.
+// The error message of a product. `before` changes it before its algorithm is chosen, and `after` changes it then.
 template <class Before, class After>
 std::string error_of(const Before& before, const After& after) {
   Product p;

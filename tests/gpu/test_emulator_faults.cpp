@@ -1,4 +1,4 @@
-// What kernels must not do, and what the emulator says when they do.
+// Tests of faults that kernels must not commit, and of the emulator's message for each.
 
 #include <cmath>
 #include <vector>

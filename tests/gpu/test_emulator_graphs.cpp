@@ -41,7 +41,7 @@ struct Streams {
     static_cast<void>(cudaStreamDestroy(first));
     static_cast<void>(cudaStreamDestroy(second));
   }
-  // What `to` is asked for from now on comes after what `from` has been asked for.
+  // Makes the later work of stream `to` wait for the work that stream `from` has so far.
   cudaError_t order(cudaStream_t from, cudaStream_t to) {
     require_success(cudaEventRecord(event, from));
     return cudaStreamWaitEvent(to, event);

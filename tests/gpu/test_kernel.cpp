@@ -1,4 +1,4 @@
-// What cuda/kernel.hpp promises beyond what its users ask of it today, on the emulator.
+// Tests, on the emulator, the guarantees of cuda/kernel.hpp that its callers do not use yet.
 #if defined(ABH_EMULATOR)
 
 #include <filesystem>

@@ -1,6 +1,6 @@
 #pragma once
 
-// What the tests of attention share.
+// Helpers that the tests of attention share.
 
 #include <algorithm>
 #include <initializer_list>
@@ -83,8 +83,8 @@ void check_causality(const Case& layer, float scale, std::initializer_list<Index
   });
 }
 
-// Of a sequence with itself, whose case has the values as this input: weights that are looked at, times values, are the
-// output.
+// Checks for self-attention that the inspected attention weights times the values equal the output. `values` is the
+// index of the case's input that holds the values.
 template <class Case>
 void check_weights(const Case& layer, std::size_t values = 2) {
   PlainDevice plain;

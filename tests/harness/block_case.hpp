@@ -161,7 +161,7 @@ struct BlockCase {
   }
 };
 
-// What a block computes again instead of saving it changes no bit of what comes out, on any device.
+// Checks that a block that recomputes arrays instead of saving them gives the same bits, on any device.
 template <class Make>
 void check_recompute(BlockCase<Make> block, std::uint64_t seed) {
   const Values<double> in = random_values(block.inputs(), seed), d_out = random_values(block.outputs(), seed + 7);
@@ -285,7 +285,7 @@ void check_steps(const BlockCase<Make>& block, std::uint64_t seed = 6) {
   for_each_gpu(check);
 }
 
-// Of N heads of K channels (0: D / N).
+// The case of a block with N heads of K channels (0: D / N).
 template <class Make>
 BlockCase<Make> case_of_heads(Index D, Index N, Index K, Index B, Index C, const Make& make = {}) {
   BlockCase<Make> block{.make = make, .config = {}, .B = B, .C = C};

@@ -31,7 +31,7 @@ int status_of_child(const Body& body) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-// What `body` writes to a terminal without colours in a process of its own; the body gives its exit status, 0.
+// The output of `body` on a terminal without colours, in its own process. `body` returns the exit status, 0.
 template <class Body>
 std::string shown_on_terminal(const Body& body) {
   const int terminal = ::posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);

@@ -38,7 +38,7 @@ std::map<void*, std::size_t> used_pinned;
 std::multimap<std::size_t, void*> unused_pinned;
 #endif
 
-// What lies before an array, and behind it up to the last page, the emulator watches: kernels must not write there.
+// The emulator watches the bytes before an array, and behind it up to the last page: kernels must not write there.
 constexpr std::size_t watched_before = 256;
 
 // Memory full of NaN that begins `shift` bytes beyond a multiple of `alignment`, and ends as close to a page that

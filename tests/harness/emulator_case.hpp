@@ -1,6 +1,6 @@
 #pragma once
 
-// What the tests of the emulator share: kernels launched in every order, and what launch() throws.
+// Helpers for the tests of the emulator: they launch kernels in every order and return the errors of launch().
 
 #include <initializer_list>
 #include <string>
@@ -31,7 +31,7 @@ void in_all_orders(const Test& test) {
   }
 }
 
-// What a kernel leaves in `count` elements that were `before`, which it gets first.
+// The contents of an array of `count` elements, first `before`, after a kernel. The array is its first argument.
 template <class Element, class Kernel, class... Arguments>
 std::vector<Element> results_of(Kernel kernel, dim3 grid, dim3 block, std::size_t count, const Element& before,
                                 Arguments... arguments) {
@@ -40,7 +40,7 @@ std::vector<Element> results_of(Kernel kernel, dim3 grid, dim3 block, std::size_
   return results;
 }
 
-// What launch() throws, "" if nothing.
+// The message of the error that launch() throws, "" if it throws none.
 template <class Kernel, class... Arguments>
 std::string error_of(Kernel kernel, dim3 grid, dim3 block, std::size_t shared_bytes, Arguments... arguments) {
   try {

@@ -9,8 +9,8 @@
 //   - that 1, 2 and 3 threads give the same bits, and so does a second run.
 // check_gpu(layer, what, case) checks the GPUs alone, in float and in bf16, and adds to the table of `make gradcheck`.
 //
-// What must be written is handed over as NaN, what must be added to as a number, and scratch memory is NaN before every
-// pass. So that a case runs on any device, its arrays are Arrays, and whatever else a layer reads is kept().
+// Before every pass, arrays to be written hold NaN, arrays to be added to hold numbers, and scratch memory holds NaN.
+// So that a case runs on any device, its arrays are Arrays, and all other data that a layer reads is kept().
 
 #include <algorithm>
 #include <cmath>
@@ -33,13 +33,13 @@
 
 namespace abh {
 
-// Of these windows those that this build has: without extras/ the global one, 0.
+// The windows that this build supports: without extras/ only the global one, 0.
 inline std::vector<Index> windows(const std::vector<Index>& all) { return has_extras ? all : std::vector<Index>{0}; }
 
 template <class T>
 using Values = std::vector<Array<T>>;
 
-// What is not a template here, or one of number types alone, is compiled once and optimised, in
+// Functions that are no templates, or templates of number types alone, are compiled once and optimised, in
 // tests/harness/layer_case.cpp. The tests themselves are not optimised, so that they compile faster.
 
 // Where every device finds values that a case points to, until the tests end.
@@ -92,13 +92,13 @@ struct PartArrays {
   std::vector<Part> in, out, saved = {}, d_out, d_in;
 };
 
-// What must be written before it is read.
+// The initial value of elements that must be written before they are read.
 constexpr double not_written = std::numeric_limits<float>::quiet_NaN();
 
 template <class T>
 Array<T> filled(const Slot& slot, double fill);
 
-// What a case's forward pass reads and writes.
+// The arrays that the forward pass of a case reads and writes.
 template <class T>
 CaseArrays<T> arrays_of(const std::vector<Slot>& inputs, const std::vector<Slot>& outputs,
                         const std::vector<Slot>& saved, const Values<T>& in);
@@ -107,25 +107,25 @@ CaseArrays<T> arrays_of(const Case& layer, const Values<T>& in) {
   return arrays_of<T>(layer.inputs(), layer.outputs(), saved_slots(layer), in);
 }
 
-// What it has written.
+// The outputs that the forward pass has written.
 template <class T>
 Values<T> outputs_in(const CaseArrays<T>& a, const std::vector<Slot>& outputs);
 
-// What its backward pass reads and writes besides, and the gradients that it leaves, less what those that are added to
-// held before.
+// put_d_out() sets the further arrays that the backward pass reads and writes. gradients_in() returns the gradients
+// that the pass leaves; it subtracts the earlier contents of gradients that are added to.
 template <class T>
 void put_d_out(CaseArrays<T>& a, const std::vector<Slot>& inputs, const std::vector<Slot>& outputs,
                const Values<T>& d_out);
 template <class T>
 Values<double> gradients_in(const CaseArrays<T>& a, const std::vector<Slot>& inputs);
 
-// What earlier work has left in scratch memory is no number any more, so that nothing can live on it.
+// Overwrites scratch memory with NaN, so that no pass can depend on the results of earlier work.
 template <class Device>
 void spoil_scratch(Device& device) {
   constexpr std::size_t most = 1024;
   const std::vector<std::byte> nothing(most, std::byte{0xFF});
   typename Device::Scope scratch(device.workspace);
-  // What lies beyond the first megabytes is cuBLASLt's own, which is long to fill.
+  // Memory beyond the first megabytes belongs to cuBLASLt and takes long to fill.
   for (std::size_t left = std::min(device.workspace.peak(), std::size_t{4} << 20); left > 0;) {
     const auto bytes = static_cast<Index>(std::min(left, most));
     device.copy_from_host_later(scratch.template take<std::byte>(bytes), nothing.data(), bytes);

@@ -93,7 +93,7 @@ inline NetworkCase encoder_case(const std::string& mixer, Index encoder_layers, 
   return network;
 }
 
-// What --positions may be.
+// The values of --positions that this build supports.
 inline std::vector<std::string> all_positions() {
   std::vector<std::string> all = {"learned", "none", "sinusoidal", "rotary", "alibi"};
   std::erase_if(all, [](const std::string& each) { return !is_built({{"positions", each}}); });
@@ -235,7 +235,7 @@ class Built {
   }
   // The numbers of all weights in one of the arenas.
   Array<T> copy_of(const T* arena) { return Array<T>(arena, arena + net.weights().count()); }
-  // What follows a gradient in a step of training.
+  // Runs the part of a training step that follows the gradient.
   void update(const TrainingConfig& training, StepState& state) {
     net.optimizer().measure_gradient(training, &state);
     net.optimizer().update(training, &state);

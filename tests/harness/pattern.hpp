@@ -7,7 +7,7 @@
 
 namespace abh {
 
-// What a pattern takes of a text, then what its groups take.
+// The part of a text that a pattern matches, then the match of each group.
 using Parts = std::vector<std::string>;
 
 // Where it takes all of the text; else there are no parts.

@@ -1,6 +1,6 @@
 #pragma once
 
-// What the tests of pooling share.
+// Shared helpers of the pooling tests.
 
 #include <algorithm>
 #include <cmath>
@@ -129,7 +129,7 @@ Array<double> steps(Device& device, const PoolingShape& shape, const Values<doub
   return out;
 }
 
-// What happens at each of some positions changes the outputs that see it, all of them, and no bit of the others.
+// Checks that a changed input position changes every output that sees it, and no bit of the others.
 template <class Device>
 void check_influence(Device& device, const std::string& name, const PoolingCase& layer,
                      const std::vector<Index>& positions) {

@@ -63,7 +63,7 @@ Arguments words(const std::string& line);
 // Runs `name` (train, generate, ...) of the build folder until it ends. A program that hangs is killed: timed_out.
 Outcome run_program_of_build(const std::string& name, const Arguments& arguments, const RunOptions& options = {});
 
-// What every program owes whoever gave it bad input: the status, and one line `name: message` with these words in it.
+// Checks that a program refused bad input: its exit status, and one line `name: message` that contains these words.
 void require_refusal(const Outcome& outcome, int status, const std::vector<std::string>& words);
 
 // Gives back the outcome of a program that did what it was asked to.
@@ -87,12 +87,12 @@ Outcome train(const Arguments& flags, const RunOptions& options = {});
 // The outcome of a run that is to be killed, and may be done before.
 Outcome train_until_killed(const Arguments& flags, RunOptions options);
 
-// What a run says at its end, but for its speed.
+// The last line that a run prints, without its speed.
 std::string last_losses(const Outcome& outcome);
 
 Outcome generate(const Arguments& flags, const RunOptions& options = {});
 
-// What generate writes.
+// The text that `generate` writes.
 std::string generated(const Arguments& flags, const RunOptions& options = {});
 
 Outcome evaluate(const Arguments& arguments, const RunOptions& options = {});
@@ -119,7 +119,7 @@ std::string trained(const Arguments& changes = {});
 // Copies the run folder `from` to `to`.
 void copy_run(const std::string& from, const std::string& to);
 
-// What a run folder holds.
+// The training state and the model of a run folder.
 RunState state_of(const std::string& run);
 Checkpoint model_of(const std::string& run);
 

@@ -11,8 +11,8 @@ namespace abh {
 // full of NaN, between two red zones. When the block is given back, a byte that was written there fails the test.
 MemorySource red_zoned_memory();
 
-// What is wrong with the red zones of such a block: "device memory of 40 bytes: 3 bytes behind its end were written,
-// the first of them byte 40"; empty if nothing is.
+// The error in the red zones of such a block: "device memory of 40 bytes: 3 bytes behind its end were written,
+// the first of them byte 40"; empty without an error.
 std::string written_beside(const void* memory);
 
 // While it lives, devices are made with memory as in a program: no red zones, and scratch memory side by side.

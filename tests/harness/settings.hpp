@@ -58,7 +58,7 @@ Config changed(const Config& config, const std::string& changes) {
   return Config::from_metadata(all, "the test");
 }
 
-// What a network of that mixer, or list, cannot do without. No memory: it is seen without a gradient.
+// The settings that a network of that mixer, or list, requires. No memory, because no gradient flows into it.
 inline std::string needs_of(const std::string& mixer) {
   ModelConfig config;
   config.mixer = mixer;

@@ -268,7 +268,7 @@ TEST_CASE("attention: the worked example of the chapter", "[attention][gpu]") {
     close("d_value", d_in[2], {2, 5, 0, 0, 2, 3, 0, 0, 3, 3, 0, 0});
     const Array<double> half_d_score = backward({query, key_and_position, value})[0];
 
-    // What the layer keeps to itself, from what it hands out; a row for each c.
+    // Internal values of the layer, computed from its outputs; a row for each c.
     Values<double> score(3), delta(1), d_score(3), d_weight(3);
     for (std::size_t c = 0; c < 3; ++c) {
       delta[0].push_back(d_out[4 * c] * out[0][4 * c] + d_out[4 * c + 1] * out[0][4 * c + 1]);

@@ -259,7 +259,7 @@ TEST_CASE("attention: on the GPU, whoever sees whom", "[attention][gpu]") {
   }
 }
 
-// What makes a sight other than that of a whole sequence, each thing without the others.
+// Each setting that makes attention differ from that within a whole sequence, without the others.
 TEST_CASE("attention: an offset, a reach, other keys or biases alone", "[attention][gpu]") {
   for (const Index K : {8, 130}) {
     const AttentionCase whole{.B = 1, .C = 70, .N = 1, .K = K};

@@ -27,7 +27,7 @@ bool kept_by_contract(const Dropout& dropout, Index element) {
   return word >= static_cast<std::uint64_t>(std::ceil(dropout.p * 4294967296.0));
 }
 
-// What comes out of a whole array, forward and backward.
+// The results of dropout on a whole array, forward and backward.
 template <class Device>
 Array<float> forward_of(Device& device, const Array<float>& in, const Dropout& dropout,
                         const float* residual = nullptr) {

@@ -1,5 +1,5 @@
-// What a GPU does in one sweep over the rows has the bits of the layers one after the other, and partial sums that wait
-// those of sums that do not.
+// Joined layers, in one sweep of a GPU over the rows, give the bits of the layers one after the other. Deferred partial
+// sums give the bits of immediate sums.
 
 #include <algorithm>
 #include <cmath>

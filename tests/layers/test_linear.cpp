@@ -155,7 +155,7 @@ TEST_CASE("linear of no rows leaves the gradients of the weights alone", "[linea
 }
 
 TEST_CASE("linear of no channels gives the bias, and 0 for the gradient of the input", "[linear]") {
-  // Of more rows than a task has.
+  // Each case has more rows than a task.
   const LinearCase no_inputs{.BC = 20, .I = 0, .O = 3, .bias = true}, no_outputs{.BC = 20, .I = 3, .O = 0};
   Array<float> biases;
   for (Index row = 0; row < 20; ++row) biases.insert(biases.end(), {1, 2, 3});

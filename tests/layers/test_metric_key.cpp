@@ -253,8 +253,8 @@ TEST_CASE("metric_key: the worked example of the chapter", "[metric_key][gpu]") 
       close("score", {std::log(out[2]) + saved[1][0], std::log(out[6]) + saved[1][1], std::log(out[7]) + saved[1][1]},
             {-2 * log2, 0, log2});
 
-      // What the core keeps to itself, for the pairs (0, 0), (1, 0) and (1, 1): d_score from d_key, as p is (2, 0) and
-      // (-1, 1), and the rest from that.
+      // The core's internal values for the pairs (0, 0), (1, 0) and (1, 1). d_score follows from d_key, as p is (2, 0)
+      // and (-1, 1), and the rest follows from d_score.
       const Array<double>& d_key = d_saved[2];
       const Array<double> d_score = {d_key[0] + d_key[1], 2 * d_key[1], 2 * d_key[5]};
       const Array<double> delta = {2 * d_out[0], out[4] * d_out[4] + out[5] * d_out[5]};

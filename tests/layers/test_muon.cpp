@@ -43,7 +43,7 @@ struct Matrices {
   bool operator==(const Matrices&) const = default;
 };
 
-// What step number `step` of a run is given: learning rate and clip scale change, as a training run has them.
+// The state of step number `step` of a run: learning rate and clip scale change, as in a training run.
 StepState state_at(std::uint32_t step) {
   return state_of(0.25f / (1.0f + static_cast<float>(step)), step % 2 ? 0.125 : 1);
 }

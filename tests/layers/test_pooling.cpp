@@ -485,7 +485,7 @@ TEST_CASE("pooling: on the GPU, extreme logits over several tiles", "[pooling][g
   }
 }
 
-// What a step writes of the weight behind it is what a pass saves.
+// A step writes the same log-sum-exp of the past weights as a full pass saves.
 TEST_CASE("pooling: steps know the weight behind them", "[pooling]") {
   for (const Index window : windows({0, 1, 3, 50})) {
     for (const bool decays : {false, true}) {

@@ -43,7 +43,7 @@ void check_global_example(Device& device) {
   require_numbers("d_x", d_x_ck, {1.5, 1, 1.5, 3, 2, 0});
   require_numbers("d_logit", d_logit_c, {-1.75, 0.75, 1});
 
-  // What the layer keeps to itself, from what it gives.
+  // The layer's internal values, derived from its outputs.
   Array<double> alpha_c, beta_c = {0}, adjoint_ck, kappa_c, drift_c, local_c;
   for (std::size_t c = 0; c < 3; ++c) {
     alpha_c.push_back(std::exp(logit_c[c] - max_c[c]) / sum_c[c]);
@@ -124,7 +124,7 @@ void check_decay_example(Device& device) {
   require_numbers("d_logit, not causal", of_all.d_in[0], {7.0 / 9, -5.0 / 6, 1.0 / 18});
 }
 
-// What every position gives to every other one, as whoever looks is shown.
+// The weight of every position for every other one, as pooling_weights reports it for display.
 Array<double> example_weights(const PoolingShape& shape, const double* slope = nullptr, const Token* mask_c = nullptr) {
   const Array<double> logit_c = {std::log(1), std::log(3), std::log(4)};
   Array<double> weight_cs(9);

@@ -1,4 +1,4 @@
-// What pooling takes beside its logits and one payload, on the GPU: decay, several payloads; at the edges of tiles of
+// Tests of pooling on the GPU beyond its logits and one payload: decay, several payloads; at the edges of tiles of
 // 256 positions and of 16 or 64 channels.
 
 #include <algorithm>
@@ -28,8 +28,8 @@ TEST_CASE("pooling: on the GPU, sequences that fit a tile", "[pooling][gpu]") {
   check_alignment(PoolingCase{.shape = {.B = 1, .C = 9, .N = 5, .K = 16}});
 }
 
-// What follows does not change a bit of what a position sees, nor, without a gradient of its own, of its gradient: the
-// sequence with one position more takes the way of long ones.
+// A later position changes no bit of an earlier position's output. Nor does it change its gradient, if the later one
+// has no gradient of its own. The sequence with one position more takes the code path for long sequences.
 TEST_CASE("pooling: on the GPU, a sequence that fits a tile has the bits of a longer one", "[pooling][gpu]") {
   constexpr Index C = 256, N = 3, longer = C + 1;
   for (const Index K : {16, 64}) {

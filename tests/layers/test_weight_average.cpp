@@ -154,7 +154,7 @@ TEST_CASE("weight_average: on the GPU", "[weight_average][gpu]") {
         record_gradcheck({"weight_average", "9 steps, " + std::to_string(count) + " weights", comparison.name, "update",
                           name, "float", comparison.error, 1e-6});
       }
-      // Of weights in bf16 it is the exact ones' average.
+      // With weights in bf16, the average is that of the exact weights.
       CHECK(steps.template operator()<bf16>(device).average == got.average);
     }
   });

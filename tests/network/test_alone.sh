@@ -8,7 +8,7 @@ build=${1:-build}
 cmake --build "$build" --target on_network_alone on_core >/dev/null
 asked=$(nm -uC "$build/src/device/alone/libnetwork_alone.a" | sed -n 's/^ *U //p' | sed 's/@.*//' | sort -u)
 
-# What the library asks of the system, by the names of the functions.
+# Search the names of the functions that the library needs from the system.
 asks_for() { printf '%s\n' "$asked" | grep -qE "$1"; }
 asks_for_no() { ! printf '%s\n' "$asked" | grep -E "$1"; }
 check "the symbols can be read" asks_for '^memcpy$'

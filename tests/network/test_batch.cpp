@@ -26,7 +26,7 @@ Token some_token(std::uint32_t site, Index i, Index count) {
                             static_cast<std::uint32_t>(count));
 }
 
-// What stands at positions that the mask leaves out changes nothing, in training and in evaluation: no bit of a loss, a
+// Tokens at positions that the mask leaves out change nothing, in training and in evaluation: no bit of a loss, a
 // gradient or a weight.
 TEST_CASE("batch: nobody sees what the mask leaves out", "[batch][gpu]") {
   for (const MixerProperties& mixer : Mixers::properties) {

@@ -17,7 +17,7 @@ ModelConfig valid() {
   return model;
 }
 
-// What is said of a valid configuration with these settings.
+// Changes to a valid configuration, and the message that they cause.
 struct Case {
   std::string changes, message;
 };
@@ -57,7 +57,7 @@ TEST_CASE("config: one mixer for all layers, or one a layer", "[config]") {
 }
 
 TEST_CASE("config: one window for all layers, or one a layer", "[config]") {
-  // Of what pools, and of what compares positions.
+  // Checks the window flag of pooling or that of attention.
   const auto check = [](const std::string& flag, std::string ModelConfig::*window,
                         std::vector<Index> (ModelConfig::*windows_of)() const) {
     ModelConfig model = valid();
@@ -68,7 +68,7 @@ TEST_CASE("config: one window for all layers, or one a layer", "[config]") {
     CHECK(windows() == std::vector<Index>{16, 16});
     model.*window = "4,0";
     CHECK(windows() == std::vector<Index>{4, 0});
-    // What sees all there is, is global: without positions, whatever may come.
+    // A window that covers the whole context is global. Without positions, it must cover any length.
     model.context = 32;
     model.*window = "31,32";
     CHECK(windows() == std::vector<Index>{31, 0});
@@ -140,7 +140,7 @@ TEST_CASE("config: what does not make a network is refused", "[config]") {
       {"mixer=dot rescale=1 heads=64", "no error"},
       {"rescale=1 heads=128", "no error"},
       {"mixer=leap normed_values=1 heads=128", "--normed-values: expected heads of 2 channels at least, found 1"},
-      // What is not used is not judged, and the cores may have heads of any width.
+      // Unused settings are not checked. The cores may have heads of any width.
       {"conv_groups=3", "no error"},
       {"conv_kernel=4 conv_groups=0", "no error"},
       {"mixer=metric heads=3 head_channels=50", "no error"},
@@ -218,7 +218,7 @@ TEST_CASE("config: metadata there and back", "[config]") {
       CHECK((value != defaults.at(key) || !has_extras));
     }
   };
-  // What this build has of them: settings of features that it lacks keep their defaults.
+  // The settings that this build supports: those of absent features keep their defaults.
   const auto built = [](Metadata all, const Metadata& defaults) {
     for (auto& [key, value] : all) {
       if (!absent_feature(key, value).empty()) value = defaults.at(key);
@@ -266,7 +266,7 @@ TEST_CASE("config: metadata there and back", "[config]") {
 }
 
 TEST_CASE("config: metadata of golden files", "[config]") {
-  // What is absent has the golden files' defaults; keys of others are left alone.
+  // Absent keys get the golden files' defaults. Foreign keys are ignored.
   const ModelConfig model = ModelConfig::from_metadata({{"layers", "2"}, {"case", "language_model"}}, "file");
   check_settings(model,
                  "layers=2 ffn_bias=0 final_norm=1 embedding_norm=0 logit_bias=0 logit_scale=1 conv_kernel=0 "

@@ -22,7 +22,7 @@ namespace {
 
 const double infinity = std::numeric_limits<double>::infinity(), nan = std::numeric_limits<double>::quiet_NaN();
 
-// What a text is as a number, on every system.
+// Texts and the numbers that they stand for on every system.
 using Numbers = std::vector<std::pair<std::string, double>>;
 const Numbers numbers = {{"0", 0},      {"-0", -0.0},  {"1", 1},       {"-2.5", -2.5},    {".5", 0.5},
                          {"5.", 5},     {"007", 7},    {"1e3", 1e3},   {"1E+3", 1e3},     {"1e-3", 1e-3},
@@ -92,7 +92,7 @@ struct CommaPoint : std::numpunct<char> {
 // A locale with commas for the whole program; at the end it is as it was.
 class Locale {
  public:
-  // Of the C library, where the system has such a locale or the sources of one.
+  // Sets the locale of the C library too, if the system has such a locale or the sources of one.
   Locale() : old_(std::locale::global(std::locale(std::locale::classic(), new CommaPoint))) {
     for (const char* name : {"de_DE.UTF-8", "de_DE.utf8", "fr_FR.UTF-8", "nl_NL.UTF-8"}) {
       if (std::setlocale(LC_ALL, name)) return;

@@ -341,7 +341,7 @@ TEST_CASE("activations are compared in the order of computation, and the first t
   const Run run = run_golden_on(other);
   CHECK(run.status == 1);
   CHECK(contains(run.out, ", the first activation.blocks.1.mixer.k_bcd: FAIL\n"));
-  // What nobody shows.
+  // An activation that the network does not show, or shows with another shape.
   other = network;
   other.reals["activation.blocks.2.mixer.q_bcd"] = network.reals.at("activation.x_bcd");
   CHECK(run_golden_on(other).status == 2);

@@ -1,4 +1,4 @@
-// What goes between the host and a device in one piece.
+// Tests of the transfers between the host and a device in one piece.
 
 #include <cstring>
 

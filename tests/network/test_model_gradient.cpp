@@ -7,7 +7,7 @@
 
 namespace abh {
 
-// Of a model that is looked at: its logits and its gradient are those that it is trained with.
+// Logits and gradient shown by a model are those that its training step computes.
 TEST_CASE("a model's logits and gradient are those of its steps", "[model_gradient]") {
   ModelConfig config{.layers = 2, .channels = 12, .heads = 3, .context = 7, .vocabulary = 5};
   config.mixer = "additive,dot";

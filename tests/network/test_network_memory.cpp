@@ -1,4 +1,4 @@
-// What a network and a step on it take of memory: counted, and taken.
+// Tests that a network and a training step use as much memory as the library counts in advance.
 
 #include <cstdlib>
 #include <limits>
@@ -11,8 +11,8 @@
 #include "tests/harness/red_zones.hpp"
 #include "tests/harness/settings.hpp"
 
-// What the arenas of a network take is only known to the allocator that hands them out. All of them, and nothing else
-// here, come from the aligned form of operator new.
+// Counts the bytes of a network's arenas, which only the allocator knows. All arenas come from the aligned form of
+// operator new. Nothing else in this file uses that form.
 namespace {
 std::size_t aligned_bytes = 0;
 }
@@ -51,7 +51,7 @@ std::size_t peak_of_a_step(Device& device, const ModelConfig& config, const Netw
   return device.scratch_peak();
 }
 
-// What is counted takes no memory, and is what a network and a step on it take.
+// Checks that counting takes no memory. The count equals the memory that a network and a step take.
 template <class Device>
 void check_memory(const ModelConfig& config, const NetworkExtent& extent, Index threads) {
   INFO(config.mixer << ", " << extent.B << " x " << extent.C << ", D " << config.channels << ", groups "
@@ -177,7 +177,7 @@ constexpr Scratch long_steps[] = {
     {"quadratic,dot", "0", 96, 12, 2, 12, 4, 65, false, false},
 };
 
-// What is counted for a step on such a device is what the step takes on it.
+// Checks that the workspace counted for a step equals the scratch memory that the step takes on the device.
 template <class T, class Device>
 void check_step(Device& device, const Scratch& s) {
   if constexpr (Network<Device, T>::can_count) {

@@ -1,4 +1,4 @@
-// What an update of the weights is.
+// Tests of the weight update: optimizers, settings and gradient norm.
 
 #include "tests/harness/network_case.hpp"
 

@@ -36,7 +36,7 @@ TEST_CASE("shards: gradients are summed as a balanced binary tree", "[shards][gp
       INFO(name << ", " << shards << " shards");
       Network<Device, float> net(device, network.config, {.B = 1, .C = 1, .training = true, .shards = shards});
       for (int step = 0; step < 2; ++step) {  // the second on what the first left behind
-        // Of sizes so different that every order has a sum of its own.
+        // Gradients of sizes so different that every order of summation gives another sum.
         std::vector<Array<float>> gradients;
         for (Index shard = 0; shard < shards; ++shard) {
           Array<float>& gradient = gradients.emplace_back();

@@ -25,7 +25,7 @@ struct StepLoss {
   bool operator==(const StepLoss&) const = default;
 };
 
-// What the network makes of the same text, by the settings of the story.
+// The losses of the network on the same text, with the settings of the story.
 std::vector<StepLoss> losses_of_network(const std::string& path, Index steps) {
   const std::string text = read_bytes(path);
   const Tokenizer tokenizer = Tokenizer::of_characters(text, path);
@@ -171,7 +171,7 @@ TEST_CASE("story: backward is forward upside down, line by line", "[story]") {
     INFO(line[0] << facing[0]);
     const std::string room = line[1].ends_with("_forward") ? line[1].substr(0, line[1].size() - 8) : line[1];
     CHECK(facing[1] == room + "_backward");
-    // What the one makes, or of a loss what it is made of, the other has the gradient of.
+    // Backward takes or gives the gradient of the output of forward, or, for a loss, of its input.
     const std::string arguments = line[2].starts_with("plain, ") ? line[2].substr(7) : line[2];
     CHECK((", " + facing[2] + ",").find(", d_" + arguments.substr(0, arguments.find(',')) + ",") != std::string::npos);
   }

@@ -86,7 +86,7 @@ TEST_CASE("programs: generate ends before the stop text", "[programs]") {
     for (const std::size_t size : {1U, 2U, 7U, 40U}) {
       const std::string stop = whole.substr(100, size);
       INFO(tokenizer << ": \"" << stop << "\"");
-      // What the prompt says does not count.
+      // A stop text inside the prompt does not count.
       CHECK(text({"--stop", stop}) == whole.substr(0, whole.find(stop, 4)) + "\n");
     }
     CHECK(text({"--prompt", "the the ", "--stop", "the the "}).starts_with("the the "));

@@ -38,7 +38,7 @@ std::map<std::string, std::vector<float>> tensors_of(const Checkpoint& model) {
 TEST_CASE("programs: --init-from begins where the model stood", "[programs]") {
   const std::string model = trained({"--context", "17", "--steps", "30"});
   const Workplace place;
-  // Of 20 characters 18 are for training: one window and its last target, in every row of a batch.
+  // The first 18 of 20 characters are for training: one window and its last target, in every row of a batch.
   const std::string text = some_text(200).substr(100, 20);
   write_bytes(place.data, text);
   const Arguments flags = {"--init-from", model, "--data", place.data, "--out", place.run};
@@ -199,7 +199,7 @@ TEST_CASE("programs: --init-from refuses another model", "[programs][heavy]") {
                     {"--task: expected reviews, as in " + reviews, "found text; give --task reviews"});
   }
   CHECK_FALSE(exists(place.run));
-  // What says the same as the file changes nothing; what is no part of the model may be anything.
+  // Flags that repeat the file's settings change nothing. Flags that are no part of the model may have any value.
   require_success(train(place.flags({"--init-from", model, "--conv-groups", "0", "--dropout", "0.5", "--seed", "9"})));
   const std::string tiny = place / "tiny";
   require_success(train({"--data", place.data, "--preset", "tiny", "--steps", "0", "--context", "32", "--out", tiny}));

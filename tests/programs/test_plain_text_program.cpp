@@ -38,7 +38,7 @@ TEST_CASE("programs: a text that is no UTF-8 is named for what it is", "[program
     CHECK(outcome.err.ends_with(": " + wide + ": is UTF-16 text (little-endian), expected text in UTF-8; " + advice));
   }
   CHECK_FALSE(exists(place.run));
-  // What is said can be pasted.
+  // The advised command can be pasted.
   if (std::system("command -v iconv >/dev/null") == 0) {
     write_bytes(place / "paste.sh", advice.substr(0, advice.find(" converts")));
     REQUIRE(std::system(("sh " + place / "paste.sh").c_str()) == 0);

@@ -169,7 +169,7 @@ TEST_CASE("programs: a signal is heard during an evaluation, which a resumed run
   const Outcome resumed = require_success(train({"--resume", place / "twice"}));
   CHECK_FALSE(contains(resumed.out, "not the log of this run"));
   require_equal_runs(place / "twice", expected);
-  // What is due is decided by the settings of the run that goes on: no evaluation at step 4, and the last one later.
+  // The settings of the resumed run decide which work is due: no evaluation at step 4, and the last one later.
   std::filesystem::remove_all(place.run);
   require_stopped(stopped_in_evaluation(with(flags, {"--eval-every", "0"}), SIGTERM), 143, "8");
   require_success(train({"--resume", place.run}));
@@ -209,7 +209,7 @@ TEST_CASE("programs: a stopped run does not wait for a sample that takes long", 
 
 namespace {
 
-// What log.csv says of a step: of the column, nothing where it is empty.
+// The value of the column in the row of a step in log.csv; nullopt for an empty cell.
 std::optional<double> logged(const std::string& run, Index step, std::optional<double> LogRow::*loss) {
   const RunLog log(run + "/log.csv", largest_steps);
   for (const LogRow& row : log.rows()) {

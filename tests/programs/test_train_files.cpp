@@ -1,5 +1,5 @@
-// What train leaves in its run folder: the same bytes for the same run, and after a run that ends early what was there
-// before.
+// Files that train leaves in its run folder. The same run writes the same bytes. After a run that ends early the folder
+// holds its former content.
 
 #include <filesystem>
 #include <map>
@@ -87,7 +87,7 @@ TEST_CASE("programs: a new run moves the old one aside, or drops it when told to
   CHECK(lines_about_the_folder(run_program_of_build("train", seeded("4") + words("--threads 1 --overwrite"))) ==
         place.run + ": the run in this folder was dropped\n");
   require_seeds({{"", "4"}, {".1", "1"}, {".2", "2"}});
-  // What is refused for another reason leaves everything where it is.
+  // A run refused for another reason moves no folder.
   require_refusal(train(with(seeded("5"), {"--data", place / "nowhere"})), 1, {"nowhere"});
   require_refusal(train(with(seeded("5"), {"--channels", "200000", "--layers", "100"})), 1, {"memory"});
   require_refusal(train(seeded("5"), {.folder = place.run}), 1, {place.run, "moved aside", "current folder"});

@@ -291,7 +291,7 @@ TEST_CASE("programs: the emulated GPU trains, goes on and writes text", "[progra
     const Workplace again;
     require_success(train(again.flags(changes)));
     CHECK(read_bytes(again.run + "/resume.safetensors") == read_bytes(place.run + "/resume.safetensors"));
-    // What a resumed run computes in stands in its file.
+    // The resume file states the number type in which a resumed run computes.
     const Outcome resumed =
         require_success(train({"--data", again.data, "--resume", again.run, "--steps", "5", "--device", "emulated"}));
     CHECK(contains(resumed.out, "device emulated, " + type));

@@ -166,7 +166,7 @@ TEST_CASE("import: sizes are seen from the tensors", "[checkpoint]") {
     // A file that carries the check value of the first releases has every key.
     CHECK(contains(error_with([](auto&, Metadata& m) { m["crc32"] = "00000000"; }), "CRC-32"));
     CHECK(contains(error_with([](auto&, Metadata& m) { m["heads"] = "0"; }), "heads"));
-    // What looks like a setting and is none: its flag's name, or a slip.
+    // Keys that resemble a setting but are none: the name of its flag, or a typing error.
     const std::pair<std::string, std::string> slips[] = {
         {"position", "positions"}, {"Positions", "positions"}, {"alibi-slopes", "alibi_slopes"},
         {"leap_focus", "focus"},   {"windwo", "window"},       {"final-norm", "final_norm"}};
@@ -220,7 +220,7 @@ void write_model(const std::string& path, const ModelConfig& config, const Metad
   write_as_others_do(path, tensors_of(config, weights), metadata);
 }
 
-// What tools/model_file.py makes of models: their settings in one line each, or why it refuses them. Takes no PyTorch.
+// Reads models with tools/model_file.py: one line each, with the settings or the error message. Needs no PyTorch.
 std::vector<std::string> read_in_python(const std::vector<std::string>& paths) {
   const TestFolder folder;
   write_bytes(folder / "read.py", R"(import sys
@@ -302,7 +302,7 @@ TEST_CASE("programs: the tools in Python know every key, value and tensor of a m
     if (i % 2 == 1) CHECK(lines[i] == lines[i - 1]);
   }
 
-  // What they say of models of which a setting is another one.
+  // The messages of the tools for models with one changed setting each.
   const auto refusals = [&](const std::vector<std::pair<std::string, std::string>>& wrong) {
     Metadata all = valid("dot").metadata();
     all.insert(always.begin(), always.end());

@@ -1,4 +1,4 @@
-// Whose files lie in a run folder, whatever happens: runs that meet there, runs that are killed there, and other files.
+// Tests that a run folder's files stay with their owner: runs that collide, runs that are killed, and other files.
 
 #include <sys/wait.h>
 #include <unistd.h>
@@ -408,7 +408,7 @@ TEST_CASE("killed at any step, a run leaves folders of one run each", "[run_fold
       return 0;
     };
     killed = halted_at(stop, begin, [](pid_t child) { ::kill(child, SIGKILL); }).has_value();
-    // Of both folders: how many files of the old run, and how many others, which are of the new one or empty yet.
+    // Counts in a folder the files of the old run, or the other files: those of the new run and empty ones.
     const auto count = [&](const std::string& folder, bool of_the_old) {
       const auto files = files_of(folder);
       return std::count_if(files.begin(), files.end(), [&](const auto& file) {

@@ -56,7 +56,7 @@ bool letter_at_edge(const Grammar& grammar, const Piece& piece, bool front) {
   return false;
 }
 
-// What keeps `grammar` from being LL(1) over tokens; empty when nothing does.
+// Lists the reasons why `grammar` is not LL(1) over tokens; empty if it is.
 std::vector<std::string> faults(const Grammar& grammar) {
   std::vector<std::string> out;
   for (const auto& [symbol, alternatives] : grammar.rules) {
@@ -312,7 +312,7 @@ TEST_CASE("the entropy of the play is what its texts have on average", "[corpus]
   CHECK(std::abs(nats / scenes) <= 4 * std::sqrt(square_nats / scenes / scenes));
   // Fine enough to tell: an entropy that is off by 0.4 % fails above.
   CHECK(4 * std::sqrt(square_nats / scenes / scenes) <= 4e-3 * expected.nats);
-  // What the documentation says of it.
+  // The entropy per character that the documentation states.
   CHECK(std::abs(expected.nats / expected.characters - 0.6395) <= 5e-5);
 }
 

@@ -63,7 +63,7 @@ std::vector<double> stepwise(const TextModel& checkpoint, const std::string& tex
 struct Shown {
   std::vector<std::string> characters;
   std::vector<std::optional<double>> nats;
-  // Of all but the first.
+  // The nats of all characters but the first.
   std::vector<double> of_targets() const {
     std::vector<double> all;
     for (std::size_t i = 1; i < nats.size(); ++i) all.push_back(nats[i].value());
@@ -143,7 +143,7 @@ TEST_CASE("evaluation: chunk by chunk every target costs what it costs at once",
       for (const Index C : {7, 100, 5000}) {
         if (positions == "learned" && C > 8) continue;
         const auto& [evaluation, shown] = evaluate(model, text, {C});
-        // Of one position, odd ones, as long as the window, and longer.
+        // Chunks of one position, of odd lengths, as long as the window, and longer.
         for (const Index chunk : {1, 3, 7, 64, 300, 6000}) {
           if (chunk == 1 && C > 7) continue;
           for (const std::string device : {"cpu", "plain"}) {

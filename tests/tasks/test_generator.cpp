@@ -121,10 +121,10 @@ TEST_CASE("generator: top-p keeps the fewest likeliest that reach p", "[generato
     INFO("p " << p);
     CHECK(support(p) == kept);
   }
-  // Of what top-k left: 1/2 and 1/4 are two thirds and one third.
+  // Top-p applies after top-k: 1/2 and 1/4 become two thirds and one third.
   CHECK(support(0.6, 2) == 1);
   CHECK(support(0.7, 2) == 2);
-  // What is kept is drawn in proportion.
+  // The kept tokens are drawn in proportion to their probabilities.
   const std::vector<double> found = frequencies(logits_v, {.top_p = 0.7}, 40'000);
   CHECK_FALSE(!(std::abs(found[1] - 2.0 / 3) <= 0.015));
 }
@@ -216,7 +216,7 @@ TEST_CASE("generator: of a long prompt no more is read than the model can rememb
       }
     }
   }
-  // Of one that can, all is read, in several passes.
+  // A model that can remember the whole prompt reads all of it, in several passes.
   for (const auto& [mixer, window] : {std::pair{"additive", "0"}, {"additive", "5,300"}, {"leap,average", "0,7"}}) {
     for (const char* positions : {"none", "sinusoidal"}) {
       INFO(mixer << ", window " << window << ", " << positions);
@@ -297,7 +297,7 @@ TEST_CASE("generator: a text starts with its prompt and has the length that was 
   CHECK(text == text_of(2, 2));
   CHECK(text != text_of(1, 3));
   CHECK(generate_text(one_thread, checkpoint, "abc", 0, {}, always) == "abc");
-  // What is written goes on from the whole prompt.
+  // The generated text continues the whole prompt.
   Generator generator(one_thread, checkpoint);
   for (Token token : checkpoint.tokenizer.encode("abc", "test")) generator.feed(token);
   CHECK(text.substr(3, 1) == checkpoint.tokenizer.decode(generator.next({.seed = 2})));

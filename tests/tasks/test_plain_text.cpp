@@ -1,4 +1,4 @@
-// What is no text in UTF-8 is named for what it is; a mark in front is dropped, and said.
+// Bytes that are no UTF-8 text are reported with their format; a byte order mark is dropped, with a note.
 
 #include <cstdint>
 #include <optional>
@@ -56,7 +56,7 @@ std::string what_of(std::string_view bytes) {
   return foreign ? foreign->what : "";
 }
 
-// What comes of a text for characters: what is said, else the error.
+// The notes on a text that is prepared for a character tokenizer, else the error.
 std::string said(std::string& text, const Tokenizer* tokenizer = nullptr, const std::string& path = "my text.txt") {
   std::string lines;
   const std::string error = error_of([&] {

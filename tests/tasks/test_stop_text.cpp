@@ -11,7 +11,7 @@ using namespace abh;
 
 namespace {
 
-// What comes through when a text is given in pieces of up to `longest` bytes, cut at random.
+// The text that passes the filter when it arrives in pieces of up to `longest` bytes, cut at random.
 std::string shown(const std::string& stop, std::string_view text, std::size_t longest, std::mt19937& random) {
   StopText until(stop);
   std::string out;

@@ -66,7 +66,7 @@ class Echo : public Task {
 
  private:
   static Index lesser(Index some) { return some < rows ? some : rows; }
-  // Of so many rows the first `asked` have targets.
+  // Draws a batch of B rows, of which the first `asked` have targets.
   static Batch drawn(Index B, std::uint64_t seed, std::uint32_t step, Index asked) {
     Batch batch{.B = B, .C = C};
     for (Index b = 0; b < B; ++b) {
@@ -112,8 +112,8 @@ std::vector<float> state_weights(const std::string& run) {
   return weights;
 }
 
-// What a run does knows nothing of texts: a task of another kind is learned, logged, saved and shown as well, with a
-// mask and in shards.
+// A training run does not depend on text: it learns, logs, saves and shows a task of another kind as well, with a mask
+// and in shards.
 TEST_CASE("task: a run learns another one", "[task]") {
   const TestFolder folder;
   const Echo echo;
@@ -192,7 +192,7 @@ TEST_CASE("task: progress counts what is asked, up to 100 %, and the time left i
   CHECK_FALSE(matches(shown, "closing: 5 examples, 1 thread\\s+final: echo, step 4, ").empty());
 }
 
-// What programs do for it.
+// The part of the task that the program train uses.
 class EchoTraining : public TaskTraining {
  public:
   void add_flags(Flags& flags) override { flags.choice("voice", voice_, {"low", "high"}, "of the echo"); }

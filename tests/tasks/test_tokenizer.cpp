@@ -105,7 +105,7 @@ TEST_CASE("a character outside the vocabulary is named", "[tokenizer]") {
   CHECK(contains(message, "3 characters"));
   CHECK(contains(encode("Z"), "character 1, 'Z' (U+005A)"));
   CHECK(contains(encode("a\xF0\x9F\x98\x80"), "(U+1F600)"));
-  // What would break the one line of a message is shown by its code alone.
+  // A character that would break the one line of a message is shown by its code alone.
   for (const std::string hidden : {"\n", "\x1B", "\x7F", "\xC2\x85", "\xE2\x80\xA8", "\xE2\x80\xAE", "\xEF\xBB\xBF",
                                    // an accent, a Thai vowel, a joiner, a tag, a selector; private, not assigned
                                    "\u0301", "\u0e34", "\u200d", "\U000e0041", "\ufe0f", "\ue000", "\u0378"}) {

@@ -4,7 +4,7 @@ import math
 
 from figures.chart import Chart, ticks
 
-# What grows with the length in one colour, what does not in another; the dense network, beside which all stand, in ink.
+# Curves that grow with the length have one colour, constant ones another; the dense network, the reference, is in ink.
 LIGHT = """.dense{stroke:#1f2328}
 .part{stroke:#c2410c}
 .state{stroke:#2f74c0}

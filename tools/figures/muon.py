@@ -88,7 +88,7 @@ def figures() -> None:
         print(f"rank {rank}:", *(f"{step_error(gradient, count):.1%}" for count in range(4)))
 
     for preset, D, tokens, layers in (("tiny", 128, 768, 4), ("baby", 384, 16384, 6)):
-        # Of a layer with shared values and no projection: query and key, up and down.
+        # The matrices of a layer with shared values and no projection: query and key, up and down.
         shapes = 2 * [(D, D)] + 2 * [(D, 4 * D)]
         weights = layers * sum(S * L for S, L in shapes)
         products = layers * sum(10 * S * S * (2 * L + S) for S, L in shapes)

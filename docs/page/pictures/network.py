@@ -30,7 +30,7 @@ BLOCKS = {
     "cross": ("layernorm", "linear", "attention", "dropout"),
 }
 
-# What a link says to those who point at it.
+# The tooltips of the links.
 LAYER_TITLES = {
     "adaptive_span": "adaptive span: how far a head looks back, learned",
     "adamw": "AdamW: moves every weight by two running means",

@@ -62,7 +62,7 @@ def paint_carries(d: Drawing, adjoint: float) -> None:
         d.box(x - DRIFT, drift, HALF + DRIFT, 30, f"drift_{{{index}}}", NAME, "c", "backward")
         d.arrow([(x + payload, adjoint + 30), (x + payload, drift + 58)], "backward")
         d.text(x + payload + 4, drift + 72, f"d_x_{{{index}}}", NAME)
-        # What a position does to the sum joins behind its own drift, and makes d_logit together with it.
+        # The kappa of a position joins behind the drift of that position; d_logit is made of both.
         d.line([(x + kappa, adjoint + 30), (x + kappa, drift + 44), (x + 14, drift + 44)], "backward", radius=5)
         d.arrow([(x + 14, drift + 30), (x + 14, drift + 80)], "backward")
         d.text(x + 14, drift + 94, f"d_logit_{{{index}}}", NAME)

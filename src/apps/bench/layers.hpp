@@ -219,7 +219,7 @@ class LayerBench {
               }},
              {"weight_average", "step", 3 * numbers, 3 * gradient,
               [&](Arrays& a) {
-                // Of the gradients, which are as wide as the exact weights.
+                // Averages the gradients, which are as wide as the exact weights.
                 weight_average_update<Device, T>(device_, a.saved[2].data(), a.saved[4].data(), state, count);
               }},
              {"muon, up", "step", static_cast<double>(config_.layers * 10 * S * S * (2 * longer + S)),

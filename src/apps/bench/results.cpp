@@ -16,7 +16,7 @@ std::string percent(double share) {
   return text;
 }
 
-// Of the peak in turn with it where there was one, else of the one of the whole run.
+// The share of the peak measured in turn with it, if there was one; else of the peak of the whole run.
 double share_of_peak(const Timing& timing, double flops, const Peaks& peaks) {
   if (timing.share_of_peak > 0) return timing.share_of_peak;
   return peaks.flops_per_s > 0 ? flops / timing.milliseconds * 1e3 / peaks.flops_per_s : 0;

@@ -47,8 +47,8 @@ std::optional<int> read_command_line(Flags& flags, TrainArguments& a, int argc, 
 // For a run that begins, or begins with a model's weights. UsageError for a flag that its task has no use for, and for
 // a network that would see what it is to predict.
 void check_task(const Flags& flags, const TrainArguments& a);
-// Of one that begins with nothing: makes the model one of its task, as far as that is known before any file is read.
-// UsageError for what the command line alone decides.
+// For a run that begins without weights: fits the model to its task, as far as known before any file is read.
+// UsageError for a fault that the command line alone shows.
 void shape_new_run(const Flags& flags, TrainArguments& a);
 
 }  // namespace abh

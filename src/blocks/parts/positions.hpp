@@ -10,8 +10,8 @@
 
 namespace abh {
 
-// What positions are made of that nobody learns. Computed in double and rounded once: at position 65,536 the sine of a
-// float's product of position and frequency is off by 2e-3.
+// The parts of position encodings that are not learned. They are computed in double and rounded once. In float, the
+// sine of the product of position and frequency is off by 2e-3 at position 65,536.
 
 // The angle of pair i of a row of `width` channels at position c, in radians: c 10000^(-2 i / width).
 inline double position_angle(Index c, Index i, Index width) {

@@ -46,7 +46,7 @@ class Dataset {
 
   // corpus_name(path).
   const std::string& name() const { return name_; }
-  // Of the n tokens of the text the first 90 %, n - n / 10, are the training split.
+  // The training split: the first 90 % of the n tokens of the text, n - n / 10.
   Index training_size() const { return training_size_; }
   Index validation_size() const { return size_ - training_size_; }
   // Bytes of memory that it takes.

@@ -115,7 +115,7 @@ Evaluation evaluate_text(const DeviceChoice& device, const std::string& type, co
     next_code_point(text, first_token);
   }
   evaluation.bytes = static_cast<Index>(text.size() - first_token);
-  // Of a first character of several bytes all but one are targets: it counts as the first token does, not at all.
+  // If the first character has several bytes, all but one are targets. Like the first token, it is not counted.
   if (const std::optional<Index> all = count_characters(text); all && *all > 1) evaluation.characters = *all - 1;
   return evaluation;
 }

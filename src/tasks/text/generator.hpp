@@ -26,8 +26,8 @@ struct SamplingSettings {
 // sampling.
 Token sample_token(std::span<const float> logits_v, const SamplingSettings& settings, std::uint64_t index);
 
-// What the network of such a model is built for that writes a text: to read a prompt in chunks, and to go on step by
-// step, without an end or up to its context.
+// The extent of a network that generates text: it prefills the prompt in chunks and decodes step by step, without a
+// limit or up to its context.
 NetworkExtent generation_extent(const ModelConfig& config);
 
 // Continues a text one token after the other. Memory is constant: recurrent mixers carry a state, the others a cache of

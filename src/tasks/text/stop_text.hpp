@@ -15,8 +15,8 @@ class StopText {
   // An empty one never comes.
   explicit StopText(std::string text);
 
-  // What is now known to stand in front of the stop text; what may be its beginning is held back. Nothing more after it
-  // was found.
+  // Returns the text that is now known to precede the stop text. Holds back bytes that may begin the stop text. Returns
+  // nothing more after the stop text was found.
   std::string add(std::string_view piece);
   bool found() const { return !text_.empty() && matched_ == text_.size(); }
   // The text that is held back, for a text that ends without it.

@@ -140,7 +140,7 @@ class TextGeneration : public TaskCommand {
       if (std::ferror(stdin)) throw Error("standard input: cannot be read");
     }
     if (!flags.given("prompt")) prompt_ = opening_of_text(model.tokenizer);
-    // What it has to say of the prompt has no place: standard output is for the text.
+    // The notes on the prompt are not printed: standard output is for the text.
     prepare_text(prompt_, "prompt", "", &model.tokenizer);
     std::vector<Token> prompt_tokens = model.tokenizer.encode(prompt_, "prompt");
     // One that could never come would be a mistake.
