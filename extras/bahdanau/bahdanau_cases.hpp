@@ -1,15 +1,12 @@
 #pragma once
 
-#include <vector>
-
+#include "cases/case.hpp"
 #include "extras/bahdanau/bahdanau_attention_case.hpp"
 
 namespace abh {
 
 // The cases of golden and bench.
-struct BahdanauCases {
-  template <class Golden>
-  static void add_golden(std::vector<typename Golden::Case>&) {}
+struct BahdanauCases : NoCases {
   template <class Bench>
   static void measure(Bench& bench) {
     const Index B = bench.B(), C = bench.C(), N = bench.N(), K = bench.K();

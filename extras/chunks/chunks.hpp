@@ -59,11 +59,10 @@ void compute_losses_in_chunks(Network& network, const typename Network::Given& b
   }
 }
 
-// The gradient of a pass, chunk by chunk: loss and backward of the network. On the way
-// forward only what enters each chunk is kept; on the way back, from the last chunk to the first, a chunk is computed
-// again from that, with its loss, and is differentiated. Truncated there is one way: every chunk is differentiated as
-// it comes. seen: as above, before the logits are overwritten. whole.count is needed where there is more than one
-// chunk.
+// The gradient of a pass, chunk by chunk: loss and backward of the network. On the way forward only the state that
+// enters each chunk is kept. On the way back, from the last chunk to the first, each chunk is computed again from that
+// state, with its loss, and is differentiated. Truncated, there is one way: each chunk is differentiated as it comes.
+// seen: as above, before the logits are overwritten. whole.count is needed where there is more than one chunk.
 template <class Network, class Seen>
 void differentiate_in_chunks(Network& network, const typename Network::Given& batch, double label_smoothing,
                              const Pass& whole, const Seen& seen) {

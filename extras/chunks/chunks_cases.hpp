@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "apps/golden/golden.hpp"
+#include "cases/case.hpp"
 #include "network/mixers.hpp"
 
 namespace abh {
@@ -107,7 +108,7 @@ void golden_chunked_language_model(GoldenCases<Device, T>& g) {
 }
 
 // The cases of golden and bench.
-struct ChunkCases {
+struct ChunkCases : NoCases {
   template <class Golden>
   static void add_golden(std::vector<typename Golden::Case>& cases) {
     cases.push_back({"additive_pooling_chunk", [](Golden& g) { golden_pooling_chunk(g); }, {}});
@@ -116,8 +117,6 @@ struct ChunkCases {
                      {"label_smoothing", "chunk", "truncated"},
                      true});
   }
-  template <class Bench>
-  static void measure(Bench&) {}
 };
 
 }  // namespace abh

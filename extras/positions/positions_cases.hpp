@@ -1,16 +1,13 @@
 #pragma once
 
-#include <vector>
-
+#include "cases/case.hpp"
 #include "extras/positions/rescale_case.hpp"
 #include "extras/positions/rotary_case.hpp"
 
 namespace abh {
 
 // The cases of golden and bench.
-struct PositionCases {
-  template <class Golden>
-  static void add_golden(std::vector<typename Golden::Case>&) {}
+struct PositionCases : NoCases {
   template <class Bench>
   static void measure(Bench& bench) {
     const Index B = bench.B(), C = bench.C(), N = bench.N(), K = bench.K();

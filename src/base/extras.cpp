@@ -58,10 +58,14 @@ std::string feature_of(std::string_view key, std::string_view value) {
   return "";
 }
 
+std::string needs_feature(const std::string& feature) {
+  return "needs the feature " + feature + ", which this build leaves out (EXTRAS is OFF)";
+}
+
 std::string absent_feature(std::string_view key, std::string_view value) {
   if constexpr (has_extras) return "";
   const std::string feature = feature_of(key, value);
-  return feature.empty() ? "" : "needs the feature " + feature + ", which this build leaves out (EXTRAS is OFF)";
+  return feature.empty() ? "" : needs_feature(feature);
 }
 
 void require_features(const std::map<std::string, std::string>& metadata,

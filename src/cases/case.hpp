@@ -74,4 +74,12 @@ std::vector<Slot> saved_slots(const Case& layer) {
   }
 }
 
+// Base of the cases of a feature (apps/feature_cases.hpp): it has none of golden files, and no layer for bench.
+struct NoCases {
+  template <class Golden>
+  static void add_golden(std::vector<typename Golden::Case>&) {}
+  template <class Bench>
+  static void measure(Bench&) {}
+};
+
 }  // namespace abh

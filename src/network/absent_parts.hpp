@@ -11,12 +11,13 @@
 #include "settings/config.hpp"
 #if defined(ABH_CUDA) || defined(ABH_EMULATOR)
 #include "base/error.hpp"
+#include "base/extras.hpp"
 #include "cuda/gpu.hpp"
 #include "device/processes.hpp"
 #endif
 
 // The parts of blocks and networks that features add, in a build without them (-DEXTRAS=OFF): none is present, and a
-// block goes on with the rows that it has. What each part does, its folder in extras/ describes.
+// block goes on with the rows that it has. The folders in extras/ describe the parts.
 namespace abh {
 
 // A map of rows: positions/rescale_rows.hpp, positions/rotary_rows.hpp, seq2seq/relu_rows.hpp,
@@ -155,8 +156,7 @@ template <Backend backend>
 class GpuSums {
  public:
   GpuSums(GpuDevice<backend>&, const Processes& processes) {
-    if (processes.size() > 1)
-      throw Error("several processes with a GPU each: this build lacks the feature distributed");
+    if (processes.size() > 1) throw Error("several processes with a GPU each: " + needs_feature("distributed"));
   }
   void begin_sum(float*, Index) const {}
   void finish_sums() const {}

@@ -33,7 +33,7 @@ std::string listed_mixers() {
 
 namespace {
 
-// What a mixer with segments cannot be, in one line; empty where nothing is wrong.
+// The fault of a config with a segment mixer, in one line; empty for a valid config.
 std::string fault_of_segments(const ModelConfig& config, const std::vector<MixerProperties>& mixers) {
   for (const MixerProperties& mixer : mixers) {
     if (!mixer.has_segments) continue;
@@ -102,8 +102,7 @@ void check_model(const ModelConfig& config) {
       throw UsageError("--pattern: expected none " + where + " and the mixer " + name + ", found " + config.pattern);
     }
     if (!has_extras && mixers[layer].pools) {
-      throw UsageError("--causal: 0 needs the feature bidirectional where the mixer is " + name +
-                       ", which this build leaves out (EXTRAS is OFF)");
+      throw UsageError("--causal: 0 " + needs_feature("bidirectional") + ", for the mixer " + name);
     }
     const Index context = config.context_of(static_cast<Index>(layer));
     const auto require_global = [&](const char* flag, bool takes, Index window) {

@@ -16,7 +16,7 @@
 
 namespace abh {
 
-// Spans end at the largest one, which a feature sees to (network/mixers.hpp).
+// Limits spans to the largest one, for the feature adaptive_span (network/mixers.hpp).
 template <class Device, class T>
 void adaptive_span_clamp(Device&, T* span_n, Accum<T>* master_n, double largest, Index N);
 

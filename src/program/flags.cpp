@@ -298,7 +298,7 @@ std::optional<int> Flags::parse(int argc, const char* const* argv) {
     const std::string flag_name = (item.one_dash ? "-" : "--") + item.name;
     const Flag* flag = find(item.name);
     if (const std::string fault = absent_feature(item.name, item.value.value_or("")); !fault.empty()) {
-      throw UsageError(flag_name + (flag ? " " + *item.value : "") + ": " + fault);
+      throw UsageError(flag_name + (flag ? " " + item.value.value_or("") : "") + ": " + fault);
     }
     if (item.one_dash || !(flag || takes_no_value(item.name))) {
       throw UsageError("unknown flag " + flag_name + "; did you mean --" + nearest_flag(item.name) + "?");

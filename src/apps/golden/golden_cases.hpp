@@ -34,7 +34,7 @@ namespace abh {
 //
 //   GoldenResults results = GoldenCases<CpuDevice<Isa::baseline>, double>(device, file).run();
 //
-// The cases of features (cases/features.hpp) are functions that call its members.
+// The cases of features (apps/feature_cases.hpp) are functions that call its members.
 template <class Device, class T>
 class GoldenCases {
  public:
