@@ -43,6 +43,9 @@ MemorySource pinned_memory();
 
 template <Backend backend>
 class GpuSums;  // extras/distributed/gpu_sums.hpp
+// Whether this build's GPUs can add up arrays of several processes; in a build without extras it is not there.
+template <Backend backend>
+bool has_gpu_sums();
 
 // Sums over rows of which many blocks have made parts: to_d[d] += sum over p of part_pd[p * stride + d], in the order
 // of p; and second_d, where given, the same of the D numbers behind the first ones of each part.

@@ -1,8 +1,9 @@
 #!/bin/sh
 # tools/need.sh PROGRAM...: makes sure that programs and headers are there, installing them where this user may.
-# "catch2" stands for its header, "libc++" for the standard library of clang++ 19, "mpi" for Open MPI, "mpich" for MPICH
-# beside it, by Debian's names of its programs, "page" for the libraries and the font of docs/page, "wasm" for clang and
-# the libraries for WebAssembly, "libclang-rt" for clang's sanitizer runtimes, "venv" for Python's virtual environments.
+# "catch2" stands for its header, "libc++" for the standard library of clang++ 19, "mpi" for any MPI, "openmpi" and
+# "mpich" for these, by Debian's names of their programs, "page" for the libraries and the font of docs/page, "wasm" for
+# clang and the libraries for WebAssembly, "libclang-rt" for clang's sanitizer runtimes, "venv" for Python's virtual
+# environments.
 set -u
 
 has() {
@@ -17,6 +18,7 @@ has() {
     libclang-rt) ls "$(clang++ -print-resource-dir 2>/dev/null)"/lib/*/libclang_rt.asan* >/dev/null 2>&1 ;;
     venv) python3 -c 'import ensurepip' 2>/dev/null ;;
     mpi) command -v mpirun >/dev/null 2>&1 && command -v mpicxx >/dev/null 2>&1 ;;
+    openmpi) command -v mpirun.openmpi >/dev/null 2>&1 && command -v mpicxx.openmpi >/dev/null 2>&1 ;;
     mpich) command -v mpirun.mpich >/dev/null 2>&1 && command -v mpicxx.mpich >/dev/null 2>&1 ;;
     wasm)
       command -v clang++ >/dev/null 2>&1 && command -v wasm-ld >/dev/null 2>&1 && command -v wasm-opt >/dev/null 2>&1 &&
@@ -40,7 +42,7 @@ package_of() {
     chromedriver) echo chromium-driver ;;
     jsc) apt-cache search --names-only '^libjavascriptcoregtk-.*-bin$' | awk 'END { print $1 }' ;;
     venv) echo python3-venv ;;
-    mpi) echo openmpi-bin libopenmpi-dev ;;
+    mpi | openmpi) echo openmpi-bin libopenmpi-dev ;;
     mpich) echo mpich libmpich-dev ;;
     wasm) echo clang lld wasi-libc libc++-dev-wasm32 libclang-rt-dev-wasm32 binaryen cmake ;;
     page) echo python3-markdown-it python3-pygments python3-fonttools python3-brotli fonts-texgyre-math ;;

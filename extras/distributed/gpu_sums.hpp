@@ -44,8 +44,4 @@ class GpuSums {
   int exceptions_;  // on their way when this began
 };
 
-// Whether this build's GPUs of that kind can add up arrays of several processes.
-template <Backend backend>
-bool has_gpu_sums();
-
 }  // namespace abh

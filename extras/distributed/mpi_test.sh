@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # extras/distributed/mpi_test.sh BUILD_DIR [KILLS]: training in several processes: the same bits for any number of them,
 # signals, and so many runs of which one process is killed at a random moment. The last line counts the checks. With
-# MPI=mpich in the environment MPICH is taken, by the names that Debian gives its programs.
+# MPI=mpich or MPI=openmpi in the environment that one is taken, by the names that Debian gives its programs.
 set -u
 cd "$(dirname "$0")/../.."
 build=${1:?the build folder}
@@ -9,6 +9,9 @@ kills=${2:-3}
 tools/need.sh cmake c++ "${MPI:-mpi}" || exit 1
 cmake -S . -B "$build" -DBUILD_MPI=ON ${MPI:+-DMPI_CXX_COMPILER=mpicxx.$MPI} >/dev/null || exit 1
 cmake --build "$build" -j "$(getconf _NPROCESSORS_ONLN)" --target train sums | tail -n 1 || exit 1
+mpi=openmpi
+# Hydra is the name of what starts MPICH's processes.
+"mpirun${MPI:+.$MPI}" --version 2>&1 | grep -qi hydra && mpi=mpich
 # One job after the other, each in a process group of its own.
 set -m
 
@@ -90,8 +93,9 @@ same_run() { # two folders hold the same run, but for its speed
 lines_of_ours() { grep -c '^train: ' "$folder/err.txt"; }
 one_line() { [ "$(lines_of_ours)" = 1 ] && grep -q -- "^train: .*$1" "$folder/err.txt"; }
 # When a process ends before its time, MPICH's mpirun kills the others, mostly before they speak, and mixes their statuses.
-says_lost() { [ "${MPI:-}" = mpich ] || one_line "$1"; }
-refuses_with() { if [ "${MPI:-}" = mpich ]; then [ "$status" != 0 ]; else status_is "$1"; fi; }
+is_mpich() { [ $mpi = mpich ]; }
+says_lost() { is_mpich || one_line "$1"; }
+refuses_with() { if is_mpich; then [ "$status" != 0 ]; else status_is "$1"; fi; }
 status_is() { [ "$status" = "$1" ]; }
 
 echo "== the same bits"
@@ -194,7 +198,7 @@ stop_and_go_on INT 130 1
 stop_and_go_on HUP 129 2
 stop_and_go_on TERM 143 mpirun
 stop_and_go_on INT 130 mpirun
-[ "${MPI:-}" = mpich ] || stop_and_go_on HUP 129 mpirun # which that of MPICH dies of
+is_mpich || stop_and_go_on HUP 129 mpirun # which that of MPICH dies of
 
 # During an evaluation, which the processes share out: all leave it after the same batches. It is of a part, so that the
 # best weights are measured anew at the end.
