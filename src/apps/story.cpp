@@ -1,17 +1,14 @@
-// story: a whole training program, from a text to letters of its own, with every derivative in sight.
-//   build/story [TEXT [STEPS]]        without words: README.md and 800 steps
+// story: a whole training program, from a text to generated text, with the derivative of every line.
+//   build/story [TEXT [STEPS]]        default: README.md and 800 steps
 //
-// The network has one layer. A token and its position become a row of numbers; the additive block lets every position
-// read what stands before it; the feed-forward block computes with what has arrived; the table of tokens, used again,
-// gives a score to each token that may come next. `forward` calls one room of plain/ a line: a room is a layer, written
-// as the loops that its equations spell out. The tag at the end of a line, such as (additive.4), is the equation in
-// docs/blocks/additive.md, or in docs/layers/NAME.md, that it computes. `backward` is the same list upside down, and
-// that is all that learning needs: there is no tape and no graph.
+// The network has one layer. A token and its position select a row of D numbers. The additive block combines each row
+// with the rows before it; the feed-forward block changes each row alone. The token table, used a second time, turns a
+// row into the logits of the next token. Each line of `forward` calls one layer: plain loops in plain/. The tag at its
+// end, such as (additive.4), names the equation in docs/blocks/additive.md or docs/layers/NAME.md. `backward` is the
+// same list in reverse order: no tape, no graph. src/network/ gives the same losses (tests/network/test_story.cpp).
 //
-// Arrays have the names of the chapters, and a suffix with one letter a dimension: b sequence, c position, d channel,
-// n head, k channel of a head, q query and key side by side, f hidden channel, v character. d_x is the gradient of the
-// loss with respect to x. The network of src/network/ does the same sums in the same order, on every device:
-// tests/network/test_story.cpp compares its losses with these, to the last digit.
+// An array has its chapter's name, with one letter per dimension: b sequence, c position, d channel, n head, k channel
+// of a head, q query and key side by side, f hidden channel, v character. d_x: gradient of the loss with respect to x.
 
 #include <cmath>
 #include <cstdio>
@@ -41,10 +38,10 @@
 using namespace abh;
 
 // ---- Sizes ----
-constexpr Index B = 8, C = 32;             // a batch is B windows of the text, of C characters each
-constexpr Index N = 4, K = 8, D = N * K;   // a position is a row of D channels, in N heads of K
-constexpr Index F = 4 * D, Q = 2 * D;      // the rows inside the feed-forward block; a query and its key, side by side
-constexpr Index BC = B * C, BNC = BC * N;  // how many rows, and how many logits of a pooling, a batch has
+constexpr Index B = 8, C = 32;             // a batch: B windows of the text, of C characters each
+constexpr Index N = 4, K = 8, D = N * K;   // a row has D channels: N heads of K channels
+constexpr Index F = 4 * D, Q = 2 * D;      // hidden channels of the feed-forward block; query and key side by side
+constexpr Index BC = B * C, BNC = BC * N;  // rows of a batch; logits of a pooling
 
 // A learned parameter: `count` numbers and their gradients.
 struct Weight {
@@ -59,7 +56,7 @@ int body(int argc, char** argv) {
   if (argc > 3 || steps < 1 || steps > largest_steps) throw UsageError("expected a text and a number of steps");
   const TrainingConfig training{.steps = steps, .learning_rate = 0.01, .warmup = 20};
 
-  // ---- The text: a token is the place of a character in the sorted alphabet. The last tenth is kept apart ----
+  // ---- The text: a token is the index of a character in the sorted alphabet. The last tenth is not trained on ----
   const std::string text = read_text_file(path);
   const Tokenizer tokenizer = Tokenizer::of_characters(text, path);
   const Dataset data(path, text, tokenizer, C);
@@ -67,7 +64,7 @@ int body(int argc, char** argv) {
   std::vector<Token> windows(2 * BC);
   Token *const token_bc = windows.data(), *const target_bc = token_bc + BC;
 
-  // ---- The weights: a table. All values lie in one array, and all gradients in another, first those that decay ----
+  // ---- The weights: all values in one array, all gradients in another. Those with weight decay come first ----
   std::vector<std::vector<double>> memory;
   const auto array = [&](Index count) { return memory.emplace_back(static_cast<std::size_t>(count)).data(); };
   const Index decaying = (V + Q + 2 * F) * D, all = decaying + (C + 10) * D;
@@ -75,8 +72,8 @@ int body(int argc, char** argv) {
   double *const first_moments = array(all), *const second_moments = array(all);
   std::vector<Weight> weights;
   constexpr bool stays = false, decays = true;
-  Index next[] = {decaying, 0};  // where the next weight goes that stays, and the next that decays
-  // It starts as normal numbers, which its row in the table chooses, rounded to float: as in the network.
+  Index next[] = {decaying, 0};  // index of the next weight without decay, and of the next one with decay
+  // Initial values: normal numbers that depend on the index of the weight, rounded to float as in src/network/.
   const auto weight = [&](const char* name, Index count, double mean, double deviation, bool kind) {
     const auto row = static_cast<std::uint32_t>(weights.size());
     const Weight& w = weights.emplace_back(Weight{name, count, values + next[kind], gradients + next[kind]});
@@ -94,9 +91,9 @@ int body(int argc, char** argv) {
   const Weight mid_weight_d = weight("mid_weight_d", D, 1, 0, stays);
   const Weight mid_bias_d = weight("mid_bias_d", D, 0, 0, stays);
   const Weight query_dd = weight("query_dd", D * D, 0, 0.1, decays);
-  weight("key_dd", D * D, 0, 0.1, decays);  // right behind query_dd: the two are one matrix, (Q, D), to linear
-  const Weight query_pool_nk = weight("query_pool_nk", N * K, 0, 0, stays);
-  const Weight key_pool_nk = weight("key_pool_nk", N * K, 0, 0, stays);
+  weight("key_dd", D * D, 0, 0.1, decays);  // directly after query_dd: linear takes both as one matrix (Q, D)
+  const Weight query_pool_nk = weight("query_pool_nk", N * K, 0, 0, stays);  // learned vectors. pool is a function,
+  const Weight key_pool_nk = weight("key_pool_nk", N * K, 0, 0, stays);      // pooling the layer that computes it
   const Weight ffn_weight_d = weight("ffn_weight_d", D, 1, 0, stays);
   const Weight ffn_bias_d = weight("ffn_bias_d", D, 0, 0, stays);
   const Weight up_fd = weight("up_fd", F * D, 0, 0.1, decays);
@@ -104,40 +101,40 @@ int body(int argc, char** argv) {
   const Weight last_weight_d = weight("last_weight_d", D, 1, 0, stays);
   const Weight last_bias_d = weight("last_bias_d", D, 0, 0, stays);
 
-  // ---- The activations in the order in which they are made, each with its gradient ----
-  double *const x_bcd = array(BC * D), *const d_x_bcd = array(BC * D);    // a token at its position
-  double *const h_bcd = array(BC * D), *const d_h_bcd = array(BC * D);    // normed
-  double *const qk_bcq = array(BC * Q), *const d_qk_bcq = array(BC * Q);  // a query, and a key beside it
-  double *const a_bnc = array(BNC), *const d_a_bnc = array(BNC);          // how much a query counts
-  double *const P_bcd = array(BC * D), *const d_P_bcd = array(BC * D);    // the queries so far, averaged
-  double *const r_bcd = array(BC * D), *const d_r_bcd = d_h_bcd;          // h, and as much of P as k lets through
-  double *const t_bcd = array(BC * D), *const d_t_bcd = array(BC * D);    // normed
-  double *const e_bnc = array(BNC), *const d_e_bnc = array(BNC);          // how much it counts
-  double *const u_bcd = array(BC * D), *const d_u_bcd = array(BC * D);    // these so far, averaged
-  double *const x2_bcd = array(BC * D), *const d_x2_bcd = array(BC * D);  // x, and as much of u as v lets through
-  double *const h2_bcd = array(BC * D), *const d_h2_bcd = array(BC * D);  // normed
-  double *const up_bcf = array(BC * F), *const d_up_bcf = array(BC * F);  // in more channels
-  double *const hidden_bcf = array(BC * F), *const d_hidden_bcf = array(BC * F);  // through a GELU
-  double *const y_bcd = array(BC * D), *const d_y_bcd = array(BC * D);            // in D channels again
-  double *const x3_bcd = array(BC * D), *const d_x3_bcd = array(BC * D);          // x2 and y
-  double *const h3_bcd = array(BC * D), *const d_h3_bcd = array(BC * D);          // normed
-  double *const logits_bcv = array(BC * V), *const d_logits_bcv = array(BC * V);  // scores of what may come next
+  // ---- The activations in the order of forward, each with its gradient ----
+  double *const x_bcd = array(BC * D), *const d_x_bcd = array(BC * D);            // token and position
+  double *const h_bcd = array(BC * D), *const d_h_bcd = array(BC * D);            // normalised
+  double *const qk_bcq = array(BC * Q), *const d_qk_bcq = array(BC * Q);          // query and key side by side
+  double *const a_bnc = array(BNC), *const d_a_bnc = array(BNC);                  // attention logits of the queries
+  double *const P_bcd = array(BC * D), *const d_P_bcd = array(BC * D);            // average of the queries so far
+  double *const r_bcd = array(BC * D), *const d_r_bcd = d_h_bcd;                  // h + P k
+  double *const t_bcd = array(BC * D), *const d_t_bcd = array(BC * D);            // normalised
+  double *const e_bnc = array(BNC), *const d_e_bnc = array(BNC);                  // attention logits of t
+  double *const u_bcd = array(BC * D), *const d_u_bcd = array(BC * D);            // average of t so far
+  double *const x2_bcd = array(BC * D), *const d_x2_bcd = array(BC * D);          // x + u v
+  double *const h2_bcd = array(BC * D), *const d_h2_bcd = array(BC * D);          // normalised
+  double *const up_bcf = array(BC * F), *const d_up_bcf = array(BC * F);          // F channels
+  double *const hidden_bcf = array(BC * F), *const d_hidden_bcf = array(BC * F);  // after the GELU
+  double *const y_bcd = array(BC * D), *const d_y_bcd = array(BC * D);            // D channels again
+  double *const x3_bcd = array(BC * D), *const d_x3_bcd = array(BC * D);          // x2 + y
+  double *const h3_bcd = array(BC * D), *const d_h3_bcd = array(BC * D);          // normalised
+  double *const logits_bcv = array(BC * V), *const d_logits_bcv = array(BC * V);  // of the next token
   double loss = 0;
-  // Query and key are slices of rows that are Q apart; the values are the queries once more; d_h begins as d_r.
+  // Query and key are slices of rows that are Q apart. The values are the queries. d_r is the first term of d_h.
   double *const q_bcd = qk_bcq, *const k_bcd = qk_bcq + D, *const v_bcd = q_bcd;
   double *const d_q_bcd = d_qk_bcq, *const d_k_bcd = d_qk_bcq + D, *const d_v_bcd = d_q_bcd;
-  // Also saved by forward: mean and 1 / deviation of a normed row; maximum and sum of a pooling; log of a sum.
+  // Also saved for backward: mean and 1 / deviation of a row; maximum and sum of a pooling; log-sum-exp.
   double *const h_saved = array(2 * BC), *const t_saved = array(2 * BC), *const h2_saved = array(2 * BC);
   double *const h3_saved = array(2 * BC), *const P_saved = array(2 * BNC), *const u_saved = array(2 * BNC);
   double *const loss_bc = array(BC), *const lse_bc = array(BC);
   Index counted = 0;
 
-  // ---- The rooms of plain/, with what is the same in every call. Arguments stand in the order of their headers ----
+  // ---- The layers in plain/, with the arguments that are the same in every call filled in ----
   using Out = double*;
   using In = const double*;
   PlainDevice plain;
   const PoolingShape shape{B, C, N, K};
-  constexpr bool adds = true;  // to what stands in the gradient already, instead of overwriting it
+  constexpr bool adds = true;  // the call adds to the gradient instead of overwriting it
   const auto embedding = [&](Out out, const Token* token, const Weight& w, const Weight& position) {
     embedding_forward(plain, out, token, w.value, position.value, B, C, D);
   };
@@ -147,6 +144,7 @@ int body(int argc, char** argv) {
   const auto layernorm = [&](Out out, Out saved, In in, const Weight& w, const Weight& bias) {
     layernorm_forward(plain, out, saved, saved + BC, in, w.value, bias.value, BC, D);
   };
+  // `around` is the gradient of the residual, which goes around the norm: it is added to d_in. nullptr: no residual.
   const auto layernorm_backward = [&](Out d_in, In d_out, In around, In in, In mean, const Weight& w, const Weight& b) {
     abh::layernorm_backward(plain, LayernormBackward<double>{d_in, w.gradient, b.gradient, d_out, around, in, mean,
                                                              mean + BC, w.value, BC, D});
@@ -193,6 +191,7 @@ int body(int argc, char** argv) {
   // ---- Forward ----
   const auto forward = [&] {
     embedding(x_bcd, token_bc, token_vd, position_cd);  // (embedding.1)
+    // The tags skip (additive.5), dropout, and (additive.6), a projection: this network has neither.
     // The additive block.
     layernorm(h_bcd, h_saved, x_bcd, norm_weight_d, norm_bias_d);  // (additive.1)
     linear(qk_bcq, h_bcd, query_dd, D, Q);                         // (additive.2)
@@ -203,6 +202,7 @@ int body(int argc, char** argv) {
     pooling_logits(e_bnc, t_bcd, D, key_pool_nk);                  // (additive.9)
     pooling(u_bcd, u_saved, e_bnc, t_bcd, D);                      // (additive.10)
     gate(x2_bcd, x_bcd, u_bcd, v_bcd);                             // (additive.11)
+    // dropout_forward with rate 0 drops nothing and adds the residual: x3 = y + x2.
     // The feed-forward block.
     layernorm(h2_bcd, h2_saved, x2_bcd, ffn_weight_d, ffn_bias_d);     // (ffn.1)
     linear(up_bcf, h2_bcd, up_fd, D, F);                               // (ffn.2)
@@ -215,19 +215,19 @@ int body(int argc, char** argv) {
     cross_entropy(logits_bcv, target_bc);                             // (cross_entropy.4)
   };
 
-  // ---- Backward: the same lines upside down ----
+  // ---- Backward: the same lines in reverse order ----
   const auto backward = [&] {
     // The head.
     cross_entropy_backward(d_logits_bcv, logits_bcv, target_bc);      // (cross_entropy.5)
     linear_backward(d_h3_bcd, d_logits_bcv, h3_bcd, token_vd, D, V);  // (linear.2) (linear.3)
     layernorm_backward(d_x3_bcd, d_h3_bcd, nullptr, x3_bcd, h3_saved, last_weight_d, last_bias_d);  // (layernorm.4)
-    // The feed-forward block. A sum hands its gradient on to both terms: d_x3 goes to y, and in (ffn.12) to x2.
+    // The feed-forward block. The sum x3 = x2 + y passes d_x3 to both terms: here to y, in (ffn.12) to x2.
     dropout_backward(plain, d_y_bcd, d_x3_bcd, Dropout{}, BC * D);                                 // (ffn.6)
     linear_backward(d_hidden_bcf, d_y_bcd, hidden_bcf, down_df, F, D);                             // (ffn.7) (ffn.8)
     gelu_backward(plain, d_up_bcf, d_hidden_bcf, up_bcf, BC * F, GeluForm::erf);                   // (ffn.9)
     linear_backward(d_h2_bcd, d_up_bcf, h2_bcd, up_fd, D, F);                                      // (ffn.10) (ffn.11)
     layernorm_backward(d_x2_bcd, d_h2_bcd, d_x3_bcd, x2_bcd, h2_saved, ffn_weight_d, ffn_bias_d);  // (ffn.12)
-    // The additive block. What was used more than once, as q and h were, gets a term for each use.
+    // The additive block. q, t and h are used more than once: their gradients are sums with one term for each use.
     gate_backward(d_u_bcd, d_v_bcd, d_x2_bcd, u_bcd, v_bcd);                                  // (additive.13)
     pooling_backward(d_t_bcd, d_e_bnc, d_u_bcd, u_bcd, u_saved, e_bnc, t_bcd, D);             // (additive.14)
     pooling_logits_backward(d_t_bcd, d_e_bnc, t_bcd, D, key_pool_nk);                         // (additive.15)
@@ -241,12 +241,12 @@ int body(int argc, char** argv) {
   };
   const auto differentiate = [&](Index step) {
     data.training_batch(token_bc, target_bc, B, C, training.seed, static_cast<std::uint32_t>(step));
-    plain.set_zero(gradients, all);  // what backward adds to
+    plain.set_zero(gradients, all);  // backward adds to the gradients of weights
     forward();
     backward();
   };
 
-  // ---- The proof: of every weight, the number with the largest derivative is moved by hand ----
+  // ---- The check: one number of every weight, that with the largest derivative, is changed by a small distance ----
   differentiate(0);
   for (const Weight& w : weights) {
     Index i = 0;
@@ -259,7 +259,7 @@ int body(int argc, char** argv) {
                 quotient, std::abs(quotient / w.gradient[i] - 1));
   }
 
-  // ---- Training: AdamW, by a learning rate that rises in a line and falls along half a cosine to a tenth ----
+  // ---- Training: AdamW. The learning rate rises linearly, then falls along half a cosine to a tenth ----
   AdamwSettings settings;
   const auto update = [&](Index begin, Index end, double decay, const StepState& state) {
     settings.weight_decay = decay;
@@ -277,7 +277,7 @@ int body(int argc, char** argv) {
     update(decaying, all, 0, state);
   }
 
-  // ---- Letters: B lines grow at once from the last batch's first tokens. No position sees those behind it ----
+  // ---- Letters: B lines at once, each from the first token of a window of the last batch, a token at a time ----
   std::string lines[B];
   for (Index c = 0; c + 1 < C; ++c) {
     forward();
