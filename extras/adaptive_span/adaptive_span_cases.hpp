@@ -17,7 +17,7 @@ void golden_adaptive_span(GoldenCases<Device, T>& g) {
   ModelConfig config = g.block_config(x[1], x[2]);
   config.mixer = "dot";
   config.head_channels = g.head_channels("weight.query_hd", config.heads);
-  config.span = x[1];
+  config.extras.span = x[1];
   ModelConfig priced = config;
   const double penalty = g.file().real_setting("penalty", 0, 0, 1e6);
   if (g.file().has_setting("penalty")) {

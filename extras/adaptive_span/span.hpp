@@ -18,14 +18,14 @@ class Span {
  public:
   // The largest distance that a head may reach; 0: all.
   static Index reach(const ModelConfig& config) {
-    return config.span > 0 ? config.span + static_cast<Index>(std::ceil(config.ramp)) : 0;
+    return config.extras.span > 0 ? config.extras.span + static_cast<Index>(std::ceil(config.extras.ramp)) : 0;
   }
 
   Span() = default;
   Span(Layout<T>& layout, const std::string& prefix, const ModelConfig& config)
-      : present_(config.span > 0), N_(config.heads), ramp_(config.ramp), penalty_(config.penalty) {
+      : present_(config.extras.span > 0), N_(config.heads), ramp_(config.extras.ramp), penalty_(config.extras.penalty) {
     if (!present_) return;
-    span_n_ = layout.weight(prefix + "span_n", {N_}, Init::zero, Kind::span, static_cast<double>(config.span));
+    span_n_ = layout.weight(prefix + "span_n", {N_}, Init::zero, Kind::span, static_cast<double>(config.extras.span));
   }
 
   // Goes with a sight, whose reach and distances stand: its bias, if it has one, is what the masks join.

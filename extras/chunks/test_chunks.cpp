@@ -262,12 +262,12 @@ TEST_CASE("chunks: truncated, what enters a chunk has no gradient", "[chunks][he
   std::size_t turn = 0;
   for (NetworkCase network : chunk_cases()) {
     if (!truncates(network)) continue;
-    const bool has_segments = mixer_properties(network.config).front().has_segments;
+    const bool has_segments = mixer_properties(network.config).front().takes("segments");
     if (has_segments && network.config.conv_kernel) continue;  // what a convolution saw of the chunk before has one
     network.B = 1;
     network.C = 10;
     const Index chunk = 4;
-    if (has_segments) network.config.segment = chunk;
+    if (has_segments) network.config.extras.segment = chunk;
     InChunks<PlainDevice, double> exact(device, network, chunk), truncated(device, network, chunk, true);
     exact.differentiate();
     truncated.differentiate();

@@ -389,7 +389,7 @@ class LayerPictures {
     const ObservedArray* span_n = find("mixer.span_n");
     if (!span_n) return;
     const Index N = span_n->shape[0], C = seen_.positions();
-    const double ramp = seen_.config().ramp;
+    const double ramp = seen_.config().extras.ramp;
     MatrixPicture masks{.text = {title("spans"), "a row a head, a column a distance back", ""},
                         .column_names = numbers(C),
                         .scale = {.colours = Colours::one_way, .unit = "share of a weight that is let in"}};

@@ -68,7 +68,7 @@ TEST_CASE("programs: draw has pictures of every mixer", "[programs][drawing]") {
     for (const char* file : {"answers.svg", "worth.svg", "tokens.svg", "stream.svg", "layer-0-taps.svg"}) {
       CHECK(has(files, file));
     }
-    CHECK(has(files, "positions.svg") == !mixer.has_segments);
+    CHECK(has(files, "positions.svg") == !mixer.takes("segments"));
     const bool looks = name != "identity";
     CHECK(has(files, "layer-0-rows.svg") == !looks);
     CHECK((has(files, "layer-0-head-0.svg") || has(files, "layer-0-a-head-0.svg")) == looks);

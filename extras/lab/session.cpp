@@ -537,7 +537,7 @@ void Session::touch(const std::vector<std::vector<std::string>>& changes) {
       continue;
     }
     const auto [first, count] = cores_of(words.at(1));
-    if (config_.has_pattern() && (what == "off" || what == "uniform")) {
+    if (config_.extras.has_pattern() && (what == "off" || what == "uniform")) {
       touch_around_head(words.at(1), what, whole(words.at(2), config_.heads));
     } else if (what == "off") {
       touches_.push_back({Touch::What::off, first + count - 1, whole(words.at(2), config_.heads)});

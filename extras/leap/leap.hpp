@@ -254,11 +254,9 @@ struct LeapMixer {
                                                  .has_window = true,
                                                  .pools = true,
                                                  .decays = true,
-                                                 .has_rescale = true,
-                                                 .has_normed_values = true,
-                                                 .has_focus = true,
                                                  .in_chunks = true,
-                                                 .truncates = true};
+                                                 .truncates = true,
+                                                 .options = "rescale normed-values leap-focus"};
   template <class Device, class T>
   using Type = LeapBlock<Device, T>;
 };

@@ -57,9 +57,9 @@ class LshBlock : public Block<Device, T> {
       : D_(config.channels),
         N_(config.heads),
         K_(config.mixer_head_channels()),
-        U_(config.lsh_rounds),
-        R_(config.lsh_buckets / 2),
-        piece_(config.lsh_piece),
+        U_(config.extras.lsh_rounds),
+        R_(config.extras.lsh_buckets / 2),
+        piece_(config.extras.lsh_piece),
         causal_(options.causal),
         rules_(rules),
         norm_(layout, prefix + "norm_", options.norm, D_, extent),
@@ -207,7 +207,7 @@ struct LshMixer {
   static constexpr MixerProperties properties = {.name = "lsh",
                                                  .summary = "attention over candidates that hashing finds",
                                                  .head_projection = "project_hd",
-                                                 .hashes = true};
+                                                 .options = "hashing"};
   template <class Device, class T>
   using Type = LshBlock<Device, T>;
 };

@@ -19,9 +19,9 @@ void golden_lsh(GoldenCases<Device, T>& g) {
   ModelConfig config = g.block_config(x[1], x[2]);
   config.mixer = LshMixer::properties.name;
   config.head_channels = g.head_channels("weight.project_hd", config.heads);
-  config.lsh_rounds = rotations[1];
-  config.lsh_buckets = 2 * rotations[3];
-  config.lsh_piece = g.file().integer_setting("chunk", 1, 1, largest_context);
+  config.extras.lsh_rounds = rotations[1];
+  config.extras.lsh_buckets = 2 * rotations[3];
+  config.extras.lsh_piece = g.file().integer_setting("chunk", 1, 1, largest_context);
   const std::string duplicates = g.file().has_setting("duplicates") ? g.file().setting("duplicates") : "corrected";
   const LshRules rules{.counted = g.choice("duplicates", duplicates, {"corrected", "counted"}) == "counted",
                        .within_bucket = g.file().integer_setting("within_bucket", 0, 0, 1) == 1};

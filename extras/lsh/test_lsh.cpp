@@ -12,9 +12,9 @@ using MakeLsh = MakeBlock<LshBlock>;
 
 BlockCase<MakeLsh> lsh_case(Index D, Index N, Index K, Index B, Index C, Index rounds, Index buckets, Index piece) {
   BlockCase<MakeLsh> block = case_of_heads<MakeLsh>(D, N, K, B, C);
-  block.config.lsh_rounds = rounds;
-  block.config.lsh_buckets = buckets;
-  block.config.lsh_piece = piece;
+  block.config.extras.lsh_rounds = rounds;
+  block.config.extras.lsh_buckets = buckets;
+  block.config.extras.lsh_piece = piece;
   return block;
 }
 

@@ -197,12 +197,12 @@ TEST_CASE("sort: every mixer and every way of knowing positions learns it", "[so
   for (const MixerProperties& mixer : Mixers::properties) {
     for (const std::string positions : {"learned", "none", "rotary"}) {
       const std::string name = mixer.name;
-      if (positions != (mixer.has_segments ? "none" : "learned") && name != "dot" && name != "additive") continue;
+      if (positions != (mixer.takes("segments") ? "none" : "learned") && name != "dot" && name != "additive") continue;
       INFO(name << " " << positions);
       const SortPlace place;
       require_success(train(place.flags("--steps 30 --positions " + positions + " " + flags_of(name))));
       CHECK(model_of(place.run).validation_loss.value() < 1.05);  // that of guessing is ln 3 = 1.0986
-      if (mixer.hashes) continue;                                 // it has no steps
+      if (mixer.takes("hashing")) continue;                       // it has no steps
       const std::string answer = generated({"--checkpoint", place.run, "--prompt", "1 1 2 3 2 1"});
       CHECK_FALSE(whole_match(answer, "([123] ){5}[123]\n").empty());
     }

@@ -26,12 +26,13 @@ struct Pattern {
 
   // That of a layer of a network.
   static Pattern of(const ModelConfig& config, Index layer) {
-    if (!config.has_pattern()) return {};
+    if (!config.extras.has_pattern()) return {};
     const Part turn = layer % 2 == 0 ? Part::first : Part::second;
-    return {.form = config.pattern == "strided" ? Form::strided : Form::fixed,
-            .part = config.part == "layers" ? turn : (config.part == "heads" ? Part::heads : Part::merged),
-            .stride = config.stride,
-            .summary = config.summary};
+    return {
+        .form = config.extras.pattern == "strided" ? Form::strided : Form::fixed,
+        .part = config.extras.part == "layers" ? turn : (config.extras.part == "heads" ? Part::heads : Part::merged),
+        .stride = config.extras.stride,
+        .summary = config.extras.summary};
   }
 
   // The part of a head.

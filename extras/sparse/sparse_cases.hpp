@@ -29,18 +29,18 @@ void golden_sparse(GoldenCases<Device, T>& g) {
   const bool has_part = g.file().has_setting("part");
   std::string part = "first";
   if (g.choice("pattern", g.file().setting("pattern"), {"strided", "fixed", "window"}) == "window") {
-    config.pattern = "strided";
-    config.stride = positions("window", largest_context);
+    config.extras.pattern = "strided";
+    config.extras.stride = positions("window", largest_context);
     for (const char* key : {"stride", "summary", "part"}) {
       if (g.file().has_setting(key)) g.file().fail(std::string("metadata ") + key + ": a window has none");
     }
   } else {
-    config.stride = positions("stride", largest_context);
-    if (config.pattern == "fixed") config.summary = positions("summary", config.stride);
+    config.extras.stride = positions("stride", largest_context);
+    if (config.extras.pattern == "fixed") config.extras.summary = positions("summary", config.extras.stride);
     part = has_part ? g.choice("part", g.file().setting("part"), {"merged", "first", "second", "heads"}) : "merged";
   }
   const bool is_alone = part == "first" || part == "second";
-  config.part = is_alone ? "layers" : part;
+  config.extras.part = is_alone ? "layers" : part;
   g.run_block(config, false, true, [&](Layout<T>& layout, const BlockExtent& extent, const BlockOptions& options) {
     BlockOptions of_layer = options;
     of_layer.layer = part == "second" ? 1 : 0;

@@ -183,11 +183,11 @@ TEST_CASE("sparse: a stair on the GPU", "[sparse][gpu]") {
 
 BlockCase<MakeBlock<DotBlock>> block_case(const Pattern& pattern, Index B, Index C, Index N = 2) {
   BlockCase<MakeBlock<DotBlock>> block = case_of_heads<MakeBlock<DotBlock>>(6, N, 3, B, C);
-  block.config.pattern = pattern.form == Form::strided ? "strided" : "fixed";
-  block.config.stride = pattern.stride;
-  block.config.summary = pattern.summary;
+  block.config.extras.pattern = pattern.form == Form::strided ? "strided" : "fixed";
+  block.config.extras.stride = pattern.stride;
+  block.config.extras.summary = pattern.summary;
   const bool alone = pattern.part == Part::first || pattern.part == Part::second;
-  block.config.part = alone ? "layers" : name_of(pattern.part);
+  block.config.extras.part = alone ? "layers" : name_of(pattern.part);
   block.options.layer = pattern.part == Part::second ? 1 : 0;
   return block;
 }
@@ -350,7 +350,9 @@ TEST_CASE("sparse: settings that make no pattern", "[sparse]") {
         "--positions: expected no alibi where there is a --pattern, found alibi");
   CHECK(fault("pattern=strided stride=3 causal=0 classes=2") ==
         "--pattern: expected none where causal is 0 and the mixer dot, found strided");
-  ModelConfig config{.mixer = "dot", .pattern = "strided", .stride = 3};
+  ModelConfig config{.mixer = "dot"};
+  config.extras.pattern = "strided";
+  config.extras.stride = 3;
   CHECK(fault_of_chunks(config) == "--chunk: expected a network without a --pattern, found strided");
 }
 

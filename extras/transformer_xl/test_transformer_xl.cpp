@@ -11,9 +11,9 @@ using MakeTransformerXl = MakeBlock<TransformerXlBlock>;
 BlockCase<MakeTransformerXl> xl_case(Index D, Index N, Index K, Index B, Index C, Index segment, Index memory,
                                      Index clamp = 0) {
   BlockCase<MakeTransformerXl> block = case_of_heads<MakeTransformerXl>(D, N, K, B, C);
-  block.config.segment = segment;
-  block.config.memory = memory;
-  block.config.clamp = clamp;
+  block.config.extras.segment = segment;
+  block.config.extras.memory = memory;
+  block.config.extras.clamp = clamp;
   return block;
 }
 

@@ -65,8 +65,8 @@ class TransformerXlBlock : public Block<Device, T> {
       : D_(config.channels),
         N_(config.heads),
         K_(config.mixer_head_channels()),
-        segment_(config.segment),
-        memory_(config.memory),
+        segment_(config.extras.segment),
+        memory_(config.extras.memory),
         distances_(distances_of(config, extent)),
         norm_(layout, prefix + "norm_", options.norm, D_, with_past(extent)),
         query_(layout, prefix, {"query_hd"}, H(), D_, Init::normal),
@@ -213,8 +213,9 @@ class TransformerXlBlock : public Block<Device, T> {
 
   // Distances that have a row of their own: all that a query sees, or up to the clamp.
   static Index distances_of(const ModelConfig& config, const BlockExtent& extent) {
-    const Index seen = std::min(config.memory + config.segment, std::max(extent.longest(), extent.positions));
-    return config.clamp > 0 ? std::min(config.clamp + 1, seen) : seen;
+    const Index seen =
+        std::min(config.extras.memory + config.extras.segment, std::max(extent.longest(), extent.positions));
+    return config.extras.clamp > 0 ? std::min(config.extras.clamp + 1, seen) : seen;
   }
 
   // Positions of a pass with those that stand before a chunk.
@@ -326,9 +327,9 @@ struct TransformerXlMixer {
   static constexpr MixerProperties properties = {.name = "transformer_xl",
                                                  .summary = "attention within segments and over a memory, by distance",
                                                  .head_projection = "query_hd",
-                                                 .has_segments = true,
                                                  .in_chunks = true,
-                                                 .truncates = true};
+                                                 .truncates = true,
+                                                 .options = "segments"};
   template <class Device, class T>
   using Type = TransformerXlBlock<Device, T>;
 };

@@ -20,8 +20,8 @@ void golden_transformer_xl(GoldenCases<Device, T>& g) {
   ModelConfig config = g.block_config(S + C, D);
   config.mixer = TransformerXlMixer::properties.name;
   config.head_channels = g.head_channels("weight.query_hd", config.heads);
-  config.segment = std::max({S, C, Index{1}});
-  config.memory = S;
+  config.extras.segment = std::max({S, C, Index{1}});
+  config.extras.memory = S;
   check_model(config);
   const auto make = [&](Layout<T>& layout) {
     return TransformerXlBlock<Device, T>(layout, "", config,

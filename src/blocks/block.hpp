@@ -1,7 +1,13 @@
 #pragma once
 
+#include <algorithm>
+#include <string>
+#include <string_view>
+#include <vector>
+
 #include "base/random.hpp"
 #include "base/step_state.hpp"
+#include "base/text.hpp"
 #include "base/types.hpp"
 #include "blocks/layout.hpp"
 #include "blocks/look.hpp"
@@ -58,19 +64,17 @@ struct MixerProperties {
   bool has_cache = false;                 // step-by-step inference remembers every position, else a fixed state
   bool has_window = false;                // takes --window
   bool has_scores = false;                // compares every position with every other one; alibi joins the scores
-  bool has_span = false;                  // takes --span
-  bool has_turns = false;                 // positions rotary turn what it compares
   bool pools = false;                     // averages what it sees: where it is not causal, it takes no window, ...
   bool decays = false;                    // ... and if alibi weighs its averages, no alibi
   bool has_products = false;              // takes --additive-values, --additive-projection and --additive-skip
-  bool has_rescale = false;               // takes --rescale
-  bool has_pattern = false;               // takes --pattern
-  bool has_normed_values = false;         // takes --normed-values
-  bool has_focus = false;                 // takes --leap-focus
-  bool has_segments = false;  // takes --segment, --memory and --clamp, knows distances alone; no other mixer
-  bool hashes = false;        // takes --lsh-rounds, --lsh-buckets and --lsh-piece, and has no step
-  bool in_chunks = false;     // computes a sequence chunk by chunk
-  bool truncates = false;     // also with a past that counts as a constant
+  bool in_chunks = false;                 // computes a sequence chunk by chunk
+  bool truncates = false;                 // also with a past that counts as a constant
+  std::string_view options = "";          // of features, separated by blanks: "span rotary"
+
+  bool takes(std::string_view option) const {
+    const std::vector<std::string> words = words_in(options);
+    return std::find(words.begin(), words.end(), option) != words.end();
+  }
 };
 
 // How a block stands in its network. The golden files also want blocks without their norm or residual, and attention

@@ -160,12 +160,9 @@ struct DotMixer {
                                                  .head_projection = "query_hd",
                                                  .has_cache = true,
                                                  .has_scores = true,
-                                                 .has_span = true,
-                                                 .has_turns = true,
-                                                 .has_rescale = true,
-                                                 .has_pattern = true,
                                                  .in_chunks = true,
-                                                 .truncates = true};
+                                                 .truncates = true,
+                                                 .options = "span rotary rescale pattern"};
   template <class Device, class T>
   using Type = DotBlock<Device, T>;
 };

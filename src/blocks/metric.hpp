@@ -195,9 +195,8 @@ struct MetricMixer {
                                                  .head_projection = "project_hd",
                                                  .has_cache = true,
                                                  .has_scores = true,
-                                                 .has_span = true,
-                                                 .has_turns = true,
-                                                 .in_chunks = true};
+                                                 .in_chunks = true,
+                                                 .options = "span rotary"};
   template <class Device, class T>
   using Type = MetricBlock<Device, T>;
 };
@@ -218,9 +217,8 @@ struct QuadraticMixer {
                                                  .head_projection = "project_hd",
                                                  .has_cache = true,
                                                  .has_scores = true,
-                                                 .has_span = true,
-                                                 .has_turns = true,
-                                                 .in_chunks = true};
+                                                 .in_chunks = true,
+                                                 .options = "span rotary"};
   template <class Device, class T>
   using Type = QuadraticBlock<Device, T>;
 };

@@ -14,6 +14,7 @@
 #include "base/extras.hpp"
 #include "cuda/gpu.hpp"
 #include "device/processes.hpp"
+#include "program/flags.hpp"
 #endif
 
 // The parts of blocks and networks that features add, in a build without them (-DEXTRAS=OFF): none is present, and a
@@ -133,6 +134,12 @@ class PoolingPast {
   void split(const Arguments&...) const {}
   template <class... Arguments>
   void put_in_state(const Arguments&...) const {}
+};
+
+// transformer_xl/memory_flag.hpp: no network has a memory.
+struct MemoryFlag {
+  void add_to(Flags&) const {}
+  void apply_to(ModelConfig&) const {}
 };
 
 // seq2seq/encoder.hpp: there is no source.

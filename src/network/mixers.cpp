@@ -31,56 +31,12 @@ std::string listed_mixers() {
   return listed_mixers([](const MixerProperties&) { return true; });
 }
 
-namespace {
-
-// The fault of a config with a segment mixer, in one line; empty for a valid config.
-std::string fault_of_segments(const ModelConfig& config, const std::vector<MixerProperties>& mixers) {
-  for (const MixerProperties& mixer : mixers) {
-    if (!mixer.has_segments) continue;
-    const std::string name = mixer.name;
-    for (const MixerProperties& other : mixers) {
-      if (other.name != name) {
-        return "--mixer: expected " + name + " in every layer or in none, found " + other.name + " beside it";
-      }
-    }
-    const std::string where = " where the mixer is " + name;
-    if (config.has_encoder()) return "--encoder-layers: expected 0" + where + ", which sees no later positions";
-    if (!config.causal) return "--causal: expected 1" + where + ", which sees no later positions";
-    if (config.positions != "none") {
-      return "--positions: expected none" + where + ", which knows distances, found " + config.positions;
-    }
-    if (config.channels % 2 != 0) {
-      return "--channels: expected an even number" + where + ", for as many sines as cosines, found " +
-             std::to_string(config.channels);
-    }
-    if (config.segment < 1) return "--segment: expected 1 at least" + where + ", found 0";
-  }
-  return "";
-}
-
-// The same of a mixer that hashes.
-std::string fault_of_hashing(const ModelConfig& config, const std::vector<MixerProperties>& mixers) {
-  for (const MixerProperties& mixer : mixers) {
-    if (!mixer.hashes) continue;
-    const std::string where = std::string(" where the mixer is ") + mixer.name;
-    if (config.has_encoder()) return "--encoder-layers: expected 0" + where + ", which cannot write token by token";
-    if (config.lsh_rounds < 1) return "--lsh-rounds: expected 1 at least" + where + ", found 0";
-    if (config.lsh_buckets < 2 || config.lsh_buckets % 2 != 0) {
-      return "--lsh-buckets: expected an even number, 2 at least," + where + ", found " +
-             std::to_string(config.lsh_buckets);
-    }
-    if (config.lsh_piece < 1) return "--lsh-piece: expected 1 at least" + where + ", found 0";
-  }
-  return "";
-}
-
-}  // namespace
-
 void check_model(const ModelConfig& config) {
   config.check();
   const std::vector<MixerProperties> mixers = mixer_properties(config);
-  if (const std::string fault = fault_of_segments(config, mixers); !fault.empty()) throw UsageError(fault);
-  if (const std::string fault = fault_of_hashing(config, mixers); !fault.empty()) throw UsageError(fault);
+  config.extras.each([&](const auto& feature) {
+    if (const std::string fault = feature.fault(config, mixers); !fault.empty()) throw UsageError(fault);
+  });
   const bool widths_are_free =
       std::all_of(mixers.begin(), mixers.end(), [](const MixerProperties& mixer) { return mixer.head_projection; });
   if (!config.head_channels || !widths_are_free) require_divides("--heads", config.heads, config.channels);
@@ -89,18 +45,15 @@ void check_model(const ModelConfig& config) {
     const auto require_two_channels = [&](const char* flag) {
       if (K < 2) throw UsageError(std::string(flag) + ": expected heads of 2 channels at least, found 1");
     };
-    if (mixer.has_rescale && config.rescale > 0) require_two_channels("--rescale");
-    if (mixer.has_normed_values && config.leap.normed_values) require_two_channels("--normed-values");
+    if (mixer.takes("rescale") && config.rescale > 0) require_two_channels("--rescale");
+    if (mixer.takes("normed-values") && config.leap.normed_values) require_two_channels("--normed-values");
   }
   // A pooling that sees every position is one average a sequence, and a window ends at its query.
   const std::vector<Index> windows = config.windows(), attention_windows = config.attention_windows();
   for (std::size_t layer = 0; layer < mixers.size(); ++layer) {
     if (config.is_causal(static_cast<Index>(layer))) continue;
-    const std::string where = config.has_encoder() ? "where the layer is an encoder's" : "where causal is 0";
+    const std::string where = config.where_not_causal();
     const std::string name = mixers[layer].name;
-    if (mixers[layer].has_pattern && config.has_pattern()) {
-      throw UsageError("--pattern: expected none " + where + " and the mixer " + name + ", found " + config.pattern);
-    }
     if (!has_extras && mixers[layer].pools) {
       throw UsageError("--causal: 0 " + needs_feature("bidirectional") + ", for the mixer " + name);
     }
@@ -112,10 +65,6 @@ void check_model(const ModelConfig& config) {
     };
     require_global("--window", mixers[layer].pools, windows[layer]);
     require_global("--attention-window", mixers[layer].has_scores, attention_windows[layer]);
-    if (mixers[layer].has_span && config.span > 0) {
-      throw UsageError("--span: expected 0 " + where + " and the mixer " + name + ", found " +
-                       std::to_string(config.span));
-    }
     if (mixers[layer].decays && config.has_alibi()) {
       throw UsageError("--positions: alibi needs causal 1 where the mixer is " + name +
                        ", whose weights decay in one direction");
@@ -124,6 +73,16 @@ void check_model(const ModelConfig& config) {
 }
 
 namespace {
+
+// Calls call(feature, mixer) for each mixer of a network and each feature whose option it takes.
+template <class Call>
+void each_option([[maybe_unused]] const ModelConfig& model, [[maybe_unused]] const Call& call) {
+  for (const MixerProperties& mixer : mixer_properties(model)) {
+    model.extras.each([&](const auto& feature) {
+      if (mixer.takes(feature.option)) call(feature, mixer);
+    });
+  }
+}
 
 // Which of its mixers lacks a property that a flag asks for, in one line; empty where none does.
 std::string fault_of_mixers(const ModelConfig& model, const std::string& flag, const std::string& what,
@@ -143,40 +102,33 @@ std::string fault_of_chunks(const ModelConfig& model) {
   if (model.has_encoder()) return "--chunk: expected a network without a source";
   if (model.classes)
     return "--chunk: expected a network that tells what comes next, found one that tells classes apart";
-  if (model.has_pattern()) return "--chunk: expected a network without a --pattern, found " + model.pattern;
+  std::string fault;
+  model.extras.each([&](const auto& feature) {
+    if (fault.empty()) fault = feature.chunk_fault();
+  });
+  if (!fault.empty()) return fault;
   return fault_of_mixers(model, "--chunk", "go on from an earlier chunk", &MixerProperties::in_chunks);
 }
 
 std::string fault_of_steps(const ModelConfig& model) {
-  for (const MixerProperties& mixer : mixer_properties(model)) {
-    if (!mixer.hashes) continue;
-    return std::string("this model cannot go on token by token: of its mixer, ") + mixer.name +
-           ", every new token may move all others into other pieces";
-  }
-  return "";
+  std::string fault;
+  each_option(model, [&](const auto& feature, const MixerProperties& mixer) {
+    if (fault.empty()) fault = feature.step_fault(mixer);
+  });
+  return fault;
 }
 
 ModelConfig with_mixer(ModelConfig config, const std::string& mixer) {
   config.mixer = mixer;
-  for (const MixerProperties& properties : mixer_properties(config)) {
-    if (properties.has_segments) {
-      config.positions = "none";
-      config.segment = config.memory = std::max(config.context / 2, Index{1});
-    }
-    if (properties.hashes) {
-      config.lsh_rounds = 2;
-      config.lsh_buckets = 8;
-      config.lsh_piece = std::max(config.context / 8, Index{1});
-    }
-  }
+  each_option(ModelConfig(config), [&](const auto& feature, const MixerProperties&) { feature.set_up(config); });
   return config;
 }
 
 Index segment_of(const ModelConfig& model) {
-  const std::vector<MixerProperties> mixers = mixer_properties(model);
-  return std::any_of(mixers.begin(), mixers.end(), [](const MixerProperties& mixer) { return mixer.has_segments; })
-             ? model.segment
-             : 1;
+  Index length = 1;
+  each_option(
+      model, [&](const auto& feature, const MixerProperties&) { length = std::max(length, feature.segment_length()); });
+  return length;
 }
 
 std::string fault_of_chunk(const ModelConfig& model, Index chunk) {

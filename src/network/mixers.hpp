@@ -39,6 +39,7 @@
 #include "extras/seq2seq/norm_after.hpp"
 #include "extras/seq2seq/relu_rows.hpp"
 #include "extras/sparse/sparse_products.hpp"
+#include "extras/transformer_xl/memory_flag.hpp"
 #include "extras/transformer_xl/transformer_xl.hpp"
 #if defined(ABH_CUDA) || defined(ABH_EMULATOR)
 #include "extras/distributed/gpu_sums.hpp"
@@ -109,11 +110,10 @@ std::string fault_of_chunks(const ModelConfig& model);
 // Why it cannot go on token by token, in one line; empty where it can.
 std::string fault_of_steps(const ModelConfig& model);
 
-// This network with another mixer in every layer, and what that asks for: where it has segments two to the context,
-// with a memory of one, where it hashes two rounds into pieces of an eighth of the context, with a bucket for each.
+// This network with another mixer in every layer, and with usual values of the settings that the mixer requires.
 ModelConfig with_mixer(ModelConfig config, const std::string& mixer);
 
-// Positions of which a chunk must have a multiple: those of a segment, where a mixer has segments.
+// Number of positions of which a chunk must hold a multiple: those of a segment, where a mixer has segments.
 Index segment_of(const ModelConfig& model);
 
 // Why a chunk cannot be so long, in one line; empty where it can.

@@ -120,7 +120,7 @@ class Trainer {
       log_.emplace(
           run.run + "/log.csv",
           run.resume ? std::optional(run.resume->step - (run.resume->pending_gradient_norm ? 1 : 0)) : std::nullopt,
-          RunLog::Columns{.accuracy = task.counts_answers(), .span = run.model.span > 0});
+          RunLog::Columns{.accuracy = task.counts_answers(), .span = run.model.learns_reach()});
     }
     if (run.resume) {
       state_ = *run.resume;
@@ -260,7 +260,7 @@ class Trainer {
     return spans;
   }
   std::optional<double> mean_span() {
-    if (!log_ || run_.model.span == 0) return std::nullopt;
+    if (!log_ || !run_.model.learns_reach()) return std::nullopt;
     double sum = 0, count = 0;
     for (const auto& [name, span_n] : spans_in(model_->read(Model::Arena::weights))) {
       sum = std::accumulate(span_n.begin(), span_n.end(), sum);

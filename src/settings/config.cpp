@@ -182,7 +182,6 @@ void ModelConfig::check() const {
   }
   if (reversible) check_reversible();
   check_encoder();
-  check_pattern();
   windows();
   attention_windows();
 }
@@ -194,31 +193,6 @@ void ModelConfig::check_reversible() const {
     if (value != expected) {
       throw UsageError("--reversible: expected " + std::string(flag) + " " + expected + ", found " + value);
     }
-  }
-}
-
-void ModelConfig::check_pattern() const {
-  const auto expect = [](bool holds, const std::string& flag, const std::string& expected, const std::string& found) {
-    if (!holds) throw UsageError(flag + ": expected " + expected + ", found " + found);
-  };
-  if (!has_pattern()) {
-    for (const auto& [flag, value] : {std::pair("--stride", stride), {"--summary", summary}}) {
-      expect(value == 0, flag, "a --pattern that has one", to_text(value));
-    }
-    expect(part == "merged", "--part", "a --pattern that has parts", part);
-    return;
-  }
-  expect(stride >= 1, "--stride", "1 at least, where there is a --pattern", to_text(stride));
-  if (pattern == "strided") {
-    expect(summary == 0, "--summary", "none where --pattern is strided", to_text(summary));
-  } else {
-    expect(1 <= summary && summary <= stride, "--summary",
-           "1 to the " + to_text(stride) + " of --stride, where --pattern is fixed", to_text(summary));
-  }
-  expect(!has_alibi(), "--positions", "no alibi where there is a --pattern", positions);
-  expect(span == 0, "--span", "0 where there is a --pattern", to_text(span));
-  for (const Index w : attention_windows()) {
-    expect(w == 0, "--attention-window", "0 where there is a --pattern", to_text(w));
   }
 }
 

@@ -7,23 +7,10 @@
 #include <vector>
 
 #include "base/types.hpp"
+#include "settings/features.hpp"
+#include "settings/setting.hpp"
 
 namespace abh {
-
-// The largest sizes that are accepted anywhere. Within them no product of sizes overflows an Index, and whatever is too
-// large for a machine is found when its memory is counted.
-inline constexpr Index largest_layers = 1000;
-inline constexpr Index largest_channels = Index{1} << 18;
-inline constexpr Index largest_context = Index{1} << 22;
-inline constexpr Index largest_batch = Index{1} << 16;
-inline constexpr Index largest_steps = 1'000'000'000;
-inline constexpr Index largest_eval_tokens = Index{1} << 40;
-inline constexpr Index largest_vocabulary = Index{1} << 21;
-inline constexpr Index largest_conv_kernel = 1024;
-inline constexpr Index largest_patch_inputs = Index{1} << 18;
-inline constexpr Index largest_kept_checkpoints = 10000;
-inline constexpr Index largest_muon_rounds = 100;
-inline constexpr Index largest_lsh_rounds = 1000;
 
 // Settings of one mixer alone.
 struct AdditiveSettings {
@@ -49,19 +36,10 @@ struct ModelConfig {
   std::string mixer = "additive";      // one name, or a comma list with one a layer
   std::string window = "0";            // of additive pooling: one number or one a layer; 0: global
   std::string attention_window = "0";  // of what compares positions, likewise
-  Index span = 0;      // the largest span of a head that learns how far it looks back, in positions; 0: none does
-  double ramp = 32;    // positions over which its weights fall behind the span
-  double penalty = 0;  // nats of the loss for a position of the mean span, layer by layer
   AdditiveSettings additive{};
   LeapSettings leap{};
   double rescale = 0;       // c of rescaled products, in leap and dot; 0: off
   bool reversible = false;  // two streams, of which blocks read one and add to the other (extras/reversible/README.md)
-  Index segment = 0;        // of transformer_xl: positions of a segment, ...
-  Index memory = 0;         // ... before it that are remembered, without a gradient into them
-  Index clamp = 0;          // ... and the distance as which all longer ones count; 0: none
-  Index lsh_rounds = 0;     // of lsh: how often it hashes, ...
-  Index lsh_buckets = 0;    // ... into so many buckets, an even number, ...
-  Index lsh_piece = 0;      // ... and the positions of a piece of the sorted sequence
   bool causal = true;       // of metric, quadratic and dot; golden files may let them see all positions
   bool attention_bias = false;  // biases of the projections of `dot`; golden files may have them
   Index conv_kernel = 0;        // 0: no convolution
@@ -86,11 +64,7 @@ struct ModelConfig {
   double embedding_scale = 1;            // of what a token adds to the stream
   std::string positions = "learned";     // learned | none | sinusoidal | rotary | alibi
   std::string alibi_slopes = "formula";  // formula | interleaved, of alibi's heads where they are no power of two
-  // Which keys a position sees in `dot`, where that is not all of them (extras/sparse/pattern.hpp).
-  std::string pattern = "none";  // none | strided | fixed
-  Index stride = 0;              // of a pattern
-  Index summary = 0;             // of fixed: so many positions at the end of a block are seen by all later ones
-  std::string part = "merged";   // merged | layers | heads: both parts of it, or one a layer, or one a head
+  FeatureSettings extras{};
 
   Index mixer_head_channels() const { return head_channels ? head_channels : channels / heads; }
   Index convolution_groups() const { return conv_groups ? conv_groups : channels; }
@@ -109,6 +83,9 @@ struct ModelConfig {
   std::string own_prefix() const { return has_encoder() ? "decoder." : ""; }
   // Whether a layer sees no later positions. An encoder sees all.
   bool is_causal(Index layer) const { return causal && layer >= encoder_layers; }
+  std::string where_not_causal() const {
+    return has_encoder() ? "where the layer is an encoder's" : "where causal is 0";
+  }
   // The length of the sequence that a layer reads.
   Index context_of(Index layer) const { return layer < encoder_layers ? source_context : context; }
   // Whether norms stand behind the sums of blocks and stream. The stream is then normed where it leaves the last one.
@@ -124,7 +101,12 @@ struct ModelConfig {
   // Whether what lies further back counts less, by a slope a head.
   bool has_alibi() const { return positions == "alibi"; }
   bool interleaves_slopes() const { return alibi_slopes == "interleaved"; }
-  bool has_pattern() const { return pattern != "none"; }
+  // Whether heads learn how far they look back.
+  bool learns_reach() const {
+    bool learns = false;
+    extras.each([&](const auto& feature) { learns = learns || feature.learns_reach(); });
+    return learns;
+  }
 
   // One entry a layer; which names there are the registry knows (network/mixers.hpp). UsageError for a malformed or
   // negative number, or a list of the wrong length.
@@ -148,7 +130,6 @@ struct ModelConfig {
   void check_encoder() const;
   std::vector<Index> windows_in(const std::string& list, const char* flag) const;
   void check_reversible() const;
-  void check_pattern() const;
 };
 
 // How a network is trained. Losses are nats per token.

@@ -17,25 +17,25 @@ namespace {
 struct FlagAdder {
   Flags& flags;
   const std::vector<std::string>& only;
-  HelpText help = [](const std::string& text) { return text; };
+  HelpText help = [](const Setting& setting) { return setting.help; };
 
   void operator()(const WholeSetting& s, Index& value) const {
-    if (wanted(s)) flags.integer(s.flag, value, s.unit, help(s.help), s.low, s.high);
+    if (wanted(s)) flags.integer(s.flag, value, s.unit, help(s), s.low, s.high);
   }
   void operator()(const RealSetting& s, double& value) const {
-    if (wanted(s)) flags.real(s.flag, value, s.unit, help(s.help), {s.low, s.high});
+    if (wanted(s)) flags.real(s.flag, value, s.unit, help(s), {s.low, s.high});
   }
   void operator()(const ChoiceSetting& s, std::string& value) const {
-    if (wanted(s)) flags.choice(s.flag, value, s.choices, help(s.help));
+    if (wanted(s)) flags.choice(s.flag, value, s.choices, help(s));
   }
   void operator()(const Setting& s, std::string& value) const {
-    if (wanted(s)) flags.text(s.flag, value, s.unit, help(s.help));
+    if (wanted(s)) flags.text(s.flag, value, s.unit, help(s));
   }
   void operator()(const Setting& s, bool& value) const {
-    if (wanted(s)) flags.toggle(s.flag, value, help(s.help));
+    if (wanted(s)) flags.toggle(s.flag, value, help(s));
   }
   void operator()(const Setting& s, std::uint64_t& value) const {
-    if (wanted(s)) flags.seed(s.flag, value, help(s.help));
+    if (wanted(s)) flags.seed(s.flag, value, help(s));
   }
   void operator()(const Setting&, double&) const {}  // no flag
 

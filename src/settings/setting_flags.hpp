@@ -12,8 +12,8 @@ namespace abh {
 class Flags;
 
 // Registers the flags of a configuration, in the order of the table (settings/table.hpp), or of those named in `only`.
-// `help` turns what the table says into what --help shows.
-using HelpText = std::function<std::string(const std::string&)>;
+// `help` makes the text that --help shows.
+using HelpText = std::function<std::string(const Setting&)>;
 void add_model_flags(Flags& flags, ModelConfig& model, const HelpText& help, const std::vector<std::string>& only = {});
 void add_training_flags(Flags& flags, TrainingConfig& training, const std::vector<std::string>& only = {});
 

@@ -1,36 +1,8 @@
 #pragma once
 
-#include <limits>
-#include <string>
-#include <vector>
-
 #include "settings/config.hpp"
 
 namespace abh {
-
-// One setting, described once: its key in metadata, its flag, help and limits. A visitor makes of it what it needs, a
-// flag, a line of metadata, a check. A flag that is empty cannot be set on the command line; golden files may.
-// `since`: the version of files in which the key came (safetensors_version); an older file does without. left_out: a
-// number, a list of them, a choice, or what is on or off, whose key a file of any version has only where it is not its
-// default, 0 or the first one.
-inline constexpr Index left_out = std::numeric_limits<Index>::max();
-struct Setting {
-  const char* key;
-  std::string flag = "", unit = "", help = "";
-  Index since = 1;
-  bool changeable = false;  // in a run that goes on: what it is made of, and the weights on the way, are the same
-};
-struct WholeSetting : Setting {
-  Index low, high;
-};
-struct RealSetting : Setting {
-  double low, high;
-  bool below_high = false;  // high itself is too much
-  double otherwise = 0;     // its default, where it is left out
-};
-struct ChoiceSetting : Setting {
-  std::vector<std::string> choices;
-};
 
 // Calls visit(setting, field) for every field of a configuration, const or not, in the order of --help.
 template <class Visitor, class Config>
@@ -44,14 +16,17 @@ void visit_model(Visitor&& visit, Config& m) {
   visit(WholeSetting{{"hidden_channels"}, 0, 4 * largest_channels}, m.hidden_channels);
   visit(WholeSetting{{"head_channels"}, 0, largest_channels}, m.head_channels);
   // Which mixers there are only their registry knows (network/mixers.hpp).
-  visit(Setting{"mixer", "mixer", "LIST", "{mixers}; one name, or a comma list, one a layer"}, m.mixer);
+  visit(
+      Setting{"mixer", "mixer", "LIST", "mixer of every layer: one name, or a comma-separated list with one per layer"},
+      m.mixer);
   visit(Setting{"window", "window", "LIST",
-                "tokens that pooling sees ({windowed}); 0: all; one number, or a comma list, one a layer"},
+                "window of pooling, in tokens; 0: no window; one number, or a comma-separated list with one per layer"},
         m.window);
   visit(ChoiceSetting{{"values", "additive-values", "", "values of additive attention"}, {"shared", "own"}},
         m.additive.values);
   visit(Setting{"projection", "additive-projection", "", "project the pooled query"}, m.additive.projection);
-  visit(ChoiceSetting{{"skip", "additive-skip", "", "what the output of additive attention is added to"},
+  visit(ChoiceSetting{{"skip", "additive-skip", "",
+                       "residual of additive attention: the residual stream, or the normed stream"},
                       {"stream", "normed"}},
         m.additive.skip);
   visit(ChoiceSetting{{"focus", "leap-focus", "", "weight of a position in leap: elu + 1 or exp of its logit", 2},
@@ -63,38 +38,6 @@ void visit_model(Visitor&& visit, Config& m) {
       m.rescale);
   visit(Setting{"normed_values", "normed-values", "", "norm the values of leap, head by head", 2},
         m.leap.normed_values);
-  visit(WholeSetting{{"segment", "segment", "TOKENS", "length of a segment of {segmented}, which is computed at once",
-                      left_out},
-                     0,
-                     largest_context},
-        m.segment);
-  visit(WholeSetting{{"memory", "memory", "TOKENS",
-                      "tokens before a segment of {segmented} that it attends to, without a gradient into them",
-                      left_out},
-                     0,
-                     largest_context},
-        m.memory);
-  visit(
-      WholeSetting{{"clamp", "clamp", "TOKENS", "largest distance that {segmented} tells apart; 0: no limit", left_out},
-                   0,
-                   largest_context},
-      m.clamp);
-  visit(WholeSetting{{"lsh_rounds", "lsh-rounds", "N",
-                      "rounds of hashing of {hashed}; more rounds find more of the large scores", left_out},
-                     0,
-                     largest_lsh_rounds},
-        m.lsh_rounds);
-  visit(WholeSetting{{"lsh_buckets", "lsh-buckets", "N", "buckets of a round of {hashed}, an even number", left_out},
-                     0,
-                     largest_channels},
-        m.lsh_buckets);
-  visit(WholeSetting{{"lsh_piece", "lsh-piece", "TOKENS",
-                      "length of the pieces that {hashed} cuts the sorted tokens into; a token attends within its "
-                      "piece and to the piece before",
-                      left_out},
-                     0,
-                     largest_context},
-        m.lsh_piece);
   visit(Setting{"causal", "causal", "", "hide later positions; a classifier may see all"}, m.causal);
   visit(Setting{"attention_bias"}, m.attention_bias);
   visit(WholeSetting{{"conv_kernel", "conv-kernel", "TOKENS", "kernel of the convolution before each mixer; 0: none"},
@@ -123,7 +66,7 @@ void visit_model(Visitor&& visit, Config& m) {
         m.alibi_slopes);
   visit(WholeSetting{{"classes", "", "", "", left_out}, 0, largest_vocabulary}, m.classes);
   visit(ChoiceSetting{{"pooling", "class-pooling", "",
-                       "what a classifier reads: the mean of all positions, or an extra position in front of them",
+                       "input of the classifier: the mean of all positions, or an extra position in front of them",
                        left_out},
                       {"mean", "cls"}},
         m.class_pooling);
@@ -165,47 +108,12 @@ void visit_model(Visitor&& visit, Config& m) {
       m.embeddings);
   visit(ChoiceSetting{{"cross", "cross", "", "scores between decoder and encoder", left_out}, {"dot", "bahdanau"}},
         m.cross);
-  visit(Setting{"attention_window", "attention-window", "LIST",
-                "tokens that attention sees ({compare}); 0: all; one number, or a comma list, one a layer", left_out},
-        m.attention_window);
-  visit(WholeSetting{{"span", "span", "TOKENS",
-                      "largest span that a head can learn ({spans}); 0: no head learns a span", left_out},
-                     0,
-                     largest_context},
-        m.span);
-  visit(RealSetting{{"ramp", "ramp", "TOKENS",
-                     "length of the slope by which attention falls to 0 behind a span, with --span", left_out},
-                    1e-3,
-                    1e6,
-                    false,
-                    32},
-        m.ramp);
-  visit(RealSetting{{"penalty", "penalty", "NATS",
-                     "added to the loss for each token of the mean span, to keep spans short, with --span", left_out},
-                    0,
-                    1e6},
-        m.penalty);
-  visit(ChoiceSetting{{"pattern", "pattern", "",
-                       "keys that dot sees: all; the last --stride and every --stride-th; or its own "
-                       "block and the last --summary of each earlier block",
-                       left_out},
-                      {"none", "strided", "fixed"}},
-        m.pattern);
-  visit(WholeSetting{{"stride", "stride", "TOKENS",
-                      "length of the window of --pattern strided, or of a block of --pattern fixed", left_out},
-                     0,
-                     largest_context},
-        m.stride);
-  visit(WholeSetting{{"summary", "summary", "TOKENS",
-                      "tokens at the end of a block that later blocks see, with --pattern fixed", left_out},
-                     0,
-                     largest_context},
-        m.summary);
-  visit(ChoiceSetting{{"part", "part", "",
-                       "the two parts of a --pattern: both in one softmax, or in turn layer by layer, or head by head",
-                       left_out},
-                      {"merged", "layers", "heads"}},
-        m.part);
+  visit(
+      Setting{"attention_window", "attention-window", "LIST",
+              "window of attention, in tokens; 0: no window; one number, or a comma-separated list with one per layer",
+              left_out},
+      m.attention_window);
+  m.extras.each([&](auto& feature) { feature.visit(visit, feature); });
 }
 
 template <class Visitor, class Config>

@@ -76,10 +76,10 @@ TEST_CASE("layout: no folder and no file is larger than its budget", "[documents
   CHECK(too_small.empty());
 }
 
-// The three registries, in which a feature has its lines. Without extras/ they leave these out.
+// The four registries, in which a feature has its lines. Without extras/ they leave these out.
 TEST_CASE("layout: the core includes extras in its registries alone", "[documents]") {
   const std::set<std::string> registries = {"src/apps/feature_cases.hpp", "src/network/mixers.hpp",
-                                            "src/tasks/kinds.cpp"};
+                                            "src/settings/features.hpp", "src/tasks/kinds.cpp"};
   const std::string include = "#include \"extras/";
   for (const char* folder : {"src", "plain", "cpu", "cuda", "tests"}) {
     for_each_file(folder, [&](const std::string& path, long) {

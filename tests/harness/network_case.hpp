@@ -157,7 +157,7 @@ inline std::vector<NetworkCase> all_cases() {
                                 "embeddings=shared source_vocabulary_size=11 attention_bias=1 embedding_norm=1"};
   std::size_t number = 0;
   for (const MixerProperties& mixer : Mixers::properties) {
-    if (mixer.has_segments || mixer.hashes) continue;  // of no encoder or decoder
+    if (mixer.takes("segments") || mixer.takes("hashing")) continue;  // of no encoder or decoder
     NetworkCase translating = encoder_case(mixer.name, 1, 2, around[number % 3]);
     translating.masked = number % 2 == 0;
     translating.dropout = number % 2 == 0 ? 0.2 : 0;

@@ -64,8 +64,8 @@ inline std::string needs_of(const std::string& mixer) {
   config.mixer = mixer;
   config.layers = std::count(mixer.begin(), mixer.end(), ',') + 1;
   for (const MixerProperties& properties : mixer_properties(config)) {
-    if (properties.has_segments) return "positions=none segment=3 ";
-    if (properties.hashes) return "lsh_rounds=2 lsh_buckets=4 lsh_piece=3 ";
+    if (properties.takes("segments")) return "positions=none segment=3 ";
+    if (properties.takes("hashing")) return "lsh_rounds=2 lsh_buckets=4 lsh_piece=3 ";
   }
   return "";
 }

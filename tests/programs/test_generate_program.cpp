@@ -139,7 +139,7 @@ TEST_CASE("programs: every mixer writes on beyond its context", "[programs][heav
   for (const MixerProperties& properties : Mixers::properties) {
     const std::string mixer = properties.name;
     for (const std::string positions : {"learned", "none", "sinusoidal", "rotary", "alibi"}) {
-      if (properties.hashes || (properties.has_segments && positions != "none")) continue;
+      if (properties.takes("hashing") || (properties.takes("segments") && positions != "none")) continue;
       if (!absent_feature("positions", positions).empty()) continue;
       INFO(mixer << ", positions " << positions);
       const std::string run = trained(with(words(flags_of(mixer)), {"--positions", positions}));

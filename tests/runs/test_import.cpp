@@ -253,14 +253,14 @@ TEST_CASE("programs: the tools in Python know every key, value and tensor of a m
   std::vector<ModelConfig> configs;
   for (const MixerProperties& mixer : Mixers::properties) {
     for (const std::string positions : {"learned", "none", "sinusoidal", "rotary", "alibi"}) {
-      if (mixer.has_segments && positions != "none") continue;
+      if (mixer.takes("segments") && positions != "none") continue;
       configs.push_back(changed(valid(mixer.name), "positions=" + positions));
     }
-    if (mixer.has_segments) {
+    if (mixer.takes("segments")) {
       configs.push_back(changed(valid(mixer.name), "segment=2 memory=5 clamp=3 head_channels=5 conv_kernel=2"));
       continue;
     }
-    if (mixer.hashes) {
+    if (mixer.takes("hashing")) {
       configs.push_back(changed(valid(mixer.name), "lsh_rounds=3 lsh_buckets=6 lsh_piece=2 head_channels=5 causal=0"));
       continue;
     }

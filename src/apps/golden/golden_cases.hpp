@@ -104,9 +104,9 @@ class GoldenCases {
     std::set<std::string> keys = {"heads", "causal", "positions", "alibi_slopes"};
     if (properties.has_window) keys.insert("window");
     if (properties.has_products) keys.insert({"values", "projection", "skip"});
-    if (properties.has_rescale) keys.insert("rescale");
-    if (properties.has_normed_values) keys.insert("normed_values");
-    if (properties.has_focus) keys.insert("focus");
+    if (properties.takes("rescale")) keys.insert("rescale");
+    if (properties.takes("normed-values")) keys.insert("normed_values");
+    if (properties.takes("leap-focus")) keys.insert("focus");
     return keys;
   }
 
@@ -428,8 +428,8 @@ class GoldenCases {
   void check_positions(const MixerProperties& properties) {
     if (!file_.has_setting("positions")) return;
     const std::string& positions = file_.setting("positions");
-    if (positions == "none" || positions == "alibi" || (positions == "rotary" && properties.has_turns)) return;
-    file_.fail(std::string("metadata positions: expected none") + (properties.has_turns ? ", rotary" : "") +
+    if (positions == "none" || positions == "alibi" || (positions == "rotary" && properties.takes("rotary"))) return;
+    file_.fail(std::string("metadata positions: expected none") + (properties.takes("rotary") ? ", rotary" : "") +
                " or alibi, found \"" + positions + "\"");
   }
 

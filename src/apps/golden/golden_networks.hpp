@@ -41,9 +41,10 @@ ModelConfig GoldenCases<Device, T>::network_config(const Given& given) const {
   config.head_channels = 0;
   config.attention_bias = false;
   const std::vector<MixerProperties> mixers = checked_mixers(config);
-  if (mixers.front().has_segments) {
-    for (const char* key : {"segment", "memory"}) file_.setting(key);
-  }
+  config.extras.each([&](const auto& feature) {
+    if (!mixers.front().takes(feature.option)) return;
+    for (const std::string& key : words_in(feature.golden_keys)) file_.setting(key.c_str());
+  });
   for (std::size_t layer = 0; layer < mixers.size(); ++layer) {
     if (!mixers[layer].head_projection) continue;
     const std::string prefix = "weight.blocks." + std::to_string(layer) + ".mixer.";

@@ -63,7 +63,7 @@ class AttentionCore {
                 bool caches_keys, double scale = 0, const Comparison<Device, T>& comparison = {},
                 const Span<Device, T>& span = {})
       : AttentionCore(layout, config, options, extent, extent, caches_keys, scale, comparison, span) {
-    if (!config.has_alibi() && config.span == 0) return;
+    if (!config.has_alibi() && !config.learns_reach()) return;
     const Index longest = std::max(extent.longest(), extent.positions);
     sight_.distances = sight_.reach > 0 ? std::min(sight_.reach, longest) : longest;
     if (config.has_alibi()) claim_alibi(layout, config);

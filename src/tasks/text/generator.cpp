@@ -60,8 +60,9 @@ static bool is_recurrent(const ModelConfig& config) {
   const std::vector<Index> windows = config.attention_windows();
   bool recurrent = !config.has_position_table();
   for (std::size_t layer = 0; layer < mixers.size(); ++layer) {
-    const bool has_table = mixers[layer].has_turns && config.has_rotary();  // of angles, which ends
-    const bool forgets = !mixers[layer].has_cache || windows[layer] > 0 || (mixers[layer].has_span && config.span > 0);
+    const bool has_table = mixers[layer].takes("rotary") && config.has_rotary();  // of angles, which ends
+    const bool forgets =
+        !mixers[layer].has_cache || windows[layer] > 0 || (mixers[layer].takes("span") && config.learns_reach());
     recurrent = recurrent && forgets && !has_table;
   }
   return recurrent;

@@ -11,6 +11,7 @@
 #include "base/text.hpp"
 #include "files/atomic_file.hpp"
 #include "files/text_file.hpp"
+#include "network/mixers.hpp"
 #include "program/run_program.hpp"
 #include "program/terminal.hpp"
 #include "tasks/plain_text.hpp"
@@ -18,7 +19,6 @@
 #include "tasks/text/dataset.hpp"
 #include "tasks/text/evaluation.hpp"
 #include "tasks/text/generator.hpp"
-#include "tasks/text/memory_flag.hpp"
 #include "tasks/text/stop_text.hpp"
 #include "tasks/text/text.hpp"
 

@@ -1,0 +1,46 @@
+#pragma once
+
+#include "settings/feature.hpp"
+#include "settings/setting.hpp"
+
+namespace abh {
+
+// Settings of heads that learn how far they look back (extras/adaptive_span/README.md).
+struct SpanSettings : FeatureDefaults {
+  static constexpr const char* option = "span";
+
+  Index span = 0;      // the largest span, in positions; 0: no head learns one
+  double ramp = 32;    // positions over which the weights fall to 0 behind the span
+  double penalty = 0;  // nats of the loss for a position of the mean span, per layer
+
+  template <class Visitor, class Self>
+  static void visit(Visitor&& visit, Self& s) {
+    visit(WholeSetting{{"span", "span", "TOKENS", "largest span that a head can learn; 0: no head learns a span",
+                        left_out},
+                       0,
+                       largest_context},
+          s.span);
+    visit(RealSetting{{"ramp", "ramp", "TOKENS",
+                       "length of the slope by which attention falls to 0 behind a span, with --span", left_out},
+                      1e-3,
+                      1e6,
+                      false,
+                      32},
+          s.ramp);
+    visit(RealSetting{{"penalty", "penalty", "NATS",
+                       "added to the loss for each token of the mean span, to keep spans short, with --span", left_out},
+                      0,
+                      1e6},
+          s.penalty);
+  }
+
+  std::string fault(const ModelConfig& config, const std::vector<MixerProperties>& mixers) const;
+  template <class Add>
+  void add_idle(const Add& add) const {
+    add("ramp", span == 0, "--span is 0");
+    add("penalty", span == 0, "--span is 0");
+  }
+  bool learns_reach() const { return span > 0; }
+};
+
+}  // namespace abh

@@ -1,0 +1,42 @@
+#pragma once
+
+#include "settings/feature.hpp"
+#include "settings/setting.hpp"
+
+namespace abh {
+
+// Settings of attention within hash buckets (extras/lsh/README.md).
+struct LshSettings : FeatureDefaults {
+  static constexpr const char* option = "hashing";
+
+  Index lsh_rounds = 0;   // hash rounds
+  Index lsh_buckets = 0;  // buckets of a round, an even number
+  Index lsh_piece = 0;    // positions of a chunk of the sorted sequence
+
+  template <class Visitor, class Self>
+  static void visit(Visitor&& visit, Self& s) {
+    visit(WholeSetting{{"lsh_rounds", "lsh-rounds", "N", "hash rounds; more rounds find more of the large scores",
+                        left_out},
+                       0,
+                       1000},
+          s.lsh_rounds);
+    visit(WholeSetting{{"lsh_buckets", "lsh-buckets", "N", "buckets of a hash round, an even number", left_out},
+                       0,
+                       largest_channels},
+          s.lsh_buckets);
+    visit(WholeSetting{{"lsh_piece", "lsh-piece", "TOKENS",
+                        "length of the chunks into which the sorted tokens are cut; a token attends to its own chunk "
+                        "and the one before",
+                        left_out},
+                       0,
+                       largest_context},
+          s.lsh_piece);
+  }
+
+  std::string fault(const ModelConfig& config, const std::vector<MixerProperties>& mixers) const;
+  static std::string step_fault(const MixerProperties& mixer);
+  // Two rounds, and chunks of an eighth of the context with a bucket for each.
+  static void set_up(ModelConfig& config);
+};
+
+}  // namespace abh

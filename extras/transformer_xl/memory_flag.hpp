@@ -1,0 +1,33 @@
+#pragma once
+
+#include "base/error.hpp"
+#include "extras/transformer_xl/transformer_xl.hpp"
+#include "program/flags.hpp"
+
+namespace abh {
+
+// --memory of programs that use a trained network: the memory may be longer or shorter than in training, because no
+// weight has its length.
+class MemoryFlag {
+ public:
+  void add_to(Flags& flags) {
+    flags.integer("memory", memory_, "TOKENS",
+                  std::string("tokens before a segment of ") + TransformerXlMixer::properties.name +
+                      " that it attends to; -1: as in training",
+                  -1, largest_context);
+  }
+  // Error where the network has no segments.
+  void apply_to(ModelConfig& config) const {
+    if (memory_ < 0) return;
+    for (const std::string& mixer : config.mixer_names()) {
+      if (mixer == TransformerXlMixer::properties.name) continue;
+      throw Error("--memory: this model has none, its mixer is " + mixer);
+    }
+    config.extras.memory = memory_;
+  }
+
+ private:
+  Index memory_ = -1;
+};
+
+}  // namespace abh

@@ -1,0 +1,39 @@
+#pragma once
+
+#include "settings/feature.hpp"
+#include "settings/setting.hpp"
+
+namespace abh {
+
+// Settings of attention within segments and over a memory (extras/transformer_xl/README.md).
+struct SegmentSettings : FeatureDefaults {
+  static constexpr const char* option = "segments";
+  static constexpr const char* golden_keys = "segment memory";
+
+  Index segment = 0;  // positions of a segment
+  Index memory = 0;   // positions before it that it attends to, without a gradient into them
+  Index clamp = 0;    // the distance as which all longer ones count; 0: none
+
+  template <class Visitor, class Self>
+  static void visit(Visitor&& visit, Self& s) {
+    visit(WholeSetting{{"segment", "segment", "TOKENS", "segment length, in tokens", left_out}, 0, largest_context},
+          s.segment);
+    visit(WholeSetting{{"memory", "memory", "TOKENS",
+                        "tokens before a segment that it attends to, without a gradient into them", left_out},
+                       0,
+                       largest_context},
+          s.memory);
+    visit(WholeSetting{{"clamp", "clamp", "TOKENS", "largest distance, as which all longer ones count; 0: no limit",
+                        left_out},
+                       0,
+                       largest_context},
+          s.clamp);
+  }
+
+  std::string fault(const ModelConfig& config, const std::vector<MixerProperties>& mixers) const;
+  // Two segments in the context, with a memory of one.
+  static void set_up(ModelConfig& config);
+  Index segment_length() const { return segment; }
+};
+
+}  // namespace abh
