@@ -92,22 +92,35 @@ def _gap(file: str, first: int, lines: int) -> str:
     return f'<li\nclass=gap><a href="{file}#L{first}">⋯ {lines} line{"s" * (lines > 1)}</a>'
 
 
+def _with_tags_of(room: str, tag: str, comment: str) -> str:
+    """A comment without the tag beside which its line is shown, and without those of other layers that it begins with."""
+    left = re.match(r"(?:\(\w+\.\d+\)[:,]? ?)*", comment).group()
+    kept = [name for name in re.findall(r"\((\w+\.\d+)\)", left) if name != tag and name.split(".")[0] == room]
+    return " ".join([f"({name})" for name in kept] + [comment[len(left) :]] * (comment != left))
+
+
 def excerpt(source: Source, rows: list[Row], tag: str, address: Address) -> str:
-    """A few lines; the one that computes the equation is marked, and does not repeat its tag, beside which it stands.
-    Lines left out are a ⋯, and what is said of a loop is left to its listing. Each knows how far it is indented, so that what does not fit is continued further in."""
-    own = re.compile(r"<i>// " + re.escape(f"({tag})") + r"(?:[:,]? |)(.*?)</i>")
+    """A few lines. The one that computes the equation is marked, and does not repeat its tag, beside which it stands; tags
+    of other layers are left out. Lines left out are a ⋯, and comments on a loop are left to its listing. Each line knows
+    how far it is indented, so that what does not fit is continued further in."""
+    room = tag.split(".")[0]
     written = []
     for row, text in zip(rows, lines_of(source, [row.line for row in rows]), strict=True):
         marked = tag in row.line.tags
-        if marked:
-            text = own.sub(lambda rest: f"<i>// {rest.group(1)}</i>" if rest.group(1) else "", text).rstrip()
+        if row.line.tags:
+            own = tag if marked else ""
+            text = re.sub(r"<i>// (.*?)</i>", lambda found: _comment(_with_tags_of(room, own, found.group(1))), text).rstrip()
         text = re.sub(r"</?b>", "", text)  # so few lines need no bold words
         if row.line.code.endswith("{") and not row.line.tags:  # a head stands there for its loop alone
             text = re.sub(r" *<i>// .*</i>$", "", text)
-        text = re.sub(r" {2,}(?=<i>)", "  ", linked(text[row.margin :], address)) + "  ⋯" * row.cut
+        text = re.sub(r"(?<=\S) {2,}(?=<i>)", "  ", linked(text[row.margin :], address)) + " ⋯" * row.cut
         indent = max(row.line.indent - row.margin, 0)
         style = f" style=--i:{min(indent, DEEPEST)}" if indent else ""
         margin = " " * indent * bool(text)
         code = text.removeprefix(margin)
         written.append(f"<li{style}>{margin}" + (f"<mark>{code}</mark>" if marked else code or "<br>"))
     return f'<ol class="excerpt">{"".join(written)}</ol>'
+
+
+def _comment(text: str) -> str:
+    return f"<i>// {text}</i>" if text else ""

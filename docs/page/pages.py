@@ -270,7 +270,7 @@ class Site:
                 for source, line in places[: 1 if self._is_short(room) else None]:
                     if (source.path, line.number) in shown:
                         continue
-                    rows = source.excerpt(line.number)
+                    rows = source.excerpt(line.number, room.name)
                     shown |= {(source.path, row.line.number) for row in rows}
                     folded.append(f"<p>{source.path}:{line.number}</p>")
                     folded.append(listing.excerpt(source, rows, tag, address))
@@ -296,7 +296,7 @@ class Site:
     def _excerpt(room: Room, source: Source, number: int) -> list[Row]:
         """Of a block one statement, of a layer the loops around it."""
         if room.kind == "layers":
-            return source.excerpt(number)
+            return source.excerpt(number, room.name)
         lines = [source.lines[one - 1] for one in source.statement(number)]
         return [Row(line, lines[0].indent + source.hanging(line.number), False) for line in lines]
 

@@ -113,7 +113,7 @@ class Source:
         for line in reversed(self.lines[: self.statement(number).start - 1]):
             header = self.statement(line.number) if line.code.endswith("{") else range(0)
             first = self.lines[header.start - 1]
-            if not header or first.indent >= depth:
+            if not header or first.indent >= depth or self._end_of_block(line.number) <= number:
                 continue
             depth = first.indent
             text = " ".join(self.lines[one - 1].code.strip() for one in header)
@@ -130,30 +130,35 @@ class Source:
                 return self.statement(line.number)
         return range(0)
 
-    def excerpt(self, number: int) -> list["Row"]:
-        """The headers of all loops around the statement at a line, and of the innermost one's body the statement and at
-        most LONGEST_EXCERPT lines in all; never a part of a signature. Headers stand one below the other at the margin:
-        so there is room for what they repeat."""
+    def excerpt(self, number: int, name: str) -> list["Row"]:
+        """The statement at a line with the headers of all loops around it, each with its closing brace, as they are
+        indented; never a part of a signature. Of the innermost loop's body at most LONGEST_EXCERPT lines are shown, and
+        none that computes equations of other layers than `name` alone."""
         statement = self.statement(number)
         headers = self.loops_around(number)
-        whole = range(0)  # of the loop that is shown to its end
         if LOOP.match(self.lines[statement.start - 1].code.strip()) and self.lines[statement[-1] - 1].code.endswith("{"):
-            whole = range(statement.start, self._end_of_block(statement[-1]) + 1)  # it is a loop that computes it
-            body = whole[:LONGEST_EXCERPT]
+            body = range(statement.start, self._end_of_block(statement[-1]) + 1)[:LONGEST_EXCERPT]  # the loop computes it
         else:
             body = self._around(statement, LONGEST_EXCERPT - (len(headers[-1]) if headers else 0))
             if headers and self._end_of_block(headers[-1][-1]) - headers[-1].start < LONGEST_EXCERPT:
-                last = headers.pop()
-                whole = body = range(last.start, self._end_of_block(last[-1]) + 1)
-        of_body = headers[-1] if headers and not whole else body
+                body = range(headers[-1].start, self._end_of_block(headers[-1][-1]) + 1)
+        shown = {one for piece in (*headers, body) for one in piece}
+        shown -= {one for one in body if self._is_of_others(one, name)}
+        shown = self._closed(shown)
+        margin = min(self.lines[one - 1].indent for one in shown if self.lines[one - 1].code.strip())
+        end = max(statement[-1], *shown)
         rows = []
-        pieces = [*headers, body]
-        for piece, following in zip_longest(pieces, pieces[1:]):
-            margin = min(self.lines[one - 1].indent for one in (of_body if piece is body else piece) if self.lines[one - 1].text)
-            rows += [Row(self.lines[one - 1], margin + self.hanging(one), False) for one in piece]
-            cut = following.start != piece.stop if following else max(whole.stop, statement.stop) > piece.stop
-            rows[-1] = rows[-1]._replace(cut=cut)
+        for one, following in zip_longest(sorted(shown), sorted(shown)[1:], fillvalue=end + 1):
+            cut = any(self.lines[between - 1].code.strip() for between in range(one + 1, following))
+            line = self.lines[one - 1]
+            rows.append(Row(line, min(margin + self.hanging(one), line.indent), cut))
         return rows
+
+    def _is_of_others(self, number: int, name: str) -> bool:
+        """Whether the statement of a line computes equations, and none of the layer `name`."""
+        lines = [self.lines[one - 1] for one in self.statement(number)]
+        tags = [tag.split(".")[0] for line in lines for tag in line.tags]
+        return bool(tags) and name not in tags and not lines[-1].code.endswith("{")
 
     def surroundings(self, number: int, context: int) -> set[int]:
         """The lines that a part of a listing shows of the statement at a line: the signature of its function, the headers
@@ -164,12 +169,29 @@ class Source:
         return shown | set(range(first, min(statement[-1] + context, len(self.lines)) + 1))
 
     def _end_of_block(self, number: int) -> int:
-        """The last line of the block that a line opens."""
-        depth = self.lines[self.statement(number).start - 1].indent
-        for line in self.lines[number:]:
-            if line.text.strip() and line.indent <= depth:
-                return line.number if line.code.strip().startswith("}") else line.number - 1
-        return len(self.lines)
+        """The line of the brace that closes the one at the end of a line."""
+        return self._blocks.get(number, len(self.lines))
+
+    def _closed(self, shown: set[int]) -> set[int]:
+        """Lines, with those that open and close the blocks among them: the end of a block may begin another one."""
+        more = {one for first, last in self._blocks.items() if last in shown for one in self.statement(first)}
+        more |= {last for first, last in self._blocks.items() if first in shown}
+        return shown if more <= shown else self._closed(shown | more)
+
+    @cached_property
+    def _blocks(self) -> dict[int, int]:
+        """The lines that end in an open brace, and those where they are closed."""
+        blocks: dict[int, int] = {}
+        opened: list[int] = []
+        for line in self.lines:
+            for brace in re.findall(r"[{}]", re.sub(r"'[{}]'|\"[^\"]*\"", "", line.code)):
+                if brace == "{":
+                    opened.append(line.number)
+                elif opened:
+                    first = opened.pop()
+                    if first != line.number and self.lines[first - 1].code.endswith("{"):
+                        blocks[first] = line.number
+        return blocks
 
     def _around(self, statement: range, most: int) -> range:
         """The statement, whole, and before it what belongs to it: statements of its depth without a gap, at most four
@@ -180,7 +202,8 @@ class Source:
             before = self.lines[first - 2]
             start = self.statement(before.number).start
             if before.code.strip().startswith("}"):
-                start = next((line.number for line in self.lines[before.number - 2 :: -1] if line.indent <= depth), 1)
+                above = (line for line in self.lines[before.number - 2 :: -1] if line.text.strip() and line.indent <= depth)
+                start = next((line.number for line in above if not line.code.strip().startswith("}")), 1)
             opens = before.code.endswith("{")
             if not before.text.strip() or opens or self.lines[start - 1].indent != depth or last - start + 1 > most:
                 break

@@ -283,6 +283,22 @@ class Pages(unittest.TestCase):
             files = GOOD | {"plain/twice.cpp": GOOD["plain/twice.cpp"].replace("// (twice.1)", comment)}
             self.assertIn(f"<mark>out_d[d] = 2 * in_d[d];  {shown}</mark>", built(files)[0]["layers/twice.html"])
 
+    def test_a_comment_in_an_excerpt_is_indented_as_in_the_file(self) -> None:
+        loops = "  for (Index d = 0; d < D; ++d) {\n    for (b) {\n      // Why.\n    "
+        plain = GOOD["plain/twice.cpp"].replace("  for (Index d = 0; d < D; ++d) {\n", loops, 1).replace("\n  }\n", "\n    }\n  }\n", 1)
+        page = built(GOOD | {"plain/twice.cpp": plain})[0]["layers/twice.html"]
+        self.assertIn("<li style=--i:4>    <i>// Why.</i>", page)
+
+    def test_excerpt_does_not_name_equations_of_other_layers(self) -> None:
+        for comment, shown in (
+            ("// (twice.1) (echo.1)", "<mark>out_d[d] = 2 * in_d[d];</mark>"),
+            ("// (echo.1) (twice.1), (echo.1): both", "<mark>out_d[d] = 2 * in_d[d];  <i>// both</i></mark>"),
+        ):
+            files = GOOD | {"plain/twice.cpp": GOOD["plain/twice.cpp"].replace("// (twice.1)", comment)}
+            page = built(files)[0]["layers/twice.html"]
+            self.assertIn(shown, page[page.index('<ol class="excerpt">') :])
+            self.assertIn('<a href="../blocks/echo.html#echo.1">(echo.1)</a>', page, "the listing has the tag")
+
     def test_listing_is_complete_and_verbatim(self) -> None:
         begin = self.twice.index('aria-label="cuda/twice.cu">') + len('aria-label="cuda/twice.cu">')
         lines = self.twice[begin : self.twice.index("</ol>", begin)].split("<li\n")[1:]
@@ -491,19 +507,51 @@ class Excerpts(unittest.TestCase):
     def excerpt(self, text: str, number: int) -> list[str]:
         with tempfile.TemporaryDirectory() as folder:
             Path(folder, "a.cpp").write_text(text, encoding="utf-8")
-            rows = sources.Source(Path(folder), "a.cpp").excerpt(number)
+            rows = sources.Source(Path(folder), "a.cpp").excerpt(number, "twice")
             return [row.line.text[row.margin :] + " ..." * row.cut for row in rows]
 
-    def test_headers_of_all_loops(self) -> None:
+    def test_loops_are_nested_as_in_the_file_and_closed(self) -> None:
         text = "void f() {\n  for (a) {\n    for (b) {\n      x = 1;\n    }\n  }\n}\n"
-        self.assertEqual(self.excerpt(text, 4), ["for (a) {", "for (b) {", "  x = 1;", "}"])
+        self.assertEqual(self.excerpt(text, 4), ["for (a) {", "  for (b) {", "    x = 1;", "  }", "}"])
+
+    def test_lines_left_out_are_marked_before_and_behind_a_loop(self) -> None:
+        text = "void f() {\n  for (a) {\n    y();\n    for (b) {\n      x = 1;\n    }\n    z();\n  }\n}\n"
+        self.assertEqual(self.excerpt(text, 5), ["for (a) { ...", "  for (b) {", "    x = 1;", "  } ...", "}"])
+
+    def test_braces_match_in_every_excerpt_of_the_repository(self) -> None:
+        """And each begins at the margin."""
+        root = Path(__file__).resolve().parents[2]
+        for room in sources.rooms(root).values():
+            for source in [source for files in room.devices.values() for source in files]:
+                for line in source.lines:
+                    if room.kind == "blocks" or room.name not in [tag.split(".")[0] for tag in line.tags]:
+                        continue
+                    rows = source.excerpt(line.number, room.name)
+                    braces = re.findall(r"[{}]", re.sub(r"'[{}]'|\"[^\"]*\"", "", "".join(row.line.code for row in rows)))
+                    place = f"{source.path}:{line.number}"
+                    shown = {row.line.number for row in rows}
+                    self.assertIn(line.number, shown, place)
+                    self.assertEqual(min(row.line.indent - row.margin for row in rows if row.line.code), 0, place)
+                    if shown >= set(source.statement(line.number)):  # else a statement is shown in part
+                        self.assertEqual(braces.count("{"), braces.count("}"), place)
+
+    def test_lines_of_other_layers_are_left_out(self) -> None:
+        text = "void f() {\n  for (a) {\n    y();  // (other.1)\n    z(1,  // (other.2)\n      2);\n    x = 1;  // (twice.1)\n  }\n}\n"
+        self.assertEqual(self.excerpt(text, 6), ["for (a) { ...", "  x = 1;  // (twice.1)", "}"])
+        kept = text.replace("(other.1)", "(other.1) (twice.2)").replace("z(1,  // (other.2)\n      2);", "z();")
+        self.assertEqual(len(self.excerpt(kept, 5)), 5)
+
+    def test_braces_in_strings_are_no_blocks(self) -> None:
+        text = "void f() {\n  for (a) {\n    x = \"}\";\n    y = '}';\n  }\n}\n"
+        self.assertEqual(self.excerpt(text, 4), ["for (a) {", "  x = \"}\";", "  y = '}';", "}"])
 
     def test_functions_that_are_handed_over_are_loops(self) -> None:
         text = (
             "void f() {\n  parallel_for(device, n,\n               [&](Index n) {\n    y();\n    for_lanes<T>(K, [&]<class L>(Index k) {\n"
             "      x = 1;\n    });\n  });\n}\n"
         )
-        expected = ["parallel_for(device, n,", "             [&](Index n) { ...", "for_lanes<T>(K, [&]<class L>(Index k) {", "  x = 1;", "});"]
+        expected = ["parallel_for(device, n,", "             [&](Index n) { ..."]
+        expected += ["  for_lanes<T>(K, [&]<class L>(Index k) {", "    x = 1;", "  });", "});"]
         self.assertEqual(self.excerpt(text, 6), expected)
 
     def test_a_function_with_a_name_is_where_loops_end(self) -> None:
@@ -530,12 +578,13 @@ class Excerpts(unittest.TestCase):
     def test_at_most_eight_lines_and_the_headers_of_outer_loops(self) -> None:
         text = "void f() {\n  for (a) {\n    for (b) {\n" + "      y();\n" * 20 + "      x = 1;\n      z();\n    }\n  }\n}\n"
         found = self.excerpt(text, 24)
-        self.assertLessEqual(len(found), sources.LONGEST_EXCERPT + 1)
-        self.assertEqual((found[:2], found[2], found[-1]), (["for (a) {", "for (b) { ..."], "  y();", "  x = 1;"))
+        self.assertLessEqual(len([line for line in found if "}" not in line]), sources.LONGEST_EXCERPT + 1)
+        self.assertEqual((found[:2], found[2]), (["for (a) {", "  for (b) { ..."], "    y();"))
+        self.assertEqual(found[-3:], ["    x = 1; ...", "  }", "}"])
 
     def test_a_loop_that_computes_is_shown_from_its_head(self) -> None:
         text = "void f() {\n  for (a) {\n    for (b) {\n" + "      y();\n" * 20 + "    }\n  }\n}\n"
-        self.assertEqual(self.excerpt(text, 3), ["for (a) {", "for (b) {", *["  y();"] * 6, "  y(); ..."])
+        self.assertEqual(self.excerpt(text, 3), ["for (a) {", "  for (b) {", *["    y();"] * 6, "    y(); ...", "  }", "}"])
 
     def test_whole_statement(self) -> None:
         text = "void f() {\n  for (a) {\n    x = g(1,\n          2);\n  }\n}\n"
