@@ -21,6 +21,10 @@ from fault import Fault
 from sources import TAG
 
 
+# What is closed until a reader opens it. Markdown is read again behind an empty line alone.
+FOLD = re.compile(r"<details>\n?<summary>[^\n]+</summary>\n\n")
+
+
 @dataclass
 class Context:
     """What the text of a chapter cannot know of itself."""
@@ -65,6 +69,10 @@ class _Renderer(RendererHTML):
 
     def _place(self, token: Token) -> str:
         return f"{self.context.path}:{token.map[0] + 1}" if token.map else self.context.path
+
+    def html_block(self, tokens, index, options, env) -> str:
+        """A fold has a class, which the style sheet, page.js and check.py know it by."""
+        return tokens[index].content.replace("<details>", '<details class="fold">')
 
     def math(self, tokens, index, options, env) -> str:
         try:
@@ -134,6 +142,10 @@ def rendered(text: str, context: Context) -> str:
             raise Fault(context.path, f"has no heading {heading!r}, under which a picture stands")
     if len(re.findall(r"^ *```", text, re.MULTILINE)) % 2:
         raise Fault(context.path, "a fence is not closed")
+    for fold in re.finditer(r"^<details.*", text, re.MULTILINE):
+        if not FOLD.match(text, fold.start()):
+            line = text.count("\n", 0, fold.start()) + 1
+            raise Fault(f"{context.path}:{line}", "a fold begins with <details>, a line with its summary and an empty line")
     markdown = MarkdownIt("commonmark", {"html": True}, renderer_cls=_Renderer).enable("table")
     markdown.inline.ruler.before("escape", "math", _inline_math)
     markdown.renderer.context = context

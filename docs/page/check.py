@@ -18,7 +18,7 @@ from sources import TAG, Room
 LARGEST_PAGE = 300_000
 LARGEST_DRESS = 70_000  # style, scripts and font of a page together, but the lab's
 LARGEST_LAB = 1_000_000  # the lab with all of these, but for the module, which loads behind them
-LARGEST_SCRIPT = 4_096
+LARGEST_SCRIPT = 4_736
 LEAST_CONTRAST = 4.5
 TEXT_COLOURS = ("ink", "faint", "link", "forward", "backward")
 GROUNDS = ("paper", "panel", "mark")
@@ -80,9 +80,11 @@ class _Page(HTMLParser):
         super().__init__()
         self.path = path
         self.ids: list[str] = []
+        self.folded: set[str] = set()  # ids that stand in a fold of the chapter
         self.links: list[str] = []
         self.faults: list[str] = []
         self._open: list[str] = []
+        self._fold = 0  # how deep the outermost fold stands that is open
         self._named: list[tuple[str, bool]] = []  # links, figures, pictures that are open: whether they have a name yet
         self.feed(text)
         self.close()
@@ -97,6 +99,12 @@ class _Page(HTMLParser):
         values = dict(attributes)
         if values.get("id"):
             self.ids.append(values["id"])
+            if self._fold:
+                self.folded.add(values["id"])
+        if tag == "figure" and values.get("class") == "equation" and self._fold:
+            self._fault(f"the equation ({values['id']}) stands in a fold")
+        if tag == "details" and values.get("class") == "fold" and not self._fold:
+            self._fold = len(self._open) + 1
         for name in ("href", "src"):
             if values.get(name):
                 self.links.append(values[name])
@@ -126,6 +134,8 @@ class _Page(HTMLParser):
                     pass
         else:
             self._open.pop()
+        if len(self._open) < self._fold:
+            self._fold = 0
         if self._named and self._named[-1][0] == tag:
             if not self._named.pop()[1]:
                 self._fault(f"a <{tag}> has no name")
@@ -180,6 +190,8 @@ def _link_faults(path: str, page: _Page, pages: dict[str, _Page], files: dict[st
             yield f"{path}: the link {link} leads nowhere"
         elif fragment and fragment not in pages[found].idset:
             yield f"{path}: the link {link} names no place of {found}"
+        elif fragment and found != path and fragment in pages[found].folded:
+            yield f"{path}: the link {link} leads into a fold"
 
 
 def _listing_faults(path: str, text: str) -> Iterator[str]:

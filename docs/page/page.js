@@ -29,6 +29,19 @@
     };
     show();
   };
+  // What stands in folds is brought to light.
+  const reveal = (place) => {
+    for (let fold = place; (fold = fold.closest("details:not([open])")); ) fold.open = true;
+  };
+  // Files beside the chapter are open, below it closed.
+  const fold = () => all(".beside details").forEach((file) => (file.open = wide.matches));
+  wide.onchange = fold;
+  fold();
+  on("beforeprint", () => {
+    const folds = all(".fold:not([open])");
+    folds.forEach((one) => (one.open = true));
+    on("afterprint", () => folds.forEach((one) => (one.open = false)), {once: true});
+  });
   // Lines of no equation get their ids.
   for (const code of all(".code")) {
     let at = 0;
@@ -55,6 +68,7 @@
   // Brings a tag's first line, or a line, into the listings, without moving the page.
   const listings = all(".beside .listing");
   const show = (listing, line) => {
+    reveal(line);
     listing.scrollTo({top: listing.scrollTop + box(line).top - box(listing).top - listing.clientHeight / 3});
   };
   const bring = (tag, except) => {
@@ -88,7 +102,7 @@
     const tags = tagsOf(target), line = target.closest(".code li[id]");
     if (line === target && offsetX < 48) history.replaceState(0, 0, "#" + line.id);
     // The same link twice says nothing else.
-    if (target.closest(".lines a")) setTimeout(arrive);
+    if (target.closest("a[href^='#']")) setTimeout(arrive);
     if (!tags || target.closest("a:not(.tag), summary")) return;
     point(tags);
     bring(tags[0], line?.closest(".listing"));
@@ -117,11 +131,13 @@
     const place = document.getElementById(location.hash.slice(1));
     const tags = place && tagsOf(place), listing = place?.closest(".beside .listing");
     arrived = place;
+    if (place) reveal(place.matches(".beside > *") ? place.querySelector("summary") : place);
     if (tags) {
       point(tags);
       bring(tags[0], listing);
     } else if (place) location.replace(location.hash);
-    if (!listing || !wide.matches) return;
+    if (!listing) return;
+    if (!wide.matches) return place.scrollIntoView();
     choose(listing.id);
     show(listing, place);
   };

@@ -301,7 +301,7 @@ class Site:
         return [Row(line, lines[0].indent + source.hanging(line.number), False) for line in lines]
 
     def _listings(self, room: Room, device: str, page: str) -> str:
-        """The files of a device, whole or in parts."""
+        """The files of a device, whole or in parts, each in a fold, which is open where there is room beside the chapter."""
         address = self._tag_address(page)
         written = [f'<section class="listing" id="{device}" aria-label="{HEADING[device]}">']
         for number, source in enumerate(room.devices[device]):
@@ -317,7 +317,8 @@ class Site:
                 shown = set().union(*(source.surroundings(line, context) for line in tagged))
                 heading = f'<a href="{file}">{source.path}</a>, in parts'
                 code = listing.parts(source, shown, prefix, room.name, address, file)
-            written.append(f'<h2 id="{prefix}"><span>{HEADING[device]}</span> {heading}</h2>{code}')
+            summary = f'<summary id="{prefix}"><h2><span>{HEADING[device]}</span> {heading}</h2></summary>'
+            written.append(f"<details>{summary}{code}</details>")
         return "\n".join(written) + "\n</section>\n"
 
     # ---- Pages ----

@@ -208,7 +208,28 @@ class Faults(unittest.TestCase):
         self.assert_fault("(echo.1) calls no layer", "src/blocks/echo.hpp", "twice_forward<Device, T>", "something")
 
     def test_unclosed_element(self) -> None:
-        self.assert_fault("closes <details>", "docs/layers/twice.md", lambda text: text + "\n<details>\n\nmore\n")
+        self.assert_fault("closes <details>", "docs/layers/twice.md", lambda text: text + "\n<details>\n<summary>More</summary>\n\nmore\n")
+
+    def test_fold_whose_markdown_is_not_read(self) -> None:
+        for begins in ("<details>\n<summary>More</summary>\n", "<details>\n\n", "<details open>\n<summary>More</summary>\n\n"):
+            fold = f"\n{begins}*Why*.\n\n</details>\n"
+            self.assert_fault("docs/layers/twice.md:17: a fold begins with", "docs/layers/twice.md", lambda text, fold=fold: text + fold)
+
+    def test_equation_in_a_fold(self) -> None:
+        def folded(text: str) -> str:
+            before, equation = text.split("```math\n", 1)
+            equation = equation.replace("```", "```\n\n</details>", 1)
+            return f"{before}<details>\n<summary>More</summary>\n\n```math\n{equation}"
+
+        self.assert_fault("layers/twice.html: the equation (twice.1) stands in a fold", "docs/layers/twice.md", folded)
+
+    def test_link_of_another_page_into_a_fold(self) -> None:
+        fold = "\n<details>\n<summary>More</summary>\n\n### Why\n\nSo. [Again](#why).\n\n</details>\n\n### Behind\n"
+        files = GOOD | {"docs/layers/twice.md": GOOD["docs/layers/twice.md"] + fold}
+        files["docs/blocks/echo.md"] += "\n[Behind](../layers/twice.md#behind).\n"
+        self.assertEqual(built(files)[1], [])
+        files["docs/blocks/echo.md"] += "\n[Why](../layers/twice.md#why).\n"
+        self.assertEqual(built(files)[1], ["blocks/echo.html: the link ../layers/twice.html#why leads into a fold"])
 
     def test_picture_under_no_heading(self) -> None:
         self.assertIn("has no heading 'Backward'", built(GOOD, [picture("layers/twice", "Backward", "<svg></svg>")])[1][0])
@@ -309,7 +330,22 @@ class Pages(unittest.TestCase):
         echo = self.files["blocks/echo.html"]
         self.assertIn('calls <a href="../layers/twice.html">twice</a>', echo)
         self.assertIn('<a href="#b4"', echo)
-        self.assertNotIn("<details>", echo)
+        self.assertNotIn("<summary>CPU and GPU", echo)
+
+    def test_a_fold_of_a_chapter_holds_markdown_and_is_closed(self) -> None:
+        fold = "\n<details>\n<summary>Second reading</summary>\n\n*Why* $x_d$: [echo](../blocks/echo.md).\n\n</details>\n"
+        written, faults = built(GOOD | {"docs/layers/twice.md": GOOD["docs/layers/twice.md"] + fold})
+        self.assertEqual(faults, [])
+        page = written["layers/twice.html"]
+        begin = page.index('<details class="fold">\n<summary>Second reading</summary>')
+        shown = page[begin : page.index("</details>", begin)]
+        self.assertRegex(shown, r'<p><em>Why</em> <span class="m"><math>.*</math>:</span> <a href="../blocks/echo.html">echo</a>.</p>')
+
+    def test_every_file_beside_a_chapter_is_a_fold(self) -> None:
+        page = built(GOOD | {"cpu/twice_step.cpp": GOOD["plain/twice.cpp"]})[0]["layers/twice.html"]
+        self.assertEqual(re.findall(r'<details><summary id="(\w+-?)"><h2>', page), ["p", "c", "c2-", "g"])
+        listings = page[page.index('<div class="beside">') :]
+        self.assertEqual(listings.count("</ol></details>"), 4)
 
     def test_no_other_origin_and_no_absolute_path(self) -> None:
         for path, text in self.files.items():
@@ -470,7 +506,7 @@ class Features(unittest.TestCase):
         self.assertEqual(faults, [])
         for name, other in (("twice", "thrice"), ("thrice", "twice")):
             page = written[f"layers/{name}.html"]
-            listings = re.findall(r'<h2 id="\w"><span>[\w ]*</span> (.*?)</h2>', page)
+            listings = re.findall(r'<summary id="\w"><h2><span>[\w ]*</span> (.*?)</h2>', page)
             self.assertEqual(listings, [f"extras/echo/{name}_{device}.{end}" for device, end in DEVICES])
             self.assertNotIn(other, page[page.index("<article>") : page.index("</article>")])
 
