@@ -17,6 +17,7 @@
 #include "tests/harness/folder.hpp"
 #include "tests/harness/model_case.hpp"
 #include "tests/harness/program.hpp"
+#include "tests/harness/task_life.hpp"
 
 namespace abh {
 namespace {
@@ -522,36 +523,36 @@ TEST_CASE("digits: pictures of any size become patches, and are moved by a pixel
 }
 
 TEST_CASE("digits: programs learn them, go on, and say how many are right", "[digits][programs]") {
-  const TestFolder folder;
-  const std::string whole = folder / "whole";
   const Arguments small =
-      words("--channels 16 --heads 2 --layers 1 --batch 8 --steps 20 --eval-every 10 --eval-tokens 800");
-  const std::string final = last_line(
-      require_success(train_digits(small + words("--patch 8 --class-pooling cls") + Arguments{"--out", whole})).out);
-  CHECK(final.starts_with("final: digits, step 20, train "));
-  CHECK(final.find(" %), ") != std::string::npos);
-  const Checkpoint model = read_checkpoint(model_path(whole));
-  CHECK(model.task.at("patch") == "8");
+      words("--task digits --channels 16 --heads 2 --layers 1 --batch 8 --steps 20 --eval-every 10 --eval-tokens 800");
+  const TaskPlace place(small + words("--patch 8 --class-pooling cls"));
+  check_life_of_task(place, {.task = words("--task digits --patch 8"),
+                             .data = ", endless, 2000 for testing, 4 patches of 8 x 8 pixels\n",
+                             .sample = "[0-9](, is [0-9])?",
+                             .keys = {{"task", "digits"}, {"patch", "8"}},
+                             .interrupted = "--schedule inverse-sqrt",
+                             .fixed = "--patch 4"});
+  const Checkpoint model = model_of(place.run);
   CHECK(model.config.context == 5);
   CHECK_FALSE(model.config.causal);
 
-  check_interrupted_run(small + words("--task digits"), "step 10/", folder);
+  check_interrupted_run(small, "step 10/", place);
 
-  const Outcome evaluated = require_success(run_program_of_build("evaluate", {"--checkpoint", whole, "--errors", "2"}));
+  const Outcome evaluated =
+      require_success(run_program_of_build("evaluate", {"--checkpoint", place.run, "--errors", "2"}));
   CHECK(last_line(evaluated.out).starts_with("evaluate: digits, 2000 examples, "));
   CHECK(evaluated.out.find("\nwrong: example ") != std::string::npos);
-  CHECK(read_bytes(whole + "/sample.txt").find("\n    ") != std::string::npos);
-  require_refusal(run_program_of_build("generate", {"--checkpoint", whole}), 1, {"nothing to do", "digits"});
-  require_success(train_digits({"--init-from", whole, "--steps", "1", "--out", folder / "tuned"}));
+  CHECK(read_bytes(place.run + "/sample.txt").find("\n    ") != std::string::npos);
+  require_refusal(run_program_of_build("generate", {"--checkpoint", place.run}), 1, {"nothing to do", "digits"});
+  require_success(train_digits({"--init-from", place.run, "--steps", "1", "--out", place / "second"}));
 
   require_refusal(train_digits({"--patch", "3"}), 2, {"--patch: expected 1, 2, 4, 8 or 16, which divides"});
   require_refusal(train_digits({"--patch", "32"}), 2, {"--patch", "16"});
   require_refusal(train_digits({"--context", "9"}), 2, {"--context: expected none"});
   require_refusal(train_digits({"--labels", "tone"}), 2, {"--labels", "reviews"});
-  require_refusal(train_digits(words("--causal 1 --chunk 4") + Arguments{"--out", folder / "chunks"}), 2,
+  require_refusal(train_digits(words("--causal 1 --chunk 4") + Arguments{"--out", place / "chunks"}), 2,
                   {"--chunk: expected a network that tells what comes next"});
-  require_refusal(run_program_of_build("train", {"--resume", whole, "--patch", "4"}), 2, {"--patch: cannot change"});
-  require_refusal(train_digits({"--init-from", whole, "--patch", "4", "--out", folder / "x"}), 1,
+  require_refusal(train_digits({"--init-from", place.run, "--patch", "4", "--out", place / "x"}), 1,
                   {"--patch: expected 8"});
 }
 

@@ -9,10 +9,10 @@
 #include "network/mixers.hpp"
 #include "tests/harness/catch.hpp"
 #include "tests/harness/folder.hpp"
-#include "tests/harness/lines.hpp"
 #include "tests/harness/pattern.hpp"
 #include "tests/harness/program.hpp"
 #include "tests/harness/settings.hpp"
+#include "tests/harness/task_life.hpp"
 
 namespace abh {
 namespace {
@@ -105,35 +105,19 @@ const Arguments tiny = words(
     "--task recall --context 9 --layers 1 --channels 16 --heads 2 --conv-kernel 2 --batch 16 --steps 6 "
     "--learning-rate 0.02 --warmup 2 --eval-tokens 900");
 
-struct RecallPlace : TestFolder {
-  std::string run = *this / "run";
-  Arguments flags(const std::string& changes = "") const { return with(with(tiny, {"--out", run}), words(changes)); }
+struct RecallPlace : TaskPlace {
+  RecallPlace() : TaskPlace(tiny) {}
 };
 
 TEST_CASE("recall: a run has the same bits with more threads, in shards and resumed", "[recall][programs]") {
   const RecallPlace place;
-  const Outcome outcome = require_success(train(place.flags()));
-  CHECK_FALSE(matches(outcome.out,
-                      "\nfinal: recall, step 6, train [0-9.]+, val [0-9.]+ nats \\(accuracy [0-9.]+ %\\), [0-9]+ "
-                      "tokens/s, best [0-9.]+ at step [1-6] \\(accuracy [0-9.]+ %\\)\n$")
-                  .empty());
-  CHECK(contains(outcome.out,
-                 "data: drawn sequences of 9 symbols, one to be recalled from at most 7 back, 1000 for testing\n"));
-  const std::vector<std::string> samples = lines_of(read_bytes(place.run + "/sample.txt"));
-  REQUIRE(samples.size() == 10);
-  CHECK_FALSE(whole_match(samples[0], "the symbol [1-7] back -> [0-8](, expected [0-7])?").empty());
-  CHECK((model_of(place.run).task == Metadata{{"task", "recall"}, {"reach", "7"}}));
-  const std::string other = place / "other", half = place / "half", tuned = place / "tuned";
-  require_success(train(with(place.flags("--threads 2"), {"--out", other})));
-  CHECK(same_model(other, place.run));
-  const Arguments sharded = place.flags("--shards 2 --dropout 0.2 --schedule inverse-sqrt --reach 4");
-  require_success(train(with(sharded, {"--out", place / "sharded"})));
-  require_success(train(with(sharded, {"--out", half, "--steps", "3"})));
-  require_success(train({"--resume", half, "--steps", "6", "--threads", "2"}));
-  CHECK((state_of(half).weights == state_of(place / "sharded").weights));
-  require_refusal(train({"--resume", half, "--reach", "5"}), 2, {"--reach: cannot change in a resumed run"});
-  require_success(train(words("--task recall --steps 0 --init-from " + place.run + " --out " + tuned)));
-  CHECK((model_of(tuned).weights == model_of(place.run).weights));
+  check_life_of_task(place, {.task = words("--task recall"),
+                             .data = "data: drawn sequences of 9 symbols, one to be recalled from at most 7 back, 1000 "
+                                     "for testing\n",
+                             .sample = "the symbol [1-7] back -> [0-8](, expected [0-7])?",
+                             .keys = {{"task", "recall"}, {"reach", "7"}},
+                             .interrupted = "--dropout 0.2 --schedule inverse-sqrt --reach 4",
+                             .fixed = "--reach 5"});
 }
 
 TEST_CASE("recall: every mixer trains on it", "[recall][programs]") {
@@ -193,16 +177,9 @@ TEST_CASE("recall: what cannot be", "[recall][programs]") {
   require_refusal(train(words("--reach 8")), 2, {"--reach: expected only with recall, found --task text"});
   CHECK_FALSE(exists(place.run));
   require_success(train(place.flags("--steps 0")));
-  const auto with_metadata = [&](const std::string& key, const std::string& value, const std::string& message) {
-    INFO(key);
-    OpenedFile file(place.run + "/model.safetensors");
-    file.metadata[key] = value;
-    file.write(place / "bad.safetensors");
-    require_refusal(evaluate({"--checkpoint", place / "bad.safetensors"}), 1, {"metadata " + key + ": " + message});
-  };
-  with_metadata("reach", "8", "expected a whole number from 1 to 7, found \"8\"");
-  with_metadata("reach", "0", "expected a whole number from 1 to 7, found \"0\"");
-  with_metadata("reach", "far", "expected a whole number from 1 to 7, found \"far\"");
+  require_refused_metadata(place.run, "reach", "8", "expected a whole number from 1 to 7, found \"8\"");
+  require_refused_metadata(place.run, "reach", "0", "expected a whole number from 1 to 7, found \"0\"");
+  require_refused_metadata(place.run, "reach", "far", "expected a whole number from 1 to 7, found \"far\"");
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include "tests/harness/error_of.hpp"
 #include "tests/harness/folder.hpp"
 #include "tests/harness/program.hpp"
+#include "tests/harness/task_life.hpp"
 
 using namespace abh;
 
@@ -394,24 +395,25 @@ TEST_CASE("reviews: a test set that says little gets a word", "[reviews]") {
 }
 
 TEST_CASE("reviews: programs learn them, go on, and say how many are right", "[reviews][programs]") {
-  const TestFolder folder;
-  const std::string whole = folder / "whole", csv = folder / "films.csv";
-  const Arguments small = words("--channels 16 --heads 2 --batch 8 --steps 40 --eval-every 20 --eval-tokens 2000");
-  const std::string final =
-      last_line(require_success(train_reviews(small + Arguments{"--labels", "tone", "--out", whole})).out);
-  CHECK(final.starts_with("final: reviews, step 40, train "));
-  CHECK(final.find(" %), ") != std::string::npos);
-  const Checkpoint model = read_checkpoint(model_path(whole));
-  CHECK(model.task.at("labels") == "tone");
-  CHECK_FALSE(model.config.causal);
+  const Arguments small = words("--task reviews --labels tone --channels 16 --heads 2 --batch 8 --steps 40 ") +
+                          words("--eval-every 20 --eval-tokens 2000");
+  const TaskPlace folder(small);
+  const std::string whole = folder.run, csv = folder / "films.csv", label = "(negative|positive)";
+  check_life_of_task(folder,
+                     {.task = words("--task reviews --labels tone"),
+                      .data = " for training, 2000 for testing, ",
+                      .sample = text_of(drawn_review(first_test_example)) + " -> " + label + "(, is " + label + ")?",
+                      .keys = {{"task", "reviews"}, {"labels", "tone"}, {"label_names", ""}, {"words", ""}},
+                      .interrupted = "--schedule inverse-sqrt",
+                      .fixed = "--labels meaning"});
+  CHECK_FALSE(model_of(whole).config.causal);
 
-  check_interrupted_run(small + words("--task reviews --labels tone"), "step 20/", folder);
+  check_interrupted_run(small, "step 20/", folder);
 
   const Outcome evaluated = require_success(run_program_of_build("evaluate", {"--checkpoint", whole, "--errors", "2"}));
   CHECK(last_line(evaluated.out).starts_with("evaluate: reviews, 2000 examples, "));
   CHECK(evaluated.out.find("\nwrong: example ") != std::string::npos);
   CHECK(evaluated.out.find("\nlabel negative: ") < evaluated.out.find("\nlabel positive: "));
-  CHECK(read_bytes(whole + "/sample.txt").starts_with(text_of(drawn_review(first_test_example)) + " -> "));
   require_refusal(run_program_of_build("generate", {"--checkpoint", whole}), 1, {"nothing to do", "reviews"});
 
   // A file's words and labels are the network's from then on.

@@ -14,6 +14,7 @@
 #include "tests/harness/lines.hpp"
 #include "tests/harness/pattern.hpp"
 #include "tests/harness/program.hpp"
+#include "tests/harness/task_life.hpp"
 
 namespace abh {
 namespace {
@@ -87,33 +88,18 @@ TEST_CASE("dates: texts that a beam finds twice share the better rank", "[dates]
 // A network that is trained at once.
 const Arguments tiny = words("--task dates --channels 16 --heads 2 --batch 8 --steps 6 --eval-tokens 300");
 
-struct DatesPlace : TestFolder {
-  std::string run = *this / "run";
-  Arguments flags(const std::string& changes = "") const { return with(with(tiny, {"--out", run}), words(changes)); }
+struct DatesPlace : TaskPlace {
+  DatesPlace() : TaskPlace(tiny) {}
 };
 
 TEST_CASE("dates: a run has the same bits with more threads and resumed", "[dates][programs]") {
   const DatesPlace place;
-  const Outcome outcome = require_success(train(place.flags()));
-  CHECK_FALSE(matches(outcome.out,
-                      "\nfinal: dates, step 6, train [0-9.]+, val [0-9.]+ nats \\(accuracy [0-9.]+ %\\), [0-9]+ "
-                      "tokens/s, best [0-9.]+ at step [1-6] \\(accuracy [0-9.]+ %\\)\n$")
-                  .empty());
-  CHECK(contains(outcome.out, "data: drawn dates, 20000 for training, 1000 for testing, on days of their own\n"));
-  CHECK(lines_of(read_bytes(place.run + "/sample.txt"))[0].starts_with("04/14/2003 -> "));
-  CHECK((model_of(place.run).task == Metadata{{"task", "dates"}}));
-  const std::string other = place / "other", half = place / "half";
-  require_success(train(with(place.flags("--threads 2"), {"--out", other})));
-  CHECK(same_model(other, place.run));
-  const Arguments sharded = place.flags("--shards 2 --dropout 0.2 --norm post --activation relu --embedding-scale 4");
-  require_success(train(with(sharded, {"--out", place / "sharded"})));
-  require_success(train(with(sharded, {"--out", half, "--steps", "3"})));
-  require_success(train({"--resume", half, "--steps", "6", "--threads", "2"}));
-  CHECK((state_of(half).weights == state_of(place / "sharded").weights));
-  require_refusal(train({"--resume", half, "--norm", "pre"}), 2, {"--norm: cannot change in a resumed run"});
-  const std::string tuned = place / "tuned";
-  require_success(train(words("--task dates --steps 0 --init-from " + place.run + " --out " + tuned)));
-  CHECK((model_of(tuned).weights == model_of(place.run).weights));
+  check_life_of_task(place, {.task = words("--task dates"),
+                             .data = "data: drawn dates, 20000 for training, 1000 for testing, on days of their own\n",
+                             .sample = "04/14/2003 -> .*",
+                             .keys = {{"task", "dates"}},
+                             .interrupted = "--dropout 0.2 --norm post --activation relu --embedding-scale 4",
+                             .fixed = "--norm pre"});
 }
 
 TEST_CASE("dates: every mixer learns it, in encoder and decoder, on every device", "[dates][programs]") {

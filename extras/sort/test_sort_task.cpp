@@ -15,6 +15,7 @@
 #include "tests/harness/pattern.hpp"
 #include "tests/harness/program.hpp"
 #include "tests/harness/settings.hpp"
+#include "tests/harness/task_life.hpp"
 
 namespace abh {
 namespace {
@@ -137,56 +138,32 @@ TEST_CASE("sort: other lengths and digits have test arrays by the same rule, at 
 // A network that is trained at once.
 const Arguments tiny = words("--task sort --layers 1 --channels 16 --heads 2 --batch 8 --steps 6 --learning-rate 0.01");
 
-struct SortPlace : TestFolder {
-  std::string run = *this / "run";
-  Arguments flags(const std::string& changes = "") const { return with(with(tiny, {"--out", run}), words(changes)); }
+struct SortPlace : TaskPlace {
+  SortPlace() : TaskPlace(tiny) {}
 };
 
 TEST_CASE("sort: a run has the same bits with more threads, in shards and resumed", "[sort][programs]") {
   const SortPlace place;
-  const Outcome outcome = require_success(train(place.flags()));
-  CHECK_FALSE(matches(outcome.out,
-                      "\nfinal: sort, step 6, train [0-9.]+, val [0-9.]+ nats \\(accuracy [0-9.]+ %\\), [0-9]+ "
-                      "tokens/s, best [0-9.]+ at step [1-6] \\(accuracy [0-9.]+ %\\)\n$")
-                  .empty());
-  CHECK(contains(outcome.out, "data: arrays of 6 digits from 1 to 3, 168 of 729 for validation\n"));
+  const Metadata keys = {{"task", "sort"}, {"length", "6"}, {"digits", "3"}};
+  // The rate of a run that stops early must not depend on where it stops.
+  const Outcome outcome =
+      check_life_of_task(place, {.task = words("--task sort"),
+                                 .data = "data: arrays of 6 digits from 1 to 3, 168 of 729 for validation\n",
+                                 .sample = "1 1 1 1 2 3 -> .*",
+                                 .keys = keys,
+                                 .interrupted = "--schedule inverse-sqrt --dropout 0.2",
+                                 .fixed = "--length 7"});
   CHECK_FALSE(contains(outcome.out, "inference: "));
-  const std::vector<std::string> samples = lines_of(read_bytes(place.run + "/sample.txt"));
-  REQUIRE(samples.size() == 10);
-  CHECK(samples[0].starts_with("1 1 1 1 2 3 -> "));
-  const Checkpoint model = model_of(place.run);
-  CHECK((model.task == Metadata{{"task", "sort"}, {"length", "6"}, {"digits", "3"}}));
-
-  const std::string other = place / "other", half = place / "half", tuned = place / "tuned";
-  require_success(train(with(place.flags("--threads 2"), {"--out", other})));
-  CHECK(same_model(other, place.run));
-  CHECK(log_without_speed(other) == log_without_speed(place.run));
-  CHECK((read_bytes(other + "/resume.safetensors") == read_bytes(place.run + "/resume.safetensors")));
-  CHECK_FALSE(exists(other + "/data.txt"));
-
-  // In shards sums have another order, which no number of threads changes. Of a run that ends early and goes on, the
-  // rate must not hang on where it ends.
-  const Arguments sharded = place.flags("--shards 2 --schedule inverse-sqrt --dropout 0.2");
-  require_success(train(with(sharded, {"--out", place / "sharded"})));
-  require_success(train(with(sharded, {"--out", half, "--steps", "3"})));
-  const Outcome resumed = require_success(train({"--resume", half, "--steps", "6", "--threads", "2"}));
-  CHECK(contains(resumed.out, "\nresume: goes on from step 3 of 6\n"));
-  CHECK(last_line(resumed.out).starts_with("final: sort, step 6, "));
-  CHECK((state_of(half).weights == state_of(place / "sharded").weights));
-  CHECK((state_of(half).task == model.task));
-  require_refusal(train({"--resume", half, "--length", "7"}), 2, {"--length: cannot change in a resumed run"});
+  CHECK((state_of(place / "half").task == keys));
 
   // A preset knows of no arrays.
+  const std::string preset = place / "preset", tuned = place / "second";
   const Arguments by_preset = words("--task sort --preset tiny --layers 1 --channels 16 --steps 1 --batch 2");
-  require_success(train(by_preset + Arguments{"--out", other + "_preset"}));
-  require_success(train(words("--preset tiny --layers 1 --channels 16 --batch 2 --resume " + other + "_preset")));
-  require_refusal(train(words("--preset baby --resume " + other + "_preset")), 2, {"--preset: cannot change"});
+  require_success(train(by_preset + Arguments{"--out", preset}));
+  require_success(train(words("--preset tiny --layers 1 --channels 16 --batch 2 --resume " + preset)));
+  require_refusal(train(words("--preset baby --resume " + preset)), 2, {"--preset: cannot change"});
 
-  // A new run may begin with these weights, and with no others than those of its arrays.
-  const Outcome begun =
-      require_success(train(words("--task sort --steps 0 --init-from " + place.run + " --out " + tuned)));
-  CHECK(contains(begun.out, "\ninit: from " + place.run + "/model.safetensors, step 6\n"));
-  CHECK((model_of(tuned).weights == model.weights));
+  // A new run begins with these weights, and with no others than those of its arrays.
   require_refusal(train(words("--task sort --digits 4 --init-from " + place.run + " --out " + tuned)), 1,
                   {"--digits: expected 3, as in "});
   require_refusal(train(words("--task sort --context 13 --init-from " + place.run + " --out " + tuned)), 2,
@@ -317,19 +294,12 @@ TEST_CASE("sort: what makes no sense is refused in one line", "[sort][programs]"
   require_refusal(evaluate({"--checkpoint", place.run, "--length", "8"}), 1, {"--length: expected 6 digits as "});
   require_refusal(evaluate({"--checkpoint", place.run, "--length", "1"}), 2, {"--length: expected 0, or"});
 
-  // A file that says something else of its arrays.
-  const auto with_metadata = [&](const std::string& key, const std::string& value, const std::string& message) {
-    INFO(key);
-    OpenedFile file(place.run + "/model.safetensors");
-    file.metadata[key] = value;
-    file.write(place / "bad.safetensors");
-    require_refusal(evaluate({"--checkpoint", place / "bad.safetensors"}), 1, {"metadata " + key + ": " + message});
-  };
-  with_metadata("length", "", "expected a whole number from 2 to 1000, found \"\"");
-  with_metadata("length", "six", "expected a whole number from 2 to 1000, found \"six\"");
-  with_metadata("digits", "1001", "expected a whole number from 2 to 1000, found \"1001\"");
-  with_metadata("context", "12", "expected 11 for arrays of 6 digits from 1 to 3, found 12");
-  with_metadata("causal", "0", "expected 1 for arrays of 6 digits from 1 to 3, found 0");
+  // A file with other metadata for its arrays.
+  require_refused_metadata(place.run, "length", "", "expected a whole number from 2 to 1000, found \"\"");
+  require_refused_metadata(place.run, "length", "six", "expected a whole number from 2 to 1000, found \"six\"");
+  require_refused_metadata(place.run, "digits", "1001", "expected a whole number from 2 to 1000, found \"1001\"");
+  require_refused_metadata(place.run, "context", "12", "expected 11 for arrays of 6 digits from 1 to 3, found 12");
+  require_refused_metadata(place.run, "causal", "0", "expected 1 for arrays of 6 digits from 1 to 3, found 0");
 }
 
 }  // namespace
