@@ -535,7 +535,6 @@ TEST_CASE("digits: programs learn them, go on, and say how many are right", "[di
   const Checkpoint model = model_of(place.run);
   CHECK(model.config.context == 5);
   CHECK_FALSE(model.config.causal);
-
   check_interrupted_run(small, "step 10/", place);
 
   const Outcome evaluated =
