@@ -9,10 +9,12 @@ import unittest
 import xml.etree.ElementTree as xml
 from itertools import combinations, product
 from pathlib import Path
+from unittest import mock
 
 import svg
 from pages import Site
-from pictures import PICTURES, chunks, constants_faults, cross_entropy, leap, rescale, rotary
+from pictures import PICTURES, adamw, bahdanau_attention, chunks, constants_faults, cross_entropy, dropout, gelu, leap
+from pictures import rescale, rotary
 from sources import layout
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -140,6 +142,7 @@ class Constants(unittest.TestCase):
             ("docs/layers/cross_entropy.md", "0, 1/16, -1/16, 0 |", "0, 1/8, -1/8, 0 |"),
             ("extras/positions/rescale.md", "| **d_in** | 0.25 | -0.5", "| **d_in** | 0.5 | -0.5"),
             ("extras/positions/rotary.md", "| in | 5 |", "| in | 6 |"),
+            ("extras/bahdanau/bahdanau_attention.md", "| -13 log 2 | 15 log 2 |", "| -13 log 2 | 14 log 2 |"),
         ):
             with self.subTest(file):
                 faults = self.planted(file, old, new)
@@ -150,6 +153,11 @@ class Constants(unittest.TestCase):
         faults = self.planted("src/blocks/ffn.hpp", " gelu_", " something_")
         self.assertEqual(len(faults), 1)
         self.assertIn("the layer gelu", faults[0])
+
+    def test_an_equation_that_makes_another_array_is_found(self):
+        faults = self.planted("extras/seq2seq/cross.hpp", "//   t_bch = attention(", "//   u_bch = attention(")
+        self.assertEqual(len(faults), 1)
+        self.assertIn("makes t, the picture cross-flow says (cross.4)", faults[0])
 
     def test_a_mixer_that_the_map_lacks_is_found(self):
         faults = self.planted("src/network/mixers.hpp", "LeapMixer", "OtherMixer")
@@ -184,6 +192,45 @@ class Numbers(unittest.TestCase):
             for gradient, difference in zip(found, differences(loss, head), strict=True):
                 self.assertAlmostEqual(gradient, difference, places=5)  # but for epsilon
             self.assertAlmostEqual(math.hypot(*rescale.forward(head)), math.sqrt(rescale.K - 1), places=4)
+
+    def test_of_gelu_are_the_derivatives(self):
+        for x in (-2.5, -gelu.EXTREME, -0.3, 0.0, 0.7, 3.0):
+            (difference,) = differences(lambda one: gelu.out(one[0]), [x])
+            self.assertAlmostEqual(gelu.slope(x), difference, places=8)
+            self.assertAlmostEqual(gelu.slope(x) + gelu.slope(-x), 1)
+        self.assertAlmostEqual(gelu.slope(gelu.lowest()), 0)
+        for x in (gelu.EXTREME, -gelu.EXTREME):
+            self.assertGreater(gelu.slope(x) * x, gelu.slope(x + 0.01) * x)
+            self.assertGreater(gelu.slope(x) * x, gelu.slope(x - 0.01) * x)
+
+    def test_of_adamw_are_those_of_the_worked_example(self):
+        with mock.patch.multiple(adamw, BETA1="0.6", BETA2="0.75", EPSILON="0"):
+            self.assertEqual(adamw.steps([2, -5]), [1, -0.59375])
+
+    def test_of_dropout_are_drawn_by_the_generator(self):
+        """The first words of Philox4x32-10 for a counter and a key of zeros, as its authors publish them."""
+        words = dropout.philox_block(0, (0, 0, 0, 0))
+        self.assertEqual(words, (0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8))
+        ones = 0xFFFFFFFF
+        words = dropout.philox_block(ones << 32 | ones, (ones,) * 4)
+        self.assertEqual(words, (0x408F276D, 0x41C83B0E, 0xA20BC7C6, 0x6D5451FD))
+
+    def test_of_additive_attention_are_the_derivatives(self):
+        module, score = bahdanau_attention, bahdanau_attention.SCORE * math.log(2)
+        inputs = [math.atanh(x) for x in (*module.QUERY, *module.KEY)] + [float(x) for x in module.VALUE]
+
+        def loss(inputs: list[float]) -> float:
+            query, key, value = inputs[:2], inputs[2:4], inputs[4:]
+            total = 0.0
+            for c in range(2):
+                powers = [math.exp(score * math.tanh(query[c] + key[s])) for s in range(2)]
+                total += module.D_OUT[c] * sum(power * v for power, v in zip(powers, value)) / sum(powers)
+            return total
+
+        found = [float(module.d_query(c)) * math.log(2) for c in range(2)]
+        found += [float(module.d_key(s)) * math.log(2) for s in range(2)] + [float(module.d_value(s)) for s in range(2)]
+        for gradient, difference in zip(found, differences(loss, inputs), strict=True):
+            self.assertAlmostEqual(gradient, difference, places=7)
 
     def test_of_turned_pairs_know_the_distance_alone(self):
         (query, key), (later_query, later_key) = rotary.PLACES

@@ -3,8 +3,9 @@
 from pathlib import Path
 
 from fault import Fault
-from pictures import additive, attention, chunks, convolution, cross_entropy, gemm, leap, memory, metric, muon, network
-from pictures import lsh, pooling, relative, rescale, reversible, rotary, rows, sparse
+from pictures import adamw, additive, attention, bahdanau_attention, chunks, convolution, cross, cross_entropy, dot, dropout
+from pictures import feed_forward, gelu, gemm, leap, lsh, memory, metric, muon, network, pooling, relative, rescale, reversible
+from pictures import rotary, rows, seq2seq, sparse
 from pictures.picture import Constant, Picture
 
 __all__ = ["PICTURES", "Constant", "Picture", "constants_faults"]
@@ -12,8 +13,9 @@ __all__ = ["PICTURES", "Constant", "Picture", "constants_faults"]
 PICTURES: list[Picture] = [
     picture
     for module in (
-        (network, memory, cross_entropy, additive, pooling, rows, attention, relative, lsh, rotary, rescale, leap)
-        + (convolution, metric, gemm, muon, sparse, chunks, reversible)
+        (network, memory, gelu, dropout, cross_entropy, additive, pooling, rows, dot, attention, relative, lsh, rotary, rescale)
+        + (leap, bahdanau_attention, cross, seq2seq, convolution, feed_forward, metric, gemm, adamw, muon, sparse, chunks)
+        + (reversible,)
     )
     for picture in module.PICTURES
 ]

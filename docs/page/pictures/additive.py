@@ -1,5 +1,6 @@
 """The additive block: what flows forward through it, and the gradients that flow back."""
 
+from pictures.flow import ARRAY, OPERATION, Flow, legend, rows
 from pictures.picture import Picture
 from svg import NAME, SMALL, Drawing, text_width
 
@@ -7,57 +8,15 @@ from svg import NAME, SMALL, Drawing, text_width
 # middle of what makes the logits of a pooling.
 STREAM, AROUND, MAIN, KEY, VALUE = 12, 66, 206, 282, 334
 LOGITS = 114
-ARRAY, OPERATION = 24, 28  # heights
-
-# Rows, by what stands in them.
-PITCH = 48
-ROWS = "x norm h maps q pool P drop z mix p first r mid t pool_2 u second out".split()
-EXTRA = {"q": 4, "pool": 16, "P": 14, "pool_2": 16, "u": 14, "second": 10, "out": 6}  # room beyond the pitch before it
-
-
-def rows() -> dict[str, float]:
-    y, at = 20.0 - PITCH, {}
-    for name in ROWS:
-        y += PITCH + EXTRA.get(name, 0)
-        at[name] = y
-    return at
+# Rows, by what stands in them, and room beyond the pitch before some of them.
+ROWS = rows(
+    "x norm h maps q pool P drop z mix p first r mid t pool_2 u second out".split(),
+    {"q": 4, "pool": 16, "P": 14, "pool_2": 16, "u": 14, "second": 10, "out": 6},
+)
 
 
-class Flow:
-    """Arrays in ovals, operations in boxes, and pairs of arrows between them."""
-
-    def __init__(self, drawing: Drawing):
-        self.drawing, self.at = drawing, rows()
-
-    def tag(self, x: float, y: float, equation: int, anchor: str, ink: str) -> None:
-        """A number that leads to the equation of this chapter."""
-        with self.drawing.link(f"#additive.{equation}", f"equation additive.{equation}"):
-            self.drawing.text(x, y + 4, f"({equation})", SMALL, anchor, ink)
-
-    def array(self, x: float, row: str, name: str) -> None:
-        width, y = max(text_width(name, NAME) + 14, 30), self.at[row]
-        self.drawing.box(x - width / 2, y - ARRAY / 2, width, ARRAY, name, NAME, "paper", "ink", radius=ARRAY / 2)
-
-    def operation(self, x: float, row: str, label: str, layer: str, width: float) -> None:
-        d, y = self.drawing, self.at[row]
-        with d.link(f"../layers/{layer}.html", f"layer {layer}"):
-            d.box(x - width / 2, y - OPERATION / 2, width, OPERATION, label, ink="link")
-
-    def down(self, x: float, start: float, end: float, forward: int = 0, backward: int = 0) -> None:
-        """A pair of arrows, with the equations of what they carry."""
-        self.drawing.pair([(x, start), (x, end)])
-        if forward:
-            self.tag(x - 11, (start + end) / 2, forward, "end", "forward")
-        if backward:
-            self.tag(x + 11, (start + end) / 2, backward, "start", "backward")
-
-    def into(self, x: float, above: str, below: str, backward: int = 0) -> None:
-        """From an array to the operation below it; `backward` computes the array's gradient."""
-        self.down(x, self.at[above] + ARRAY / 2, self.at[below] - OPERATION / 2, backward=backward)
-
-    def out_of(self, x: float, above: str, below: str, forward: int = 0) -> None:
-        """From an operation to the array below it, which `forward` computes."""
-        self.down(x, self.at[above] + OPERATION / 2, self.at[below] - ARRAY / 2, forward=forward)
+class Additive(Flow):
+    """The block with its two poolings and two gates."""
 
     def weight(self, right: float, row: str, name: str, equation: int) -> None:
         """The gradient of a weight, to the left of its operation, which begins at `right`."""
@@ -123,19 +82,9 @@ class Flow:
         self.tag(AROUND - 26 + text_width("stream", SMALL), at["second"] + 26, 11, "start", "forward")
 
 
-def legend(d: Drawing) -> None:
-    for i, (ink, label) in enumerate((("forward", "values"), ("backward", "gradients"), ("ink", "one of the two"))):
-        y = 16 + 18 * i
-        if ink == "ink":
-            d.line([(236, y), (262, y)], "forward", dashed=True)
-        else:
-            d.arrow([(236, y), (262, y)] if ink == "forward" else [(262, y), (236, y)], ink)
-        d.text(270, y + 4, label, SMALL, "start", "faint")
-
-
 def paint(d: Drawing) -> None:
-    flow = Flow(d)
-    legend(d)
+    flow = Additive(d, "additive", ROWS)
+    legend(d, 236, "one of the two")
     flow.into(AROUND, "x", "norm", 25)
     flow.out_of(AROUND, "norm", "h", 1)
     flow.gates()
@@ -188,7 +137,7 @@ PICTURES = [
             "that meet at an array are added: d_q and d_t each come from a pooling and its logits, d_h along four ways."
         ),
         width=360,
-        height=rows()["out"] + 20,
+        height=ROWS["out"] + 20,
         paint=paint,
         has_links=True,
     )
