@@ -163,7 +163,7 @@ class WithScript(unittest.TestCase):
             self.browser.open("index.html")
             (run, _, _), (first, _, end), (map_top, map_left, _) = self.browser.run(places)
             self.assertLess(run, first)
-            self.assertLess(first, 600)
+            self.assertLess(first, 640)
             if width < 1024:
                 self.assertGreater(map_top, first)
             else:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import posixpath
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -158,6 +158,8 @@ def site_faults(files: dict[str, str], font_size: int) -> list[str]:
     """What is wrong with the pages, their links and their dress."""
     pages = {path: _Page(path, text) for path, text in files.items() if path.endswith(".html")}
     faults = []
+    linked = {target for path, page in pages.items() for target in _targets(path, page) if target != path}
+    faults += [f"{path}: no page links to this one" for path in pages if path not in linked | {"index.html"}]
     for path, page in pages.items():
         faults += page.faults
         faults += [f"{path}: the id {name} stands twice" for name, count in Counter(page.ids).items() if count > 1]
@@ -178,6 +180,18 @@ def site_faults(files: dict[str, str], font_size: int) -> list[str]:
     if script > LARGEST_SCRIPT:
         faults.append(f"page.js: {script} bytes, more than {LARGEST_SCRIPT}")
     return faults + contrast_faults(files["page.css"])
+
+
+def document_faults(documents: Iterable[str], written: Iterable[str]) -> list[str]:
+    """Documents that no page links to, so that they have none of their own."""
+    return [f"{path}: no page links to this document" for path in sorted(set(documents) - set(written))]
+
+
+def _targets(path: str, page: _Page) -> Iterator[str]:
+    """The files that a page links to."""
+    for link in page.links:
+        target = link.partition("#")[0]
+        yield posixpath.normpath(posixpath.join(posixpath.dirname(path), target)) if target else path
 
 
 def _link_faults(path: str, page: _Page, pages: dict[str, _Page], files: dict[str, str]) -> Iterator[str]:

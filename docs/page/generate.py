@@ -24,6 +24,7 @@ import touch
 from fault import Fault
 from pages import Site
 from pictures import PICTURES, Picture, constants_faults
+from sources import layout
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
@@ -59,6 +60,7 @@ def build(
     files["page.js"] = touch.without_comments((HERE / "page.js").read_text(encoding="utf-8"))
     for image in site.images:
         files[image] = (root / image).read_text(encoding="utf-8")
+    faults += check.document_faults(layout.documents(root), site.written)
     return files, faults + check.site_faults(files, len(font))
 
 

@@ -128,6 +128,11 @@ class Site:
             if f"{picture.page}.html" not in pages:
                 raise Fault(f"the picture {picture.name}", f"belongs to {picture.page}, and there is no such page")
 
+    @property
+    def written(self) -> set[str]:
+        """The files of the repository that have a page, or a place on one."""
+        return set(self._addresses)
+
     # ---- What is listed in parts ----
 
     def _rooms_that_fit(self) -> list[Output]:
@@ -328,21 +333,28 @@ class Site:
         text = (self.root / room.chapter).read_text(encoding="utf-8")
         prose = self._with_contents(chapter.rendered(text, self._context(room.chapter, page)))
         header = self.address_of_file(room.header.path)
-        if room.kind == "layers":
-            prose = f'<p class="rooms">{self._room_links(room, page, header)}</p>\n' + prose
-        elif trained := [name for name, block in self.mixers.items() if block == room.name]:
-            links = " ".join(f'<a href="../{lab.PAGE}#mixer={name}">see {name} train</a>' for name in trained)
-            prose = f'<p class="rooms">{links}</p>\n' + prose
+        links = self._room_links(room, page, header) if room.kind == "layers" else []
+        if self.has_lab:
+            trained = [name for name, block in self.mixers.items() if block == room.name and room.kind == "blocks"]
+            links += [(f"train {name} in the lab", f"../{lab.PAGE}#mixer={name}") for name in trained]
+            links += [] if trained else [("train a network in the lab", f"../{lab.PAGE}")]
+        if links:
+            prose = self._links(links) + prose
         beside = "".join(self._listings(room, device, page) for device in room.devices)
         body = f'<main>\n<article>\n{prose}</article>\n<div class="beside">\n{beside}</div>\n</main>'
         return Output(page, room.name, room.kind, body)
 
-    def _room_links(self, room: Room, page: str, header: str) -> str:
+    @staticmethod
+    def _links(links: list[tuple[str, str]]) -> str:
+        """A line of links: texts and addresses."""
+        written = " ".join(f'<a href="{address}">{html.escape(text)}</a>' for text, address in links)
+        return f'<p class="rooms">{written}</p>\n'
+
+    def _room_links(self, room: Room, page: str, header: str) -> list[tuple[str, str]]:
         test = self.address_of_file(room.test)
         links = [("header", _relative(page, header))]
         links += [(HEADING[device].lower() if device == "plain" else HEADING[device], f"#{device}") for device in DEVICES]
-        links.append(("test", _relative(page, test)))
-        return " ".join(f'<a href="{address}">{html.escape(text)}</a>' for text, address in links)
+        return [*links, ("test", _relative(page, test))]
 
     def _document(self, path: str, page: str, title: str) -> Output:
         text = (self.root / path).read_text(encoding="utf-8")
@@ -409,9 +421,9 @@ class Site:
         """How to run it, the order of reading, and the map of the network."""
         prose = chapter.rendered((self.root / INDEX).read_text(encoding="utf-8"), self._context(INDEX, "index.html"))
         pictures = "".join(self._picture(picture) for picture in self.pictures if picture.page == "index")
-        if self.has_lab:  # behind the first hour
-            first, second, rest = re.split(r"(?=<h2)", prose, maxsplit=2)
-            prose = f'{first}{second}<p>And <a href="{lab.PAGE}">the lab</a>, where a network is trained in the page, to look into.</p>\n{rest}'
+        if self.has_lab:
+            links = self._links([("Train a network in the lab, in this browser", lab.PAGE)])
+            prose = prose.replace("</h1>\n", f"</h1>\n{links}", 1)
         body = f'<main><article>\n{prose}</article>\n<aside class="map" id="map" aria-label="Map">{pictures}</aside></main>'
         return Output("index.html", "start", "index", body)
 

@@ -210,6 +210,17 @@ class Faults(unittest.TestCase):
     def test_unclosed_element(self) -> None:
         self.assert_fault("closes <details>", "docs/layers/twice.md", lambda text: text + "\n<details>\n<summary>More</summary>\n\nmore\n")
 
+    def test_document_that_no_page_links_to(self) -> None:
+        for path in ("docs/more.md", "extras/steps/README.md", "extras/steps/more.md"):
+            self.assertEqual(built(GOOD | {path: "# More\n"})[1], [f"{path}: no page links to this document"])
+
+    def test_page_that_no_page_links_to(self) -> None:
+        files = built(GOOD)[0]
+        files["docs/more.html"] = files["conventions.html"]
+        self.assertIn("docs/more.html: no page links to this one", check.site_faults(files, 0))
+        files["docs/more.html"] += '<a href="more.html">Again</a>'
+        self.assertIn("docs/more.html: no page links to this one", check.site_faults(files, 0))
+
     def test_fold_whose_markdown_is_not_read(self) -> None:
         for begins in ("<details>\n<summary>More</summary>\n", "<details>\n\n", "<details open>\n<summary>More</summary>\n\n"):
             fold = f"\n{begins}*Why*.\n\n</details>\n"

@@ -53,6 +53,13 @@ class WithoutTools(unittest.TestCase):
                 if not re.match(r"\w+:", target):
                     self.assertTrue((page.parent / target).is_file(), f"{page.name}: {target}")
 
+    def test_the_index_and_every_layer_and_block_link_to_the_lab_at_their_top(self) -> None:
+        pages = [self.site / "index.html", *self.site.glob("layers/*.html"), *self.site.glob("blocks/*.html")]
+        self.assertGreater(len(pages), 40)
+        for page in pages:
+            main = page.read_text(encoding="utf-8").split("<main", 1)[1]
+            self.assertRegex(main.split("<h2")[0].split("<figure")[0], r'<a href="(\.\./)?lab\.html[#"]', page.name)
+
     def test_the_lab_shows_pictures(self) -> None:
         lab = (self.site / "lab.html").read_text(encoding="utf-8")
         self.assertEqual(re.findall(r'<script src="([^"]+)"', lab), ["page.js"])
