@@ -1,6 +1,9 @@
 // Pooling that is not causal: one average for all positions.
 
-#include "tests/harness/pooling_case.hpp"
+#include <cmath>
+
+#include "tests/harness/pooling_checks.hpp"
+#include "tests/harness/pooling_example.hpp"
 
 namespace abh {
 namespace {
@@ -48,6 +51,51 @@ TEST_CASE("pooling: on the GPU, one average for all positions is the same in eve
     CHECK(different == 0);
     CHECK(not_zero == 0);  // all of it is masked
   });
+}
+
+TEST_CASE("pooling: one average for all positions, the worked example", "[pooling]") {
+  const auto check = [](auto& device) {
+    const CaseArrays<double> a =
+        example_arrays(device, {{1, 3, 1, 2, 0, false}}, {std::log(2), std::log(3), std::log(1)});
+    require_numbers("sum", a.saved[1], {2, 2, 2});
+    require_numbers("out", a.out[0], {5.0 / 3, 7.0 / 3, 5.0 / 3, 7.0 / 3, 5.0 / 3, 7.0 / 3});
+    require_numbers("d_x", a.d_in[1], {5.0 / 3, 4.0 / 3, 2.5, 2, 5.0 / 6, 2.0 / 3});
+    require_numbers("d_logit", a.d_in[0], {7.0 / 9, -5.0 / 6, 1.0 / 18});
+  };
+  PlainDevice plain;
+  CpuDevice<Isa::baseline> cpu(1);
+  check(plain);
+  check(cpu);
+  require_numbers("weights", example_weights({1, 3, 1, 2, 0, false}),
+                  {0.125, 0.375, 0.5, 0.125, 0.375, 0.5, 0.125, 0.375, 0.5});
+}
+
+TEST_CASE("pooling: one average for all positions, lane widths agree at every odd size", "[pooling]") {
+  check_widths([](Index size) {
+    return PoolingCase{.shape = {.B = 2, .C = size, .N = 2, .K = size, .window = 0, .causal = false, .payloads = 2}};
+  });
+}
+
+TEST_CASE("pooling: one average for all positions of a few long sequences", "[pooling][heavy]") {
+  check_decay_of_chunks({2, 600, 1, 9, 0, false, 2});
+  check_threads(PoolingCase{.shape = {.B = 2, .C = 700, .N = 2, .K = 11, .window = 0, .causal = false, .payloads = 2},
+                            .mask_bc = nullptr,
+                            .accumulate = true,
+                            .gap = 5,
+                            .d_gap = 9},
+                1);
+}
+
+TEST_CASE("pooling: one average for all positions, many heads and channels", "[pooling][gpu]") {
+  check_float(LseCase{{{1, 3, 300, 1, 0, false, 2}}}, 1);
+  check_float(PoolingCase{.shape = {.B = 1, .C = 258, .N = 1, .K = 130, .window = 0, .causal = false}}, 1);
+}
+
+TEST_CASE("pooling: one average for all positions, no sequences, no positions", "[pooling][gpu]") {
+  for (Index payloads : {1, 2}) {
+    check_nothing({{0, 5, 2, 3, 0, false, payloads}});
+    check_nothing({{2, 0, 2, 3, 0, false, payloads}});
+  }
 }
 
 }  // namespace

@@ -11,7 +11,7 @@ namespace abh {
 namespace {
 
 TEST_CASE("pooling: a gradient of the logarithm of the sums", "[pooling]") {
-  for (Index window : all_windows) {
+  for (Index window : {0, 1, 2, 4, 5, 10, 11, 50}) {
     INFO("window " << window);
     check_every_derivative({{2, 11, 2, 5, window}});
     check_every_derivative({{2, 11, 2, 3, window}, holes_and_nothing(11)});

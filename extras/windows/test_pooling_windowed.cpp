@@ -1,14 +1,17 @@
-// Pooling over a window; what all poolings have in common test_pooling.cpp tries with windows, too.
+// Pooling over a window. What holds for every pooling is checked by functions of tests/layers/test_pooling*.cpp, which
+// these tests call with windows.
 
+#include <cmath>
 #include <numeric>
 #include <vector>
 
-#include "tests/harness/pooling_case.hpp"
+#include "tests/harness/pooling_checks.hpp"
+#include "tests/harness/pooling_example.hpp"
 
 namespace abh {
 namespace {
 
-TEST_CASE("pooling: windowed pooling, every derivative, every width", "[pooling]") {
+TEST_CASE("pooling: windowed pooling, every derivative, every width", "[pooling_windowed]") {
   for (Index window : {1, 2, 3, 4, 8, 9, 10, 1000})
     check_layer(PoolingCase{.shape = {.B = 2, .C = 9, .N = 2, .K = 5, .window = window}});
   check_layer(PoolingCase{.shape = {.B = 3, .C = 7, .N = 6, .K = 3, .window = 3}});
@@ -16,7 +19,146 @@ TEST_CASE("pooling: windowed pooling, every derivative, every width", "[pooling]
   check_layer(PoolingCase{.shape = {.B = 1, .C = 1, .N = 2, .K = 3, .window = 1}});
 }
 
-TEST_CASE("pooling: what lies outside the window has no influence on a single bit", "[pooling][gpu]") {
+template <class Device>
+void check_window_example(Device& device) {
+  const CaseArrays<double> a = example_arrays(device, {{1, 3, 1, 2, 2}});
+  const Array<double>&max_c = a.saved[0], &sum_c = a.saved[1], &out_ck = a.out[0];
+  require_numbers("max", max_c, {0, std::log(3), std::log(4)});
+  require_numbers("sum", sum_c, {1, 4.0 / 3, 7.0 / 4});
+  require_numbers("out", out_ck, {4, 0, 1, 3, 8.0 / 7, 20.0 / 7});
+  require_numbers("gamma", {(out_ck[4] - 2) / (0 - 2), (out_ck[5] - 2) / (4 - 2)}, {3.0 / 7, 3.0 / 7});
+  require_numbers("d_x", a.d_in[1], {1, 1, 12.0 / 7, 3, 16.0 / 7, 0});
+  require_numbers("d_logit", a.d_in[0], {-3, 51.0 / 49, 96.0 / 49});
+
+  // down: pull and pull_out of a position from those of the next in its block.
+  Array<double> pull_ck(6), pull_out_c(3), dot_c(3);
+  for (std::size_t c : {2u, 1u, 0u}) {
+    const double keep = c == 0 ? std::exp(-max_c[1] + max_c[0]) : 0;
+    for (std::size_t k = 0; k < 2; ++k) {
+      dot_c[c] += example_d_out_ck[2 * c + k] * out_ck[2 * c + k];
+      pull_ck[2 * c + k] = example_d_out_ck[2 * c + k] / sum_c[c] + (c == 0 ? keep * pull_ck[2 + k] : 0);
+    }
+    pull_out_c[c] = dot_c[c] / sum_c[c] + (c == 0 ? keep * pull_out_c[1] : 0);
+  }
+  require_numbers("d_out . out", dot_c, {4, 12, 32.0 / 7});
+  require_numbers("pull", pull_ck, {1, 1, 0, 3, 16.0 / 7, 0});
+  require_numbers("pull_out", pull_out_c, {7, 9, 128.0 / 49});
+
+  PoolingCase decaying{{1, 3, 1, 2, 2}};
+  decaying.decays = true;
+  const CaseArrays<double> windowed = example_arrays(device, decaying, {std::log(2), std::log(3), std::log(1)});
+  require_numbers("sum, decay", windowed.saved[1], {1, 4.0 / 3, 5.0 / 3});
+  require_numbers("out, decay", windowed.out[0], {4, 0, 1, 3, 0.8, 3.2});
+}
+
+TEST_CASE("pooling_windowed: the worked example of the chapter", "[pooling_windowed]") {
+  PlainDevice plain;
+  CpuDevice<Isa::baseline> cpu(1);
+  check_window_example(plain);
+  check_window_example(cpu);
+  require_numbers("weights", example_weights({1, 3, 1, 2, 2}), {1, 0, 0, 0.25, 0.75, 0, 0, 3.0 / 7, 4.0 / 7});
+}
+
+TEST_CASE("pooling_windowed: masks, strides, gradients added up", "[pooling_windowed]") {
+  for (Index window : {1, 2, 4, 10}) check_masks_and_strides(window);
+}
+
+TEST_CASE("pooling_windowed: logits from the payload", "[pooling_windowed]") { check_own_logits(3); }
+
+TEST_CASE("pooling_windowed: pooling is its definition", "[pooling_windowed][gpu]") {
+  for (Index C : {1, 2, 31, 64}) {
+    for (Index window : {Index{1}, Index{2}, Index{4}, Index{7}, C - 1, C, C + 5})
+      check_window_against_definition(C, window);
+  }
+}
+
+TEST_CASE("pooling_windowed: logits of any size", "[pooling_windowed][gpu]") {
+  for (Index window : {1, 4, 7, 44}) check_logits_of_any_size(window);
+}
+
+TEST_CASE("pooling_windowed: gradients of logits add up to 0", "[pooling_windowed][gpu]") {
+  check_sums_of_gradients({3, 8}, {3, 100, 300});
+}
+
+TEST_CASE("pooling_windowed: on a CPU a constant payload stays constant to the last bit", "[pooling_windowed]") {
+  for (Index window : {1, 4, 7}) check_constant_payload(window);
+}
+
+TEST_CASE("pooling_windowed: what is masked is 0 and gets exactly 0", "[pooling_windowed][gpu]") {
+  check_zeros_of_masked({2, 5}, {5, 300});
+}
+
+TEST_CASE("pooling_windowed: no sequences, no positions", "[pooling_windowed][gpu]") {
+  for (Index payloads : {1, 2}) {
+    PoolingCase none{{0, 5, 2, 3, 2, true, payloads}}, empty{{2, 0, 2, 3, 2, true, payloads}};
+    for (const bool decays : {false, true}) {
+      none.decays = empty.decays = decays;
+      check_nothing(none);
+      check_nothing(empty);
+    }
+  }
+}
+
+TEST_CASE("pooling_windowed: lane widths agree at every odd size", "[pooling_windowed]") {
+  check_widths([](Index size) { return PoolingCase{.shape = {.B = 2, .C = size, .N = 2, .K = 5, .window = 4}}; });
+  check_widths([](Index size) { return decaying({{2, size, 2, 5, 4, true, 2}}); });
+}
+
+TEST_CASE("pooling_windowed: step by step equals all at once", "[pooling_windowed][gpu]") {
+  for (Index window : {1, 2, 5, 8, 36, 37, 50}) {
+    check_steps_of_pooling(window);
+    check_steps_with_decay(window);
+  }
+  for (Index window : {1, 4}) check_steps_on_gpu(window);
+}
+
+TEST_CASE("pooling_windowed: a logit of -infinity leaves a step out", "[pooling_windowed][gpu]") {
+  for (Index window : {1, 3, 7}) check_minus_infinity(window);
+}
+
+TEST_CASE("pooling_windowed: the state does not grow, and a long stream stays right", "[pooling_windowed]") {
+  CHECK(pooling_state_size({1, 64, 4, 8, 3}) == 1 + 4 * 76);
+  CHECK(pooling_state_size({1, 64, 4, 8, 3}, true) == 1 + 4 * 80);
+  for (Index window : {16, 300}) check_long_stream(window);
+}
+
+TEST_CASE("pooling_windowed: steps know the weight behind them", "[pooling_windowed]") {
+  for (Index window : {1, 3, 50}) check_lse_of_steps(window);
+}
+
+TEST_CASE("pooling_windowed: decay, every derivative", "[pooling_windowed]") {
+  for (Index window : {1, 2, 4, 5, 10, 11, 50}) check_decay_derivatives(window);
+  check_every_derivative(decaying({{1, 4, 1, 150, 2}}));
+  check_every_derivative(decaying({{1, 1, 2, 3, 1}}));
+}
+
+TEST_CASE("pooling_windowed: several payloads, every derivative", "[pooling_windowed]") {
+  for (Index window : {1, 3, 6, 7}) check_payload_derivatives(window);
+  check_every_derivative({{1, 4, 1, 150, 2, true, 2}});
+  check_every_derivative({{9, 5, 2, 3, 2, true, 2}});
+}
+
+TEST_CASE("pooling_windowed: decay and payloads side by side", "[pooling_windowed]") {
+  check_masked_distance(4);
+  check_payloads_side_by_side(3);
+  for (Index window : {1, 3, 36}) check_slope_of_zero(window);
+  for (Index window : {1, 4, 6}) check_influence_with_decay(window);
+}
+
+TEST_CASE("pooling_windowed: decay where most is left out", "[pooling_windowed][gpu]") {
+  for (Index window : {3, 100, 300, 450}) check_decay_of_masked_tiles(window);
+}
+
+TEST_CASE("pooling_windowed: decay over thousands of positions in float, windows too", "[pooling_windowed][gpu]") {
+  check_long_decay(700);
+}
+
+TEST_CASE("pooling_windowed: heads of many channels, and three hundred heads", "[pooling_windowed][gpu]") {
+  check_float(LseCase{decaying({{1, 3, 300, 1, 2, true, 2}})}, 1);
+  check_wide_heads(4);
+}
+
+TEST_CASE("pooling: what lies outside the window has no influence on a single bit", "[pooling_windowed][gpu]") {
   std::vector<Index> positions(23);
   std::iota(positions.begin(), positions.end(), 0);
   for (Index window : {0, 1, 4, 6}) {
@@ -33,18 +175,64 @@ TEST_CASE("pooling: what lies outside the window has no influence on a single bi
 
 PoolingCase pooling(Index B, Index C, Index N, Index K, Index window) { return {{B, C, N, K, window}}; }
 
-TEST_CASE("pooling: on the GPU, heads of any size, windows", "[pooling][gpu]") {
+TEST_CASE("pooling: on the GPU, heads of any size, windows", "[pooling_windowed][gpu]") {
   for (Index K : {1, 3, 8, 33, 64, 100, 300}) check_on_gpu(pooling(2, 19, 3, K, 4));
   check_on_gpu(pooling(1, 3, 1, 1024, 2));
 }
 
-TEST_CASE("pooling: on the GPU, tiles of positions, windows", "[pooling][gpu]") {
+TEST_CASE("pooling: on the GPU, tiles of positions, windows", "[pooling_windowed][gpu]") {
   const Index C = 519;
   for (Index window : {1, 2, 5, 64, 255, 256, 257, 259, 512, 518, 519, 1038}) {
     check_on_gpu(pooling(1, C, 2, 2, window));
   }
   for (Index window : {1, 7, 256, 1000}) check_on_gpu(pooling(1, 1025, 1, 8, window));
   for (Index window : {1, 2, 5}) check_on_gpu(pooling(3, 1, 2, 8, window));
+}
+
+TEST_CASE("pooling_windowed: on the GPU, masks and strides", "[pooling_windowed][gpu]") {
+  check_on_gpu(pooling(3, 37, 5, 8, 5));
+  check_alignment(pooling(1, 9, 2, 8, 3));
+  for (Index window : {1, 7, 256, 300}) check_masks_and_strides_on_gpu(window);
+  for (Index window : {3, 100, 300}) check_masked_tiles_on_gpu(window);
+}
+
+TEST_CASE("pooling_windowed: on the GPU, extreme logits over several tiles", "[pooling_windowed][gpu]") {
+  for (Index window : {5, 300}) check_extreme_logits_on_gpu(window);
+}
+
+TEST_CASE("pooling_windowed: on the GPU, decay over tiles of positions", "[pooling_windowed][gpu]") {
+  for (double slope : {0.0, 0.003, 0.5, 5.0}) {
+    INFO("slope " << slope);
+    for (Index window : {1, 2, 5, 64, 255, 256, 257, 518, 519}) {
+      check_on_gpu(sloped(PoolingCase{.shape = {.B = 1, .C = 519, .N = 2, .K = 2, .window = window}}, slope));
+    }
+    for (Index window : {1, 7, 256, 300}) {
+      check_on_gpu(sloped(
+          PoolingCase{.shape = {.B = 2, .C = 530, .N = 1, .K = 4, .window = window}, .mask_bc = holes_and_nothing(530)},
+          slope));
+    }
+    check_on_gpu(sloped(PoolingCase{.shape = {.B = 1, .C = 1025, .N = 1, .K = 8, .window = 1000}}, slope));
+  }
+  check_on_gpu(decaying({{3, 37, 5, 8, 5}}));
+  check_on_gpu(decaying({{2, 37, 2, 8, 7}, holes_and_nothing(37), true, 3, 5}));
+  for (Index window : {1, 2}) check_on_gpu(decaying({{3, 1, 2, 8, window}}));
+  check_alignment(decaying({{1, 9, 2, 8, 3}}));
+}
+
+TEST_CASE("pooling_windowed: on the GPU, several payloads", "[pooling_windowed][gpu]") {
+  check_payloads_on_gpu(4);
+  for (Index window : {7, 256, 300}) check_payload_tiles_on_gpu(window);
+}
+
+TEST_CASE("pooling_windowed: on the GPU, step by step with decay and several payloads", "[pooling_windowed][gpu]") {
+  for (Index window : {1, 2, 5, 8, 36, 37, 50}) check_decay_steps_on_gpu(window);
+  for (Index K : {1, 64, 130}) check_decay_steps_on_gpu(decaying({{1, 11, 2, K, 4, true, 2}}), 1, 0.5);
+  check_decay_steps_on_gpu(decaying({{1, 5, 300, 1, 2}}), 1, 0.5);
+}
+
+TEST_CASE("pooling_windowed: on the GPU, what lies outside the window has no influence, with decay",
+          "[pooling_windowed][gpu]") {
+  for (Index window : {1, 6, 256, 300}) check_decay_influence_on_gpu(window);
 }
 
 }  // namespace

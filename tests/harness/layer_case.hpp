@@ -22,7 +22,6 @@
 #include <utility>
 #include <vector>
 
-#include "base/extras.hpp"
 #include "base/random.hpp"
 #include "base/types.hpp"
 #include "cases/case.hpp"
@@ -32,9 +31,6 @@
 #include "tests/harness/dual.hpp"
 
 namespace abh {
-
-// The windows that this build supports: without extras/ only the global one, 0.
-inline std::vector<Index> windows(const std::vector<Index>& all) { return has_extras ? all : std::vector<Index>{0}; }
 
 template <class T>
 using Values = std::vector<Array<T>>;

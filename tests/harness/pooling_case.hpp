@@ -85,8 +85,6 @@ inline PoolingCase decaying(PoolingCase layer) {
   return layer;
 }
 
-inline const std::vector<Index> all_windows = {0, 1, 2, 4, 5, 10, 11, 50};
-
 // Two rows of C positions: one with a masked beginning, a masked end and holes, one masked throughout.
 inline const Token* holes_and_nothing(Index C) {
   Array<Token> mask_bc(size(2 * C), 0);

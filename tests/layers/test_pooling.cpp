@@ -1,10 +1,13 @@
+// Pooling with one payload and without decay. The functions with a window are declared in
+// tests/harness/pooling_checks.hpp, for the tests of windows, [pooling_windowed].
+
 #include <cmath>
 #include <limits>
 #include <numeric>
 
 #include "cases/pooling_logits.hpp"
 #include "layers/pooling_logits.hpp"
-#include "tests/harness/pooling_case.hpp"
+#include "tests/harness/pooling_checks.hpp"
 
 namespace abh {
 namespace {
@@ -74,9 +77,10 @@ void require_close_gradients(const PoolingCase& layer, const Values<double>& in,
   }
 }
 
-// Outputs and gradients as (pooling.1) has them, a weighted sum for each position, which shares nothing with the fast
-// code: double against them, and float in every instruction set and on every GPU.
-void check_definition(const PoolingCase& layer, const Values<float>& in, double tolerance_float = 1e-5) {
+}  // namespace
+
+void check_definition(const PoolingCase& layer, const Values<float>& in) {
+  const double tolerance_float = 1e-5;
   const Values<float> d_out = converted<float>(random_values(layer.outputs(), 99));
   const Values<double> in_double = converted<double>(in), d_out_double = converted<double>(d_out);
   PlainDevice plain;
@@ -94,7 +98,7 @@ void check_definition(const PoolingCase& layer, const Values<float>& in, double 
                             2 * tolerance_float, isa);
   });
 }
-void check_definition(const PoolingCase& layer, double logit_scale = 1) {
+void check_definition(const PoolingCase& layer, double logit_scale) {
   std::vector<Slot> slots = layer.inputs();
   slots[0].scale = logit_scale;
   check_definition(layer, converted<float>(random_values(slots, 5)));
@@ -111,73 +115,77 @@ TEST_CASE("pooling: global pooling, every derivative, every width", "[pooling]")
   check_layer(PoolingCase{.shape = {.B = 1, .C = 1, .N = 1, .K = 1}});
 }
 
-TEST_CASE("pooling: masks, strides, gradients added up", "[pooling]") {
-  for (Index window : windows({0, 1, 2, 4, 10})) {
-    check_layer(
-        PoolingCase{.shape = {.B = 2, .C = 11, .N = 2, .K = 3, .window = window}, .mask_bc = holes_and_nothing(11)});
-    check_layer(PoolingCase{
-        .shape = {.B = 2, .C = 11, .N = 2, .K = 3, .window = window}, .mask_bc = nullptr, .accumulate = true});
-    check_layer(PoolingCase{.shape = {.B = 2, .C = 7, .N = 2, .K = 3, .window = window},
-                            .mask_bc = holes_and_nothing(7),
-                            .accumulate = true,
-                            .gap = 4,
-                            .d_gap = 9});
-    check_layer(PoolingCase{.shape = {.B = 2, .C = 7, .N = 2, .K = 3, .window = window},
-                            .mask_bc = nullptr,
-                            .accumulate = false,
-                            .gap = 1,
-                            .d_gap = 5});
-  }
+void check_masks_and_strides(Index window) {
+  check_layer(
+      PoolingCase{.shape = {.B = 2, .C = 11, .N = 2, .K = 3, .window = window}, .mask_bc = holes_and_nothing(11)});
+  check_layer(PoolingCase{
+      .shape = {.B = 2, .C = 11, .N = 2, .K = 3, .window = window}, .mask_bc = nullptr, .accumulate = true});
+  check_layer(PoolingCase{.shape = {.B = 2, .C = 7, .N = 2, .K = 3, .window = window},
+                          .mask_bc = holes_and_nothing(7),
+                          .accumulate = true,
+                          .gap = 4,
+                          .d_gap = 9});
+  check_layer(PoolingCase{.shape = {.B = 2, .C = 7, .N = 2, .K = 3, .window = window},
+                          .mask_bc = nullptr,
+                          .accumulate = false,
+                          .gap = 1,
+                          .d_gap = 5});
 }
 
-TEST_CASE("pooling: logits from the payload", "[pooling]") {
-  for (Index window : windows({0, 3})) {
-    check_layer(OwnLogitsCase{{2, 7, 3, 5, window}});
-    check_layer(OwnLogitsCase{{1, 5, 1, 67, window}});
-  }
+TEST_CASE("pooling: masks, strides, gradients added up", "[pooling]") { check_masks_and_strides(0); }
+
+void check_own_logits(Index window) {
+  check_layer(OwnLogitsCase{{2, 7, 3, 5, window}});
+  check_layer(OwnLogitsCase{{1, 5, 1, 67, window}});
+}
+
+TEST_CASE("pooling: logits from the payload", "[pooling]") { check_own_logits(0); }
+
+TEST_CASE("pooling: on the GPU, with its logits", "[pooling][gpu]") {
+  check_gpu("pooling", "pooling with its logits", OwnLogitsCase{{3, 37, 5, 8}});
 }
 
 // The definition, and what is hard about it.
 
+void check_window_against_definition(Index C, Index window) {
+  INFO("C " << C << ", window " << window);
+  check_definition(PoolingCase{.shape = {.B = 2, .C = C, .N = 2, .K = 5, .window = window}});
+  check_definition(
+      PoolingCase{.shape = {.B = 2, .C = C, .N = 1, .K = 17, .window = window}, .mask_bc = holes_and_nothing(C)});
+}
+
 TEST_CASE("pooling: pooling is its definition", "[pooling][gpu]") {
-  for (Index C : {1, 2, 31, 64}) {
-    for (Index window : windows({0, 1, 2, 4, 7, C - 1, C, C + 5})) {
-      INFO("C " << C << ", window " << window);
-      check_definition(PoolingCase{.shape = {.B = 2, .C = C, .N = 2, .K = 5, .window = window}});
-      check_definition(
-          PoolingCase{.shape = {.B = 2, .C = C, .N = 1, .K = 17, .window = window}, .mask_bc = holes_and_nothing(C)});
-    }
-  }
+  for (Index C : {1, 2, 31, 64}) check_window_against_definition(C, 0);
 }
 
-TEST_CASE("pooling: logits of any size", "[pooling][gpu]") {
+void check_logits_of_any_size(Index window) {
   const Index C = 45;
-  for (Index window : windows({0, 1, 4, 7, 44})) {
-    const PoolingCase layer{{2, C, 2, 9, window}};
-    const PoolingCase masked{{2, C, 2, 9, window}, holes_and_nothing(C)};
-    INFO("window " << window);
-    for (double scale : {20.0, 1e4}) check_definition(layer, scale);
+  const PoolingCase layer{{2, C, 2, 9, window}};
+  const PoolingCase masked{{2, C, 2, 9, window}, holes_and_nothing(C)};
+  INFO("window " << window);
+  for (double scale : {20.0, 1e4}) check_definition(layer, scale);
 
-    // All large, all small, changing sign, rising and falling by leaps.
-    const auto patterns = std::vector<double (*)(Index)>{
-        [](Index c) { return 1e4 + static_cast<double>(c % 3); },
-        [](Index c) { return -1e4 - static_cast<double>(c % 3); },
-        [](Index c) { return c % 2 == 0 ? 1e4 : -1e4; },
-        [](Index c) { return c % 5 == 2 ? 1e4 : -1e4 + 0.5 * static_cast<double>(c % 4); },
-        [](Index c) { return -1e4 + 450.0 * static_cast<double>(c); },
-        [](Index c) { return 1e4 - 450.0 * static_cast<double>(c); }};
-    for (std::size_t p = 0; p < patterns.size(); ++p) {
-      INFO("pattern " << p);
-      Values<float> in = converted<float>(random_values(layer.inputs(), p));
-      for (std::size_t i = 0; i < in[0].size(); ++i)
-        in[0][i] = static_cast<float>(patterns[p](static_cast<Index>(i) % C));
-      check_definition(layer, in);
-      check_definition(masked, in);
-    }
+  // All large, all small, changing sign, rising and falling by leaps.
+  const auto patterns =
+      std::vector<double (*)(Index)>{[](Index c) { return 1e4 + static_cast<double>(c % 3); },
+                                     [](Index c) { return -1e4 - static_cast<double>(c % 3); },
+                                     [](Index c) { return c % 2 == 0 ? 1e4 : -1e4; },
+                                     [](Index c) { return c % 5 == 2 ? 1e4 : -1e4 + 0.5 * static_cast<double>(c % 4); },
+                                     [](Index c) { return -1e4 + 450.0 * static_cast<double>(c); },
+                                     [](Index c) { return 1e4 - 450.0 * static_cast<double>(c); }};
+  for (std::size_t p = 0; p < patterns.size(); ++p) {
+    INFO("pattern " << p);
+    Values<float> in = converted<float>(random_values(layer.inputs(), p));
+    for (std::size_t i = 0; i < in[0].size(); ++i)
+      in[0][i] = static_cast<float>(patterns[p](static_cast<Index>(i) % C));
+    check_definition(layer, in);
+    check_definition(masked, in);
   }
 }
 
-void check_long_sequences(double scale) {
+TEST_CASE("pooling: logits of any size", "[pooling][gpu]") { check_logits_of_any_size(0); }
+
+static void check_long_sequences(double scale) {
   INFO("logits of " << scale);
   check_definition(PoolingCase{.shape = {.B = 1, .C = 1100, .N = 2, .K = 5}}, scale);
   check_definition(PoolingCase{.shape = {.B = 3, .C = 513, .N = 3, .K = 19}}, scale);
@@ -202,7 +210,7 @@ TEST_CASE("pooling: few long sequences, which are cut into chunks", "[pooling][h
 }
 
 template <class T, class Device>
-void check_sums(Device& device, const PoolingCase& layer, double tolerance) {
+static void check_sums(Device& device, const PoolingCase& layer, double tolerance) {
   const auto [B, C, N, K, window, causal, payloads] = layer.shape;
   const Array<double> d_logit_bnc = run_backward<T>(layer, device, converted<T>(random_values(layer.inputs(), 1)),
                                                     converted<T>(random_values(layer.outputs(), 2)))[0];
@@ -220,18 +228,21 @@ void check_sums(Device& device, const PoolingCase& layer, double tolerance) {
   CHECK(size_of_all > 1);
 }
 
-TEST_CASE("pooling: adding a constant to all logits changes nothing, so their gradients add up to 0",
-          "[pooling][gpu]") {
+void check_sums_of_gradients(const std::vector<Index>& windows, const std::vector<Index>& long_windows) {
   CpuDevice<Isa::baseline> baseline(1);
-  for (Index window : windows({0, 3, 8}))
-    check_sums<double>(baseline, {{2, 21, 3, 5, window}, holes_and_nothing(21)}, 1e-14);
-  for_each_device(1, [](auto& device) {
-    for (Index window : windows({0, 3, 100, 300})) check_sums<float>(device, {{1, 700, 3, 5, window}}, 1e-5);
+  for (Index window : windows) check_sums<double>(baseline, {{2, 21, 3, 5, window}, holes_and_nothing(21)}, 1e-14);
+  for_each_device(1, [&](auto& device) {
+    for (Index window : long_windows) check_sums<float>(device, {{1, 700, 3, 5, window}}, 1e-5);
   });
 }
 
+TEST_CASE("pooling: adding a constant to all logits changes nothing, so their gradients add up to 0",
+          "[pooling][gpu]") {
+  check_sums_of_gradients({0}, {0});
+}
+
 template <class T, class Device>
-void check_masked(Device& device, Index C, Index window) {
+static void check_masked(Device& device, Index C, Index window) {
   const PoolingCase layer{{2, C, 1, 4, window}, holes_and_nothing(C)};
   const Values<T> in = converted<T>(random_values(layer.inputs(), 1));
   const Array<T> out = run_forward<T>(layer, device, in)[0];
@@ -251,16 +262,18 @@ void check_masked(Device& device, Index C, Index window) {
 }
 
 // The average moves by a part of a difference, which is 0. (A GPU joins runs of positions: there, up to rounding.)
+void check_constant_payload(Index window) {
+  const PoolingCase layer{{2, 45, 2, 19, window}};
+  Values<float> in = converted<float>(random_values(layer.inputs(), 3));
+  in[1] = Array<float>(in[1].size(), 1.0f / 3);
+  for_each_cpu(1, [&](auto& device, const std::string& name) {
+    INFO(name << ", window " << window);
+    CHECK((run_forward<float>(layer, device, in)[0] == in[1]));
+  });
+}
+
 TEST_CASE("pooling: on a CPU a constant payload stays constant to the last bit", "[pooling]") {
-  for (Index window : windows({0, 1, 4, 7})) {
-    const PoolingCase layer{{2, 45, 2, 19, window}};
-    Values<float> in = converted<float>(random_values(layer.inputs(), 3));
-    in[1] = Array<float>(in[1].size(), 1.0f / 3);
-    for_each_cpu(1, [&](auto& device, const std::string& name) {
-      INFO(name << ", window " << window);
-      CHECK((run_forward<float>(layer, device, in)[0] == in[1]));
-    });
-  }
+  check_constant_payload(0);
 }
 
 // The second position has all but e^-20 of the weight, a share that 1 - alpha rounds to 0 in float.
@@ -274,13 +287,15 @@ TEST_CASE("pooling: what is left of an old position is not lost beside a newcome
   });
 }
 
-TEST_CASE("pooling: what is masked is 0 and gets exactly 0", "[pooling][gpu]") {
+void check_zeros_of_masked(const std::vector<Index>& windows, const std::vector<Index>& long_windows) {
   CpuDevice<Isa::baseline> baseline(1);
-  for (Index window : windows({0, 2, 5})) check_masked<double>(baseline, 12, window);
-  for_each_device(1, [](auto& device) {
-    for (Index window : windows({0, 5, 300})) check_masked<float>(device, 600, window);
+  for (Index window : windows) check_masked<double>(baseline, 12, window);
+  for_each_device(1, [&](auto& device) {
+    for (Index window : long_windows) check_masked<float>(device, 600, window);
   });
 }
+
+TEST_CASE("pooling: what is masked is 0 and gets exactly 0", "[pooling][gpu]") { check_zeros_of_masked({0}, {0}); }
 
 TEST_CASE("pooling: chunks read nothing of what follows", "[pooling]") {
   for_each_cpu(1, [&](auto& device, const std::string& isa) {
@@ -288,229 +303,131 @@ TEST_CASE("pooling: chunks read nothing of what follows", "[pooling]") {
   });
 }
 
-TEST_CASE("pooling: no sequences, no positions", "[pooling][gpu]") {
+void check_nothing(const PoolingCase& layer) {
+  const Array<double> slope_n(layer.decays ? size(layer.shape.N) : 0, 0.5);
+  Values<double> in = {{}, {}};
+  if (layer.decays) in.push_back(slope_n);
   CpuDevice<Isa::baseline> device(2);
-  for (const PoolingShape shape : {PoolingShape{0, 5, 2, 3}, PoolingShape{0, 5, 2, 3, 2}, PoolingShape{2, 0, 2, 3},
-                                   PoolingShape{0, 5, 1, 150}, PoolingShape{0, 600, 2, 3}}) {
-    const PoolingCase layer{shape};
-    CHECK(run_forward<double>(layer, device, {{}, {}})[0].empty());
-    CHECK(run_backward<double>(layer, device, {{}, {}}, {{}})[1].empty());
-  }
-  for_each_gpu([](auto& gpu, const std::string&) {
-    for (const PoolingShape shape : {PoolingShape{0, 5, 2, 3}, PoolingShape{0, 5, 2, 3, 2}, PoolingShape{2, 0, 2, 3}}) {
-      const PoolingCase layer{shape};
-      CHECK(run_forward<float>(layer, gpu, {{}, {}})[0].empty());
-      CHECK(run_backward<float>(layer, gpu, {{}, {}}, {{}})[1].empty());
-    }
+  INFO(described(layer));
+  CHECK(run_forward<double>(layer, device, in)[0].empty());
+  CHECK(run_backward<double>(layer, device, in, {{}})[1].empty());
+  for_each_gpu([&](auto& gpu, const std::string&) {
+    CHECK(run_forward<float>(layer, gpu, converted<float>(in))[0].empty());
+    CHECK(run_backward<float>(layer, gpu, converted<float>(in), {{}})[1].empty());
   });
+}
+
+TEST_CASE("pooling: no sequences, no positions", "[pooling][gpu]") {
+  for (const PoolingShape shape :
+       {PoolingShape{0, 5, 2, 3}, PoolingShape{2, 0, 2, 3}, PoolingShape{0, 5, 1, 150}, PoolingShape{0, 600, 2, 3}}) {
+    check_nothing({shape});
+  }
 }
 
 // Step by step.
 
-TEST_CASE("pooling: step by step equals all at once", "[pooling][gpu]") {
-  for (Index window : windows({0, 1, 2, 5, 8, 36, 37, 50})) {
-    for (double scale : {1.0, 30.0, 1e4}) {
-      const PoolingCase layer{{2, 37, 3, 19, window}};
-      std::vector<Slot> slots = layer.inputs();
-      slots[0].scale = scale;
-      const Values<double> in = converted<double>(converted<float>(random_values(slots, 4)));
-      CpuDevice<Isa::baseline> device(1);
-      PlainDevice plain;
-      const Values<double> expected = run_forward<double>(layer, plain, in);
-      INFO("window " << window << ", logits of " << scale);
-      require_close(layer.outputs(), {steps<double>(device, layer.shape, in)}, expected, 1e-11, "double");
-      for_each_device(1, [&](auto& any, const std::string& name) {
-        require_close(layer.outputs(), {steps<float>(any, layer.shape, in)}, expected, 1e-4, name);
-      });
-    }
+void check_steps_of_pooling(Index window) {
+  for (double scale : {1.0, 30.0, 1e4}) {
+    const PoolingCase layer{{2, 37, 3, 19, window}};
+    std::vector<Slot> slots = layer.inputs();
+    slots[0].scale = scale;
+    const Values<double> in = converted<double>(converted<float>(random_values(slots, 4)));
+    CpuDevice<Isa::baseline> device(1);
+    PlainDevice plain;
+    const Values<double> expected = run_forward<double>(layer, plain, in);
+    INFO("window " << window << ", logits of " << scale);
+    require_close(layer.outputs(), {steps<double>(device, layer.shape, in)}, expected, 1e-11, "double");
+    for_each_device(1, [&](auto& any, const std::string& name) {
+      require_close(layer.outputs(), {steps<float>(any, layer.shape, in)}, expected, 1e-4, name);
+    });
   }
 }
+
+TEST_CASE("pooling: step by step equals all at once", "[pooling][gpu]") { check_steps_of_pooling(0); }
 
 TEST_CASE("pooling: lane widths agree at every odd size", "[pooling]") {
   check_widths([](Index size) { return PoolingCase{.shape = {.B = 2, .C = size, .N = 2, .K = size}}; });
-  if (!has_extras) return;
-  check_widths([](Index size) { return PoolingCase{.shape = {.B = 2, .C = size, .N = 2, .K = 5, .window = 4}}; });
 }
 
-TEST_CASE("pooling: step by step on the GPU", "[pooling][gpu]") {
+void check_steps_on_gpu(Index window) {
   PlainDevice plain;
-  for (Index window : windows({0, 1, 4})) {
-    for (Index K : {1, 64, 130}) {  // fewer channels than threads, as many, more
-      const PoolingCase layer{{1, 11, 2, K, window}};
-      const Values<double> in = converted<double>(converted<bf16>(random_values(layer.inputs(), 4)));
-      const Values<double> expected = run_forward<double>(layer, plain, in);
-      for_each_gpu([&](auto& device, const std::string& name) {
-        for (int order : {0, 1, 2}) {
-          set_thread_order(order);
-          INFO("window " << window << ", K " << K << ", order " << order);
-          require_close(layer.outputs(), {steps<float>(device, layer.shape, in)}, expected, 1e-5, name);
-          require_close(layer.outputs(), {steps<bf16>(device, layer.shape, in)}, expected, 1e-2, name + ", bf16");
-        }
-        set_thread_order(0);
-      });
-    }
+  for (Index K : {1, 64, 130}) {  // fewer channels than threads, as many, more
+    const PoolingCase layer{{1, 11, 2, K, window}};
+    const Values<double> in = converted<double>(converted<bf16>(random_values(layer.inputs(), 4)));
+    const Values<double> expected = run_forward<double>(layer, plain, in);
+    for_each_gpu([&](auto& device, const std::string& name) {
+      for (int order : {0, 1, 2}) {
+        set_thread_order(order);
+        INFO("window " << window << ", K " << K << ", order " << order);
+        require_close(layer.outputs(), {steps<float>(device, layer.shape, in)}, expected, 1e-5, name);
+        require_close(layer.outputs(), {steps<bf16>(device, layer.shape, in)}, expected, 1e-2, name + ", bf16");
+      }
+      set_thread_order(0);
+    });
   }
 }
 
-TEST_CASE("pooling: a logit of -infinity leaves a step out", "[pooling][gpu]") {
-  for (Index window : windows({0, 1, 3, 7})) {
-    PoolingCase layer{{2, 17, 2, 5, window}, holes_and_nothing(17)};
-    Values<double> in = random_values(layer.inputs(), 4);
-    CpuDevice<Isa::baseline> device(1);
-    const Values<double> expected = run_forward<double>(layer, device, in);
-    for (Index i = 0; i < 2 * 2 * 17; ++i) {
-      if (layer.mask_bc[size(i / 34 * 17 + i % 17)] == 0) in[0][size(i)] = -std::numeric_limits<double>::infinity();
-    }
-    INFO("window " << window);
-    require_close(layer.outputs(), {steps<double>(device, layer.shape, in)}, expected, 1e-11, "steps");
-    for_each_gpu([&](auto& gpu, const std::string& name) {
-      require_close(layer.outputs(), {steps<float>(gpu, layer.shape, in)}, expected, 1e-5, name);
-    });
-    layer.mask_bc = nullptr;
-    require_close(layer.outputs(), run_forward<double>(layer, device, in), expected, 0, "all at once");
+TEST_CASE("pooling: step by step on the GPU", "[pooling][gpu]") { check_steps_on_gpu(0); }
+
+void check_minus_infinity(Index window) {
+  PoolingCase layer{{2, 17, 2, 5, window}, holes_and_nothing(17)};
+  Values<double> in = random_values(layer.inputs(), 4);
+  CpuDevice<Isa::baseline> device(1);
+  const Values<double> expected = run_forward<double>(layer, device, in);
+  for (Index i = 0; i < 2 * 2 * 17; ++i) {
+    if (layer.mask_bc[size(i / 34 * 17 + i % 17)] == 0) in[0][size(i)] = -std::numeric_limits<double>::infinity();
   }
+  INFO("window " << window);
+  require_close(layer.outputs(), {steps<double>(device, layer.shape, in)}, expected, 1e-11, "steps");
+  for_each_gpu([&](auto& gpu, const std::string& name) {
+    require_close(layer.outputs(), {steps<float>(gpu, layer.shape, in)}, expected, 1e-5, name);
+  });
+  layer.mask_bc = nullptr;
+  require_close(layer.outputs(), run_forward<double>(layer, device, in), expected, 0, "all at once");
+}
+
+TEST_CASE("pooling: a logit of -infinity leaves a step out", "[pooling][gpu]") { check_minus_infinity(0); }
+
+void check_long_stream(Index window) {
+  const PoolingCase layer{{1, 5000, 1, 3, window}};
+  const Values<double> in = random_values(layer.inputs(), 4);
+  CpuDevice<Isa::baseline> device(1);
+  PlainDevice plain;
+  require_close(layer.outputs(), {steps<float>(device, layer.shape, in)}, run_forward<double>(layer, plain, in), 1e-5,
+                "5000 steps");
 }
 
 TEST_CASE("pooling: the state does not grow, and a long stream stays right", "[pooling]") {
   CHECK(pooling_state_size({1, 64, 4, 8}) == 4 * 19);
   CHECK(pooling_state_size({5, 100000, 4, 8}) == 4 * 19);
-  CHECK(pooling_state_size({1, 64, 4, 8, 3}) == 1 + 4 * 76);
-  for (Index window : windows({0, 16, 300})) {
-    const PoolingCase layer{{1, 5000, 1, 3, window}};
-    const Values<double> in = random_values(layer.inputs(), 4);
-    CpuDevice<Isa::baseline> device(1);
-    PlainDevice plain;
-    require_close(layer.outputs(), {steps<float>(device, layer.shape, in)}, run_forward<double>(layer, plain, in), 1e-5,
-                  "5000 steps");
-  }
-}
-
-// On the GPU: whatever may go wrong at the edges of tiles of 256 positions and of 16 or 64 channels.
-
-PoolingCase pooling(Index B, Index C, Index N, Index K, Index window = 0) { return {{B, C, N, K, window}}; }
-void check_pooling(const PoolingCase& layer) { check_on_gpu(layer); }
-
-TEST_CASE("pooling: on the GPU, sizes of nothing", "[pooling][gpu]") {
-  check_pooling(pooling(3, 37, 5, 8));
-  for (Index window : windows({5})) check_pooling(pooling(3, 37, 5, 8, window));
-  check_gpu("pooling", "pooling with its logits", OwnLogitsCase{{3, 37, 5, 8}});
-  for (Index window : windows({0, 3})) check_alignment(pooling(1, 9, 2, 8, window));
-}
-
-TEST_CASE("pooling: on the GPU, heads of any size", "[pooling][gpu]") {
-  for (Index K : {1, 3, 8, 33, 64, 100, 300}) check_pooling(pooling(2, 19, 3, K));
-  check_pooling(pooling(1, 3, 1, 1024));  // 16 parts of a dot product
-  check_pooling(pooling(1, 3, 1, 1021));
-}
-
-TEST_CASE("pooling: on the GPU, tiles of positions", "[pooling][gpu]") {
-  for (Index C : {1, 2, 15, 16, 17, 255, 256, 257, 512, 513}) check_pooling(pooling(1, C, 2, 3));
-  check_pooling(pooling(2, 257, 1, 100));
-  check_pooling(pooling(1, 1025, 1, 8));
-  check_pooling(pooling(1, 2049, 1, 1));  // more than two rounds of the walks, carries read in two goes
-}
-
-// A second payload, which weighs nothing on the way back, keeps to the kernels for sequences of any length.
-template <class T, class Device>
-void check_few_tiles(Device& device, const PoolingCase& layer) {
-  PoolingCase two = layer;
-  two.shape.payloads = 2;
-  const Index H = layer.H(), rows = layer.shape.B * layer.shape.C;
-  const auto beside = [&]<class Number>(const Array<Number>& one, bool zero) {
-    Array<Number> both(size(2 * rows * H));
-    for (Index i = 0; i < 2 * rows * H; ++i) {
-      const bool second = i % (2 * H) >= H;
-      both[size(i)] = second && zero ? Number(0.0f) : one[size(i / (2 * H) * H + i % H)];
-    }
-    return both;
-  };
-  Values<T> in = converted<T>(random_values(layer.inputs(), 1)), in_two = in;
-  const Values<T> d_out = converted<T>(random_values(layer.outputs(), 2));
-  in_two[1] = beside(in[1], false);
-  const Values<T> out = run_forward<T>(layer, device, in), of_both = run_forward<T>(two, device, in_two);
-  const Values<double> d_in = run_backward<T>(layer, device, in, d_out);
-  const Values<double> d_of_both = run_backward<T>(two, device, in_two, {beside(d_out[0], true)});
-  CHECK((of_both[0] == beside(out[0], false)));
-  CHECK((d_of_both[0] == d_in[0]));
-  CHECK((d_of_both[1] == beside(d_in[1], true)));
-}
-
-TEST_CASE("pooling: on the GPU, a few tiles have the bits of many", "[pooling][gpu]") {
-  for_each_gpu([](auto& device, const std::string& name) {
-    for (const bool decays : {false, true}) {
-      for (PoolingCase layer : {pooling(2, 257, 2, 64), pooling(1, 520, 3, 32), pooling(2, 768, 5, 16),
-                                pooling(1, 1023, 7, 32), pooling(2, 1024, 1, 64)}) {
-        layer.decays = decays;
-        CAPTURE(name, layer.shape.C, layer.shape.K, decays);
-        check_few_tiles<float>(device, layer);
-        check_few_tiles<bf16>(device, layer);
-        Array<Token> mask_bc(size(layer.shape.B * layer.shape.C));  // every seventh is padding, and all before the 20th
-        for (std::size_t i = 0; i < mask_bc.size(); ++i) mask_bc[i] = i >= 20 && i % 7 != 3;
-        layer.mask_bc = mask_bc.data();
-        check_few_tiles<bf16>(device, layer);
-      }
-    }
-  });
-}
-
-TEST_CASE("pooling: on the GPU, masks and strides", "[pooling][gpu]") {
-  for (Index window : windows({0, 1, 7, 256, 300})) {
-    check_pooling({{2, 530, 1, 4, window}, holes_and_nothing(530)});
-    check_pooling({{2, 37, 2, 8, window}, holes_and_nothing(37), true, 8, 12});
-    check_pooling({{2, 37, 2, 8, window}, holes_and_nothing(37), false, 3, 5});
-    check_pooling({{2, 37, 2, 8, window}, holes_and_nothing(37), false, 8, 5});
-    check_pooling({{2, 37, 2, 8, window}, holes_and_nothing(37), false, 3, 8});
-  }
-  // More than a tile left out at the beginning, and in the middle.
-  PoolingCase layer = pooling(1, 800, 1, 4);
-  Array<Token> mask_bc(800, 0);
-  for (Index c : {300, 301, 302, 700}) mask_bc[size(c)] = 1;
-  layer.mask_bc = mask_bc.data();
-  for (Index window : windows({0, 3, 100, 300})) {
-    layer.shape.window = window;
-    check_pooling(layer);
-  }
-}
-
-TEST_CASE("pooling: on the GPU, extreme logits over several tiles", "[pooling][gpu]") {
-  for (Index window : windows({0, 5, 300})) {
-    INFO("window " << window);
-    const PoolingCase layer{{1, 600, 2, 4, window}};
-    for (double scale : {30.0, 240.0, 1e4}) check_definition(layer, scale);
-    Values<float> in = converted<float>(random_values(layer.inputs(), 1));
-    for (std::size_t i = 0; i < in[0].size(); ++i) in[0][i] = (i / 7 % 2 == 0 ? 240.0f : -240.0f) + in[0][i];
-    check_definition(layer, in);
-    for (std::size_t i = 0; i < in[0].size(); ++i) in[0][i] = i % 600 == 299 ? 1e4f : -1e4f;
-    check_definition(layer, in);
-  }
+  check_long_stream(0);
 }
 
 // A step writes the same log-sum-exp of the past weights as a full pass saves.
-TEST_CASE("pooling: steps know the weight behind them", "[pooling]") {
-  for (const Index window : windows({0, 1, 3, 50})) {
-    for (const bool decays : {false, true}) {
-      PoolingCase layer{{1, 14, 1, 2, window}};
-      layer.decays = decays;
-      const Values<double> in = random_values(layer.inputs(), 4);
-      const auto check = [&]<class T>(auto& device, T tolerance) {
-        CaseArrays<T> a = arrays_of(layer, converted<T>(in));
-        layer.forward(device, a);
-        Array<double> lse_c;
-        steps<T>(device, layer.shape, in, &lse_c);
-        for (std::size_t c = 0; c < 14; ++c) {
-          const double expected = double(a.saved[0][c]) + std::log(double(a.saved[1][c]));
-          INFO("window " << window << ", decays " << decays << ", position " << c);
-          CHECK_FALSE(!(std::abs(lse_c[c] - expected) <= tolerance));
-        }
-      };
-      PlainDevice plain;
-      CpuDevice<Isa::baseline> cpu(1);
-      check(plain, 1e-14);
-      check(cpu, 1e-14);
-      check(cpu, 1e-6f);
-    }
+void check_lse_of_steps(Index window) {
+  for (const bool decays : {false, true}) {
+    PoolingCase layer{{1, 14, 1, 2, window}};
+    layer.decays = decays;
+    const Values<double> in = random_values(layer.inputs(), 4);
+    const auto check = [&]<class T>(auto& device, T tolerance) {
+      CaseArrays<T> a = arrays_of(layer, converted<T>(in));
+      layer.forward(device, a);
+      Array<double> lse_c;
+      steps<T>(device, layer.shape, in, &lse_c);
+      for (std::size_t c = 0; c < 14; ++c) {
+        const double expected = double(a.saved[0][c]) + std::log(double(a.saved[1][c]));
+        INFO("window " << window << ", decays " << decays << ", position " << c);
+        CHECK_FALSE(!(std::abs(lse_c[c] - expected) <= tolerance));
+      }
+    };
+    PlainDevice plain;
+    CpuDevice<Isa::baseline> cpu(1);
+    check(plain, 1e-14);
+    check(cpu, 1e-14);
+    check(cpu, 1e-6f);
   }
 }
 
-}  // namespace
+TEST_CASE("pooling: steps know the weight behind them", "[pooling]") { check_lse_of_steps(0); }
+
 }  // namespace abh

@@ -1,92 +1,83 @@
-// Pooling with decay, and with several payloads.
+// Pooling with decay, and with several payloads. Functions with a window are declared in
+// tests/harness/pooling_checks.hpp, for the tests of windows, [pooling_windowed].
 
 #include <cmath>
 #include <limits>
 #include <string>
 #include <vector>
 
-#include "tests/harness/pooling_case.hpp"
+#include "tests/harness/pooling_checks.hpp"
 
 namespace abh {
-namespace {
+
+void check_decay_derivatives(Index window) {
+  INFO("window " << window);
+  check_every_derivative(decaying({{2, 11, 2, 5, window}}));
+  check_every_derivative(decaying({{2, 11, 2, 3, window}, holes_and_nothing(11)}));
+  check_every_derivative(decaying({{2, 7, 2, 3, window}, holes_and_nothing(7), true, 4, 9}));
+}
 
 TEST_CASE("pooling: decay, every derivative", "[pooling]") {
-  for (Index window : windows(all_windows)) {
-    INFO("window " << window);
-    check_every_derivative(decaying({{2, 11, 2, 5, window}}));
-    check_every_derivative(decaying({{2, 11, 2, 3, window}, holes_and_nothing(11)}));
-    check_every_derivative(decaying({{2, 7, 2, 3, window}, holes_and_nothing(7), true, 4, 9}));
-  }
+  check_decay_derivatives(0);
   check_every_derivative(decaying({{1, 4, 1, 150}}));
-  if (has_extras) check_every_derivative(decaying({{1, 4, 1, 150, 2}}));
   check_every_derivative(decaying({{9, 5, 2, 3}}));  // enough sequences for one task each
   check_every_derivative(decaying({{1, 1, 2, 3}}));
-  if (has_extras) check_every_derivative(decaying({{1, 1, 2, 3, 1}}));
+}
+
+void check_payload_derivatives(Index window) {
+  for (Index payloads : {2, 3}) {
+    INFO("window " << window << ", payloads " << payloads);
+    check_every_derivative({{2, 7, 2, 3, window, true, payloads}});
+    check_every_derivative({{2, 7, 2, 3, window, true, payloads}, holes_and_nothing(7), true, 4, 9});
+    check_every_derivative(decaying({{2, 7, 2, 3, window, true, payloads}, holes_and_nothing(7)}));
+  }
 }
 
 TEST_CASE("pooling: several payloads, every derivative", "[pooling]") {
-  for (Index window : windows({0, 1, 3, 6, 7})) {
-    for (Index payloads : {2, 3}) {
-      INFO("window " << window << ", payloads " << payloads);
-      check_every_derivative({{2, 7, 2, 3, window, true, payloads}});
-      check_every_derivative({{2, 7, 2, 3, window, true, payloads}, holes_and_nothing(7), true, 4, 9});
-      check_every_derivative(decaying({{2, 7, 2, 3, window, true, payloads}, holes_and_nothing(7)}));
-    }
-  }
+  check_payload_derivatives(0);
   check_every_derivative({{1, 4, 1, 150, 0, true, 2}});
-  if (has_extras) check_every_derivative({{1, 4, 1, 150, 2, true, 2}});
   check_every_derivative({{9, 5, 2, 3, 0, true, 2}});
-  if (has_extras) check_every_derivative({{9, 5, 2, 3, 2, true, 2}});
 }
 
-TEST_CASE("pooling: lane widths agree at every odd size, with decay, several payloads, not causal", "[pooling]") {
+TEST_CASE("pooling: lane widths agree at every odd size, with decay and several payloads", "[pooling]") {
   check_widths([](Index size) { return decaying({{2, size, 2, size, 0, true, 2}}); });
-  if (!has_extras) return;
-  check_widths([](Index size) { return decaying({{2, size, 2, 5, 4, true, 2}}); });
-  check_widths([](Index size) {
-    return PoolingCase{.shape = {.B = 2, .C = size, .N = 2, .K = size, .window = 0, .causal = false, .payloads = 2}};
-  });
 }
 
 // Slopes so small that a sequence is seen far across the borders of chunks, and some that are not.
-TEST_CASE("pooling: decay and payloads in few long sequences, which are cut into chunks", "[pooling][heavy]") {
-  for (const PoolingShape& shape : {PoolingShape{2, 1040, 1, 9, 0, true, 2}, PoolingShape{1, 1100, 2, 5},
-                                    PoolingShape{2, 600, 1, 9, 0, !has_extras, 2}}) {
-    for (double scale : {1.0, 20.0}) {
-      for (double slope : {0.0, 0.001, 0.05, 2.0}) {
-        for (bool masked : {false, true}) {
-          const Token* mask_bc = masked ? holes_and_nothing(shape.C) : nullptr;
-          LseCase layer{{shape, shape.B == 2 ? mask_bc : nullptr}};
-          layer.decays = shape.causal;
-          std::vector<Slot> slots = layer.inputs();
-          slots[0].scale = scale;
-          Values<float> in = converted<float>(random_values(slots, 5));
-          if (layer.decays) in[2] = Array<float>(size(shape.N), static_cast<float>(slope));
-          const Values<float> d_out = converted<float>(random_values(layer.outputs(), 6));
-          const Values<double> in_double = converted<double>(in), d_out_double = converted<double>(d_out);
-          PlainDevice plain;
-          const Values<double> out = run_forward<double>(layer, plain, in_double);
-          const Values<double> d_in = run_backward<double>(layer, plain, in_double, d_out_double);
-          INFO("heads of " << shape.K << ", logits of " << scale << ", slope " << slope);
-          CpuDevice<Isa::baseline> device(1);
-          require_close(layer.outputs(), run_forward<double>(layer, device, in_double), out, 1e-12, "forward");
-          require_close(slots, run_backward<double>(layer, device, in_double, d_out_double), d_in, 1e-12, "backward");
-          for_each_cpu(1, [&](auto& any, const std::string& isa) {
-            require_close(layer.outputs(), converted<double>(run_forward<float>(layer, any, in)), out, 1e-5,
-                          "float forward, " + isa);
-            require_close(slots, run_backward<float>(layer, any, in, d_out), d_in, 2e-5, "float backward, " + isa);
-          });
-        }
+void check_decay_of_chunks(const PoolingShape& shape) {
+  for (double scale : {1.0, 20.0}) {
+    for (double slope : {0.0, 0.001, 0.05, 2.0}) {
+      for (bool masked : {false, true}) {
+        const Token* mask_bc = masked ? holes_and_nothing(shape.C) : nullptr;
+        LseCase layer{{shape, shape.B == 2 ? mask_bc : nullptr}};
+        layer.decays = shape.causal;
+        std::vector<Slot> slots = layer.inputs();
+        slots[0].scale = scale;
+        Values<float> in = converted<float>(random_values(slots, 5));
+        if (layer.decays) in[2] = Array<float>(size(shape.N), static_cast<float>(slope));
+        const Values<float> d_out = converted<float>(random_values(layer.outputs(), 6));
+        const Values<double> in_double = converted<double>(in), d_out_double = converted<double>(d_out);
+        PlainDevice plain;
+        const Values<double> out = run_forward<double>(layer, plain, in_double);
+        const Values<double> d_in = run_backward<double>(layer, plain, in_double, d_out_double);
+        INFO("heads of " << shape.K << ", logits of " << scale << ", slope " << slope);
+        CpuDevice<Isa::baseline> device(1);
+        require_close(layer.outputs(), run_forward<double>(layer, device, in_double), out, 1e-12, "forward");
+        require_close(slots, run_backward<double>(layer, device, in_double, d_out_double), d_in, 1e-12, "backward");
+        for_each_cpu(1, [&](auto& any, const std::string& isa) {
+          require_close(layer.outputs(), converted<double>(run_forward<float>(layer, any, in)), out, 1e-5,
+                        "float forward, " + isa);
+          require_close(slots, run_backward<float>(layer, any, in, d_out), d_in, 2e-5, "float backward, " + isa);
+        });
       }
     }
   }
+}
+
+TEST_CASE("pooling: decay and payloads in few long sequences, which are cut into chunks", "[pooling][heavy]") {
+  check_decay_of_chunks({2, 1040, 1, 9, 0, true, 2});
+  check_decay_of_chunks({1, 1100, 2, 5});
   check_threads(decaying({{2, 700, 2, 11, 0, true, 2}, nullptr, true, 5, 9}), 1);
-  check_threads(PoolingCase{.shape = {.B = 2, .C = 700, .N = 2, .K = 11, .window = 0, .causal = false, .payloads = 2},
-                            .mask_bc = nullptr,
-                            .accumulate = true,
-                            .gap = 5,
-                            .d_gap = 9},
-                1);
 }
 
 // Where the maximum is a number that is lowered at every position, the float of 0.003 is wrong by 9e-3 here.
@@ -111,122 +102,119 @@ TEST_CASE("pooling: decay over 65,536 positions in float", "[pooling][heavy]") {
 }
 
 // A logit keeps its distance, however many positions between are left out.
-TEST_CASE("pooling: what is masked counts as a distance", "[pooling]") {
+void check_masked_distance(Index window) {
   for_each_cpu(1, [&](auto& device, const std::string& name) {
-    for (Index window : windows({0, 4})) {
-      Array<Token> mask_bc(5, 0);
-      mask_bc[0] = mask_bc[3] = 1;
-      const PoolingCase layer = decaying({{1, 5, 1, 1, window}, kept(mask_bc)});
-      const Array<float> out = run_forward<float>(layer, device, {{1, 0, 0, 2, 0}, {5, 0, 0, 7, 0}, {0.5f}})[0];
-      const double older = std::exp(1 - 3 * 0.5), newer = std::exp(2);
-      INFO(name << ", window " << window);
-      const double expected[] = {5, 5, 5, (5 * older + 7 * newer) / (older + newer), 7};
-      for (std::size_t c = 0; c < (window > 0 ? 5u : 4u); ++c) CHECK(std::abs(out[c] - expected[c]) < 1e-6);
-    }
+    Array<Token> mask_bc(5, 0);
+    mask_bc[0] = mask_bc[3] = 1;
+    const PoolingCase layer = decaying({{1, 5, 1, 1, window}, kept(mask_bc)});
+    const Array<float> out = run_forward<float>(layer, device, {{1, 0, 0, 2, 0}, {5, 0, 0, 7, 0}, {0.5f}})[0];
+    const double older = std::exp(1 - 3 * 0.5), newer = std::exp(2);
+    INFO(name << ", window " << window);
+    const double expected[] = {5, 5, 5, (5 * older + 7 * newer) / (older + newer), 7};
+    for (std::size_t c = 0; c < (window > 0 ? 5u : 4u); ++c) CHECK(std::abs(out[c] - expected[c]) < 1e-6);
   });
 }
+
+TEST_CASE("pooling: what is masked counts as a distance", "[pooling]") { check_masked_distance(0); }
 
 // The payload of a head beside another is pooled as it is alone.
-TEST_CASE("pooling: payloads are pooled side by side", "[pooling]") {
+void check_payloads_side_by_side(Index window) {
   PlainDevice plain;
-  for (Index window : windows({0, 3})) {
-    const PoolingCase both{{2, 7, 2, 3, window, true, 2}}, one{{2, 7, 2, 3, window}};
-    const Values<double> in = random_values(both.inputs(), 1);
-    const Array<double> out = run_forward<double>(both, plain, in)[0];
-    for (Index payload : {0, 1}) {
-      Array<double> x, expected;
-      for (Index i = 0; i < 2 * 7 * 12; ++i) {
-        if (i % 12 / 6 != payload) continue;
-        x.push_back(in[1][size(i)]);
-        expected.push_back(out[size(i)]);
-      }
-      require_close(one.outputs(), run_forward<double>(one, plain, {in[0], x}), {expected}, 1e-14, "one payload");
+  const PoolingCase both{{2, 7, 2, 3, window, true, 2}}, one{{2, 7, 2, 3, window}};
+  const Values<double> in = random_values(both.inputs(), 1);
+  const Array<double> out = run_forward<double>(both, plain, in)[0];
+  for (Index payload : {0, 1}) {
+    Array<double> x, expected;
+    for (Index i = 0; i < 2 * 7 * 12; ++i) {
+      if (i % 12 / 6 != payload) continue;
+      x.push_back(in[1][size(i)]);
+      expected.push_back(out[size(i)]);
     }
+    require_close(one.outputs(), run_forward<double>(one, plain, {in[0], x}), {expected}, 1e-14, "one payload");
   }
 }
 
-TEST_CASE("pooling: a slope of 0 changes no bit", "[pooling]") {
+TEST_CASE("pooling: payloads are pooled side by side", "[pooling]") { check_payloads_side_by_side(0); }
+
+void check_slope_of_zero(Index window) {
   for_each_cpu(1, [&](auto& device, const std::string& name) {
-    for (Index window : windows({0, 1, 3, 36})) {
-      const PoolingCase layer{{2, 37, 3, 5, window}, holes_and_nothing(37)};
-      Values<float> in = converted<float>(random_values(layer.inputs(), 3));
-      const Values<float> d_out = converted<float>(random_values(layer.outputs(), 4));
-      const Values<float> out = run_forward<float>(layer, device, in);
-      const Values<double> d_in = run_backward<float>(layer, device, in, d_out);
-      in.push_back(Array<float>(3, 0.0f));
-      INFO(name << ", window " << window);
-      CHECK((run_forward<float>(decaying(layer), device, in) == out));
-      const Values<double> d_in_decayed = run_backward<float>(decaying(layer), device, in, d_out);
-      CHECK((d_in_decayed[0] == d_in[0] && d_in_decayed[1] == d_in[1]));
-    }
+    const PoolingCase layer{{2, 37, 3, 5, window}, holes_and_nothing(37)};
+    Values<float> in = converted<float>(random_values(layer.inputs(), 3));
+    const Values<float> d_out = converted<float>(random_values(layer.outputs(), 4));
+    const Values<float> out = run_forward<float>(layer, device, in);
+    const Values<double> d_in = run_backward<float>(layer, device, in, d_out);
+    in.push_back(Array<float>(3, 0.0f));
+    INFO(name << ", window " << window);
+    CHECK((run_forward<float>(decaying(layer), device, in) == out));
+    const Values<double> d_in_decayed = run_backward<float>(decaying(layer), device, in, d_out);
+    CHECK((d_in_decayed[0] == d_in[0] && d_in_decayed[1] == d_in[1]));
   });
 }
 
+TEST_CASE("pooling: a slope of 0 changes no bit", "[pooling]") { check_slope_of_zero(0); }
+
 // A window and all that went before change a logit alone, and nothing that is not in it changes a bit.
-TEST_CASE("pooling: with decay, too, nothing later and nothing outside the window has an influence", "[pooling]") {
-  for (Index window : windows({0, 1, 4, 6})) {
-    for (Index C : {23, 600}) {
-      const PoolingCase layer = decaying({{1, C, 2, 21, window, true, 2}});
-      for_each_cpu(1, [&](auto& device, const std::string& name) {
-        Values<float> in = converted<float>(random_values(layer.inputs(), 1));
-        in[2] = {0.001f, 0.01f};
-        const Array<float> out = run_forward<float>(layer, device, in)[0];
-        for (const Index changed : {Index{0}, Index{5}, Index{11}, C / 2, C - 2}) {
-          Values<float> other = in;
-          for (Index n = 0; n < 2; ++n) other[0][size(n * C + changed)] += 50;
-          for (Index h = 0; h < 84; ++h) other[1][size(changed * 84 + h)] = 1e6f;
-          const Array<float> got = run_forward<float>(layer, device, other)[0];
-          Index wrong = 0;
-          for (Index i = 0; i < C * 84; ++i) {
-            const Index c = i / 84;
-            const bool sees = changed <= c && (window == 0 || changed > c - window);
-            wrong += (got[size(i)] == out[size(i)]) == sees;
-          }
-          INFO(name << ", window " << window << ", position " << changed << " of " << C);
-          CHECK(wrong == 0);
+void check_influence_with_decay(Index window) {
+  for (Index C : {23, 600}) {
+    const PoolingCase layer = decaying({{1, C, 2, 21, window, true, 2}});
+    for_each_cpu(1, [&](auto& device, const std::string& name) {
+      Values<float> in = converted<float>(random_values(layer.inputs(), 1));
+      in[2] = {0.001f, 0.01f};
+      const Array<float> out = run_forward<float>(layer, device, in)[0];
+      for (const Index changed : {Index{0}, Index{5}, Index{11}, C / 2, C - 2}) {
+        Values<float> other = in;
+        for (Index n = 0; n < 2; ++n) other[0][size(n * C + changed)] += 50;
+        for (Index h = 0; h < 84; ++h) other[1][size(changed * 84 + h)] = 1e6f;
+        const Array<float> got = run_forward<float>(layer, device, other)[0];
+        Index wrong = 0;
+        for (Index i = 0; i < C * 84; ++i) {
+          const Index c = i / 84;
+          const bool sees = changed <= c && (window == 0 || changed > c - window);
+          wrong += (got[size(i)] == out[size(i)]) == sees;
         }
-      });
-    }
+        INFO(name << ", window " << window << ", position " << changed << " of " << C);
+        CHECK(wrong == 0);
+      }
+    });
   }
 }
 
-TEST_CASE("pooling: no sequences, no positions, several payloads, not causal", "[pooling]") {
-  CpuDevice<Isa::baseline> device(2);
-  for (const PoolingShape shape : {PoolingShape{0, 5, 2, 3, 0, false}, PoolingShape{2, 0, 2, 3, 0, false},
-                                   PoolingShape{0, 5, 2, 3, 2, true, 2}, PoolingShape{2, 0, 2, 3, 0, true, 2}}) {
-    const PoolingCase layer{shape};
-    CHECK(run_forward<double>(layer, device, {{}, {}})[0].empty());
-    CHECK(run_backward<double>(layer, device, {{}, {}}, {{}})[1].empty());
+TEST_CASE("pooling: with decay, too, nothing later and nothing outside the window has an influence", "[pooling]") {
+  check_influence_with_decay(0);
+}
+
+TEST_CASE("pooling: no sequences, no positions, several payloads", "[pooling][gpu]") {
+  check_nothing(decaying({{0, 5, 2, 3, 0, true, 2}}));
+  check_nothing(decaying({{2, 0, 2, 3, 0, true, 2}}));
+}
+
+void check_steps_with_decay(Index window) {
+  PlainDevice plain;
+  for (double scale : {1.0, 30.0}) {
+    for (Index payloads : {1, 2}) {
+      for (bool decays : {false, true}) {
+        PoolingCase layer{{2, 37, 3, 9, window, true, payloads}};
+        layer.decays = decays;
+        std::vector<Slot> slots = layer.inputs();
+        slots[0].scale = scale;
+        const Values<double> in = converted<double>(converted<float>(random_values(slots, 4)));
+        INFO("window " << window << ", logits of " << scale << ", payloads " << payloads << ", decays " << decays);
+        const Values<double> expected = run_forward<double>(layer, plain, in);
+        CpuDevice<Isa::baseline> device(1);
+        require_close(layer.outputs(), {steps<double>(plain, layer.shape, in)}, expected, 1e-11, "plain");
+        require_close(layer.outputs(), {steps<double>(device, layer.shape, in)}, expected, 1e-11, "double");
+        for_each_cpu(1, [&](auto& any, const std::string& name) {
+          require_close(layer.outputs(), {steps<float>(any, layer.shape, in)}, expected, 1e-4, name);
+        });
+      }
+    }
   }
 }
 
 TEST_CASE("pooling: step by step with decay and several payloads", "[pooling]") {
-  PlainDevice plain;
-  for (Index window : windows({0, 1, 2, 5, 8, 36, 37, 50})) {
-    for (double scale : {1.0, 30.0}) {
-      for (Index payloads : {1, 2}) {
-        for (bool decays : {false, true}) {
-          PoolingCase layer{{2, 37, 3, 9, window, true, payloads}};
-          layer.decays = decays;
-          std::vector<Slot> slots = layer.inputs();
-          slots[0].scale = scale;
-          const Values<double> in = converted<double>(converted<float>(random_values(slots, 4)));
-          INFO("window " << window << ", logits of " << scale << ", payloads " << payloads << ", decays " << decays);
-          const Values<double> expected = run_forward<double>(layer, plain, in);
-          CpuDevice<Isa::baseline> device(1);
-          require_close(layer.outputs(), {steps<double>(plain, layer.shape, in)}, expected, 1e-11, "plain");
-          require_close(layer.outputs(), {steps<double>(device, layer.shape, in)}, expected, 1e-11, "double");
-          for_each_cpu(1, [&](auto& any, const std::string& name) {
-            require_close(layer.outputs(), {steps<float>(any, layer.shape, in)}, expected, 1e-4, name);
-          });
-        }
-      }
-    }
-  }
+  check_steps_with_decay(0);
   CHECK(pooling_state_size({1, 64, 4, 8}, true) == 4 * 20);
-  CHECK(pooling_state_size({1, 64, 4, 8, 3}, true) == 1 + 4 * 80);
   CHECK(pooling_state_size({1, 64, 4, 8, 0, true, 2}) == 4 * 35);
 }
 
-}  // namespace
 }  // namespace abh

@@ -1,36 +1,12 @@
-// The worked example of docs/layers/pooling.md, three positions of one head of two channels, and what becomes of it
-// over a window, with decay and where all positions see all: docs/layers/pooling_*.md.
+// The worked example of docs/layers/pooling.md, three positions of one head of two channels, and of pooling_decay.md.
+// Those of windows and of pooling that is not causal are in their features' tests.
 
 #include <cmath>
-#include <iterator>
-#include <utility>
 
-#include "cases/pooling.hpp"
-#include "tests/harness/layer_case.hpp"
+#include "tests/harness/pooling_example.hpp"
 
 namespace abh {
 namespace {
-
-constexpr double example_d_out_ck[] = {1, 0, 0, 4, 4, 0};
-
-// All arrays of the layer on it after both passes.
-template <class Device>
-CaseArrays<double> example_arrays(Device& device, const PoolingCase& layer,
-                                  Array<double> logit_c = {std::log(1), std::log(3), std::log(4)}) {
-  Values<double> in = {std::move(logit_c), {4, 0, 0, 4, 2, 2}};
-  if (layer.decays) in.push_back({std::log(2)});
-  CaseArrays<double> a = arrays_of<double>(layer, in);
-  layer.forward(device, a);
-  a.d_out[0].assign(std::begin(example_d_out_ck), std::end(example_d_out_ck));
-  for (std::size_t s = 0; s < a.in.size(); ++s) a.d_in[s] = Array<double>(a.in[s].size(), not_written);
-  layer.backward(device, a);
-  return a;
-}
-
-void require_numbers(const std::string& name, const Array<double>& got, const Array<double>& printed) {
-  REQUIRE(got.size() == printed.size());
-  require_close({activation(name, {static_cast<Index>(got.size())})}, {got}, {printed}, 1e-14, "worked example");
-}
 
 template <class Device>
 void check_global_example(Device& device) {
@@ -74,32 +50,6 @@ void check_global_example(Device& device) {
 }
 
 template <class Device>
-void check_window_example(Device& device) {
-  const CaseArrays<double> a = example_arrays(device, {{1, 3, 1, 2, 2}});
-  const Array<double>&max_c = a.saved[0], &sum_c = a.saved[1], &out_ck = a.out[0];
-  require_numbers("max", max_c, {0, std::log(3), std::log(4)});
-  require_numbers("sum", sum_c, {1, 4.0 / 3, 7.0 / 4});
-  require_numbers("out", out_ck, {4, 0, 1, 3, 8.0 / 7, 20.0 / 7});
-  require_numbers("gamma", {(out_ck[4] - 2) / (0 - 2), (out_ck[5] - 2) / (4 - 2)}, {3.0 / 7, 3.0 / 7});
-  require_numbers("d_x", a.d_in[1], {1, 1, 12.0 / 7, 3, 16.0 / 7, 0});
-  require_numbers("d_logit", a.d_in[0], {-3, 51.0 / 49, 96.0 / 49});
-
-  // down: pull and pull_out of a position from those of the next in its block.
-  Array<double> pull_ck(6), pull_out_c(3), dot_c(3);
-  for (std::size_t c : {2u, 1u, 0u}) {
-    const double keep = c == 0 ? std::exp(-max_c[1] + max_c[0]) : 0;
-    for (std::size_t k = 0; k < 2; ++k) {
-      dot_c[c] += example_d_out_ck[2 * c + k] * out_ck[2 * c + k];
-      pull_ck[2 * c + k] = example_d_out_ck[2 * c + k] / sum_c[c] + (c == 0 ? keep * pull_ck[2 + k] : 0);
-    }
-    pull_out_c[c] = dot_c[c] / sum_c[c] + (c == 0 ? keep * pull_out_c[1] : 0);
-  }
-  require_numbers("d_out . out", dot_c, {4, 12, 32.0 / 7});
-  require_numbers("pull", pull_ck, {1, 1, 0, 3, 16.0 / 7, 0});
-  require_numbers("pull_out", pull_out_c, {7, 9, 128.0 / 49});
-}
-
-template <class Device>
 void check_decay_example(Device& device) {
   const Array<double> logit_c = {std::log(2), std::log(3), std::log(1)};
   PoolingCase layer{{1, 3, 1, 2}};
@@ -110,40 +60,14 @@ void check_decay_example(Device& device) {
   require_numbers("out", a.out[0], {4, 0, 1, 3, 4.0 / 3, 8.0 / 3});
   require_numbers("d_x", a.d_in[1], {5.0 / 3, 1, 2, 3, 4.0 / 3, 0});
   require_numbers("d_logit", a.d_in[0], {-11.0 / 9, 1.0 / 3, 8.0 / 9});
-
-  if (!has_extras) return;
-  layer.shape.window = 2;
-  const CaseArrays<double> windowed = example_arrays(device, layer, logit_c);
-  require_numbers("sum, window", windowed.saved[1], {1, 4.0 / 3, 5.0 / 3});
-  require_numbers("out, window", windowed.out[0], {4, 0, 1, 3, 0.8, 3.2});
-
-  const CaseArrays<double> of_all = example_arrays(device, {{1, 3, 1, 2, 0, false}}, logit_c);
-  require_numbers("sum, not causal", of_all.saved[1], {2, 2, 2});
-  require_numbers("out, not causal", of_all.out[0], {5.0 / 3, 7.0 / 3, 5.0 / 3, 7.0 / 3, 5.0 / 3, 7.0 / 3});
-  require_numbers("d_x, not causal", of_all.d_in[1], {5.0 / 3, 4.0 / 3, 2.5, 2, 5.0 / 6, 2.0 / 3});
-  require_numbers("d_logit, not causal", of_all.d_in[0], {7.0 / 9, -5.0 / 6, 1.0 / 18});
-}
-
-// The weight of every position for every other one, as pooling_weights reports it for display.
-Array<double> example_weights(const PoolingShape& shape, const double* slope = nullptr, const Token* mask_c = nullptr) {
-  const Array<double> logit_c = {std::log(1), std::log(3), std::log(4)};
-  Array<double> weight_cs(9);
-  PlainDevice plain;
-  pooling_weights<PlainDevice, double>(
-      plain, weight_cs.data(),
-      {.logit_bnc = logit_c.data(), .x_bch = nullptr, .slope_n = slope, .mask_bc = mask_c, .shape = shape});
-  return weight_cs;
 }
 
 TEST_CASE("pooling: the weights of the worked example", "[pooling]") {
   const double slope = std::log(2);
   const Token second_only[] = {0, 1, 0};
   require_numbers("all", example_weights({1, 3, 1, 2}), {1, 0, 0, 0.25, 0.75, 0, 0.125, 0.375, 0.5});
-  require_numbers("window", example_weights({1, 3, 1, 2, 2}), {1, 0, 0, 0.25, 0.75, 0, 0, 3.0 / 7, 4.0 / 7});
   require_numbers("decay", example_weights({1, 3, 1, 2}, &slope),
                   {1, 0, 0, 1.0 / 7, 6.0 / 7, 0, 1.0 / 23, 6.0 / 23, 16.0 / 23});
-  require_numbers("not causal", example_weights({1, 3, 1, 2, 0, false}),
-                  {0.125, 0.375, 0.5, 0.125, 0.375, 0.5, 0.125, 0.375, 0.5});
   require_numbers("mask", example_weights({1, 3, 1, 2}, nullptr, second_only), {0, 0, 0, 0, 1, 0, 0, 1, 0});
 }
 
@@ -152,10 +76,6 @@ TEST_CASE("pooling: the worked example of the chapter", "[pooling]") {
   CpuDevice<Isa::baseline> cpu(1);
   check_global_example(plain);
   check_global_example(cpu);
-  if (has_extras) {
-    check_window_example(plain);
-    check_window_example(cpu);
-  }
   check_decay_example(plain);
   check_decay_example(cpu);
 }
