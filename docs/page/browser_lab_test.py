@@ -253,7 +253,7 @@ class Lab(unittest.TestCase):
             self.assertEqual(sorted(parts), ["activations", "gradients", "moments", "scratch", "weights"])
         self.assertRegex(
             self.browser.run("return document.querySelector('#memory .note').textContent"),
-            r"^Together [\d.]+ MiB, as a terminal counts it: weights, gradients and moments [\d.]+ MiB, activations [\d.]+ MiB, scratch ",
+            r"^Total [\d.]+ MiB, counted as in a terminal: weights, gradients and moments [\d.]+ MiB, activations [\d.]+ MiB, scratch ",
         )
         self.assertEqual((self.browser.run(FAULT), self.browser.messages()), ("", []))
 
@@ -338,7 +338,7 @@ class Lab(unittest.TestCase):
         self.browser.run(
             "const form = document.querySelector('#model .score'); form.elements.text.value = 'the dog sat'; form.requestSubmit()"
         )
-        self.until("return /nats a character/.test(document.querySelector('#model .score output').textContent)")
+        self.until("return /nats per character/.test(document.querySelector('#model .score output').textContent)")
         self.assertEqual(
             len(self.browser.run("return [...document.querySelectorAll('.scored span')].map((one) => one.title)")), 10
         )
@@ -366,7 +366,7 @@ class WithoutScript(unittest.TestCase):
                 self.assertEqual(browser.run(shown, ".live"), 0)
                 self.assertGreaterEqual(browser.run(shown, ".still img"), 2)
                 said = browser.run("return document.querySelector('.still').innerText")
-                self.assertTrue(said.startswith("Where a script runs, "), said)
+                self.assertTrue(said.startswith("This page trains a network if JavaScript is on"), said)
                 self.assertLessEqual(browser.run("return document.documentElement.scrollWidth"), width)
             browser.open("blocks/dot.html")
             browser.point(".rooms a", click=True)

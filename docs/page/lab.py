@@ -23,9 +23,9 @@ PAGE, SCRIPT, EQUATIONS, STYLE = "lab.html", "lab.js", "lab-equations.js", "lab.
 TEXT = f"{FOLDER}/clarence.txt"  # to learn from, where nobody has one of their own
 SAME_BITS = "docs/same_bits.md"
 STILLS = {
-    "docs/results/lab.svg": "The sorter after 50 steps: arrays that it has never seen, loss and right answers, and who looks where.",
-    "docs/results/sort_first_head.svg": "The first head of the first layer of a sorter, after 500 steps.",
-    "docs/results/sort_last_layer.svg": "A head of its last layer.",
+    "docs/results/lab.svg": "The sorter after 50 steps: test arrays and their answers, loss and accuracy, and attention maps.",
+    "docs/results/sort_first_head.svg": "Attention map of the first head in the first layer of a sorter, after 500 steps.",
+    "docs/results/sort_last_layer.svg": "Attention map of a head in its last layer.",
 }
 # In the order in which each needs those before it.
 PARTS = (
@@ -130,14 +130,14 @@ def body(root: Path, *, address: Callable[[str], str], sentences: dict[str, str]
         for name in order
     )
     has_bits = (root / SAME_BITS).is_file()
-    same = "with <code>ATTENTION_ISA=baseline</code> prints the same losses, to the last digit"
+    same = "with <code>ATTENTION_ISA=baseline</code> prints the same losses, digit by digit"
     same = f'{same}: <a href="{address(SAME_BITS)}">why</a>' if has_bits else same
     pictures = "".join(
         f'<figure class="picture"><img src="{address(path)}" alt="{html.escape(caption)}"><figcaption>{caption}</figcaption></figure>\n'
         for path, caption in STILLS.items()
     )
     given = {
-        "LOSSES": "Its losses are those of your terminal, digit by digit.",
+        "LOSSES": "The losses equal those of a terminal in every digit.",
         "MIXERS": "".join(f'<option value="{name}"{" selected" if name == "dot" else ""}>{name}</option>' for name in order),
         "TEXT": html.escape(text),
         "PICTURES": address("extras/figures/README.md") + "#attention-is-not-an-explanation",

@@ -1,7 +1,7 @@
 """The picture of the README: python3 docs/page/lab_picture.py [build/site [docs/results/lab.svg]].
 
 Trains the sorter in the lab, in a real browser, for STEPS steps, and draws what stands there then: test arrays and what is
-answered, loss and right answers of every step, and who looks where. The same site gives the same bytes.
+answered, loss and accuracy of every step, and attention maps. The same site gives the same bytes.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def inner(svg: str, kind: str, x: float, y: float, scale: float = 1) -> str:
 
 
 def drawn(page: dict) -> str:
-    parts = [f'<text x="{LEFT}" y="{TOP}" class="heading">Arrays it has never seen</text>']
+    parts = [f'<text x="{LEFT}" y="{TOP}" class="heading">Test arrays</text>']
     for i, (given, answer, right) in enumerate(page["rows"]):
         y = TOP + 34 + 33 * i
         parts.append(f'<text x="{LEFT}" y="{y}" class="serif array given">{escape(given.replace(" ", ""))}</text>')
@@ -105,7 +105,7 @@ def drawn(page: dict) -> str:
     parts.append(f'<text x="{LEFT}" y="{y}"><tspan class="share">{escape(share)}</tspan> of {escape(rest)}</text>')
     parts.append(inner(page["curve"], "curve", 375, TOP - 18, 0.94))
     width = float(re.search(r'viewBox="0 0 ([\d.]+)', page["arcs"]).group(1))
-    parts.append(f'<text x="{LEFT}" y="{y + 60}" class="heading">Who looks where, in its last layer</text>')
+    parts.append(f'<text x="{LEFT}" y="{y + 60}" class="heading">Attention maps of the last layer</text>')
     parts.append(inner(page["arcs"], "arcs", (WIDTH - width) / 2, y + 60))
     title = f"The lab: {page['command']}, after {STEPS} steps in a browser"
     return (

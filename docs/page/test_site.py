@@ -63,7 +63,7 @@ class WithoutTools(unittest.TestCase):
     def test_the_lab_shows_pictures(self) -> None:
         lab = (self.site / "lab.html").read_text(encoding="utf-8")
         self.assertEqual(re.findall(r'<script src="([^"]+)"', lab), ["page.js"])
-        self.assertIn("These are pictures of one.", lab)
+        self.assertIn("These are pictures of a trained network.", lab)
 
 
 if __name__ == "__main__":

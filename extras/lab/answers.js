@@ -13,7 +13,7 @@ class Answers {
     this.examples = [];
     if (info.task === "text") {
       if (info.examples) this.examples.push(await this.engine.example(0));
-      this.text = make("p", {class: "written", "aria-label": "what it writes"});
+      this.text = make("p", {class: "written", "aria-label": "generated text"});
       return this.place.replaceChildren(this.text);
     }
     // From all over the test set: arrays, for one, stand there in order.

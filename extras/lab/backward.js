@@ -46,7 +46,7 @@ class Backward {
     for (const {norm, mean} of this.rows) {
       norm.style.setProperty("--share", mean > 0 ? Math.max(0, 1 + Math.log10(mean / most) / 5) : 0);
     }
-    row.norm.title = `root of the mean square: ${decimal(row.mean, 6)}`;
+    row.norm.title = `root mean square: ${decimal(row.mean, 6)}`;
     if (this.chosen === row) this.enlarge(row);
   }
 
@@ -58,7 +58,7 @@ class Backward {
       const shape = extents.filter((extent, i) => i || extent !== 1).join(" × ");
       Object.assign(row, pictured(name, shape, () => this.enlarge(row)));
       row.norm = make("span", {class: "meter size"});
-      const above = name === "d_out_bcd" && make("p", {class: "note"}, "what the block above says of its input");
+      const above = name === "d_out_bcd" && make("p", {class: "note"}, "computed by the next block");
       row.item = make("li", {}, row.button, row.norm, tag || !above ? equation(tag) : above);
       return row;
     };

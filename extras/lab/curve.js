@@ -54,7 +54,7 @@ class Curve {
     }
     write(left, height - 6, "axis", "0");
     write(width - right, height - 6, "axis end", `step ${most}`);
-    if (!losses.length) write((left + width - right) / 2, height / 2, "axis middle", "here the loss will fall");
+    if (!losses.length) write((left + width - right) / 2, height / 2, "axis middle", "no steps yet");
     if (losses.length > 1) {
       // A long run has one point per pixel, the mean of its steps. A smoother curve goes through these points.
       const each = Math.max(1, Math.ceil(losses.length / (width - left - right)));
@@ -75,7 +75,7 @@ class Curve {
       svg.append(make("circle", {cx, cy, r: 3.5, class: "score"}));
       // Before the point and above it; behind it at the left border, below it at the upper one.
       const kind = early ? "name score" : "name score end", below = cy < top + 24;
-      if (scores.length > 1) write(cx + (early ? 8 : -8), cy + (below ? 18 : -8), kind, "right answers");
+      if (scores.length > 1) write(cx + (early ? 8 : -8), cy + (below ? 18 : -8), kind, "accuracy");
     }
     this.place.replaceChildren(svg);
   }
@@ -87,8 +87,8 @@ class Curve {
   }
 
   told() {
-    if (!this.losses.length) return "Loss and right answers: nothing yet";
-    const score = this.scores.length ? `; ${percent(this.scores.at(-1)[1])} of answers right` : "";
-    return `Loss after ${this.losses.length} steps: ${decimal(this.losses.at(-1))}, at first ${decimal(this.losses[0])}${score}`;
+    if (!this.losses.length) return "Loss and accuracy: no steps yet";
+    const score = this.scores.length ? `; accuracy ${percent(this.scores.at(-1)[1])}` : "";
+    return `Loss after ${this.losses.length} steps: ${decimal(this.losses.at(-1))}, first loss ${decimal(this.losses[0])}${score}`;
   }
 }

@@ -84,9 +84,9 @@ class Head {
 
   told(c, s, weight) {
     const token = (at) => `“${shownToken(this.seen.tokens[at] ?? "")}”`;
-    const said = `Position ${c}, ${token(c)}, gives ${percent(weight, 1)} of its look to position ${s}, ${token(s)}.`;
+    const said = `Query ${c}, ${token(c)}, gives key ${s}, ${token(s)}, the weight ${percent(weight, 1)}.`;
     const what = make("p", {class: "what"}, said);
-    if (!(weight > 0)) return [what, make("p", {}, "It does not see it.")];
+    if (!(weight > 0)) return [what, make("p", {}, "The key is masked.")];
     return [what, ...(this.isAttention() ? this.ofAttention(c, s, weight) : this.ofPooling(c, s, weight))];
   }
 
@@ -108,7 +108,7 @@ class Head {
       const shares = `e^(${decimal(Math.log(weight) + lse)} − ${decimal(lse)}) = ${decimal(weight)}`;
       return [
         ...own.map((tag) => equation(tag, true)),
-        this.line(Number.isFinite(lse) ? shares : "It meets nobody, and keeps its own value."),
+        this.line(Number.isFinite(lse) ? shares : "This query attends to no key and keeps its own value."),
         ...this.adds(weight, this.row("value_bch", s), "value"),
       ];
     }
@@ -125,7 +125,7 @@ class Head {
     return [
       equation("attention.1"),
       this.line(`${factor} (${products.join(" + ")}) = ${decimal(score)}`),
-      ...(biased ? [this.line(`${decimal(score)} ${sign} ${decimal(Math.abs(bias))} for the distance = ${decimal(score + bias)}`)] : []),
+      ...(biased ? [this.line(`${decimal(score)} ${sign} ${decimal(Math.abs(bias))} (distance bias) = ${decimal(score + bias)}`)] : []),
       equation("attention.5", true),
       this.line(`e^(${decimal(biased ? score + bias : score)} − ${decimal(lse)}) = ${decimal(weight)}`),
       ...this.adds(weight, this.row("value_bch", s) ?? this.row("p_bch", s), "value"),
@@ -134,14 +134,14 @@ class Head {
 
   ofPooling(c, s, weight) {
     const logits = this.logits();
-    if (!logits) return [equation("pooling.1", true), this.line(`all weigh the same: ${decimal(weight)}`)];
+    if (!logits) return [equation("pooling.1", true), this.line(`all weights are equal: ${decimal(weight)}`)];
     const row = logits.part(this.choice.head), map = this.weights.part(this.choice.head), S = this.weights.extents[2];
     const seen = [...row.keys()].filter((at) => map[c * S + at] > 0), most = Math.max(...seen.map((at) => row[at]));
     const sum = seen.reduce((all, at) => all + Math.exp(row[at] - most), 0), found = Math.exp(row[s] - most) / sum;
     const lines = [equation("pooling.1", true)];
     const exact = `e^(${decimal(row[s], 3)} − ${decimal(most, 3)}) / ${decimal(sum, 3)} = ${decimal(weight)}`;
     const near = Math.abs(found - weight) < 1e-3;
-    lines.push(this.line(near ? exact : `logit ${decimal(row[s], 3)}, and less by distance: ${decimal(weight)}`));
+    lines.push(this.line(near ? exact : `logit ${decimal(row[s], 3)}, reduced by the distance: ${decimal(weight)}`));
     return lines;
   }
 
@@ -150,7 +150,7 @@ class Head {
     if (!value) return [];
     const strip = make("canvas", {class: "vector", role: "img", "aria-label": `${name} of the position, ${value.length} channels`});
     paint(strip, value, 1, value.length);
-    const added = make("canvas", {class: "vector", role: "img", "aria-label": "what it adds"});
+    const added = make("canvas", {class: "vector", role: "img", "aria-label": "its contribution to the output"});
     paint(added, value.map((x) => weight * x), 1, value.length, {largest: largestOf(value)});
     return [make("p", {class: "values"}, `${decimal(weight, 3)} × `, strip, " = ", added)];
   }
@@ -169,8 +169,8 @@ class Head {
   buildTools() {
     const {layer, head} = this.choice, {positions, span} = this.info.settings;
     // Weighting by distance alone stays.
-    const even = positions === "alibi" || +span > 0 ? "uniform but for the distance" : "uniform";
-    const options = [["as it is", null], ["off", "off"], [even, "uniform"]].map(([text, what]) => {
+    const even = positions === "alibi" || +span > 0 ? "uniform, with distance bias" : "uniform";
+    const options = [["unchanged", null], ["off", "off"], [even, "uniform"]].map(([text, what]) => {
       const input = make("input", {type: "radio", name: "touch"});
       input.onchange = () => this.touch(this.key("head"), what && {layer, head, what});
       return make("label", {}, input, text);
@@ -194,7 +194,7 @@ class Head {
       this.sliders.push({input, number});
       place.append(make("label", {}, number, input, make("span", {}, shownToken(this.seen.tokens[c] ?? ""))));
     }
-    return [make("p", {class: "note"}, "Move a logit: how much a position counts in every average after it."), place];
+    return [make("p", {class: "note"}, "Change a logit: it sets the weight of its position in every later average."), place];
   }
 
   // The metric of the head, whose entries can be dragged, and the distances that it makes.
@@ -206,7 +206,7 @@ class Head {
     const picture = make("canvas", {class: "metric"}), said = make("output", {class: "values"});
     const slider = make("input", {type: "range", step: 0.01, class: "entry"});
     const distances = make("canvas", {class: "metric", role: "img"});
-    distances.setAttribute("aria-label", "squares of distances between positions, by this metric");
+    distances.setAttribute("aria-label", "squared distances between positions under this metric");
     this.metric = {picture, slider, said, distances, at: [0, 0], K};
     choosable(picture, "the metric of this head; arrow keys choose an entry", () => [K, K], (row, column) => {
       this.metric.at = [row, column];
@@ -218,7 +218,7 @@ class Head {
       this.touch(this.key(`metric ${k} ${l}`), {layer, head, array: "metric_nkk", index: [head, k, l], value: +slider.value});
     };
     return [
-      make("p", {class: "note"}, "The metric M: choose an entry, and drag it. Beside it the squares of the distances that it makes."),
+      make("p", {class: "note"}, "The metric M: choose an entry and drag it. Beside it: the squared distances between positions."),
       make("div", {class: "metrics"}, picture, distances),
       make("label", {class: "entry"}, said, slider),
     ];

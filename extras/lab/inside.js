@@ -17,7 +17,7 @@ class Large {
     this.said = make("p", {class: "values", "aria-live": "polite"});
     this.head = make("div");
     this.at = [0, 0];
-    choosable(this.canvas, "the array, enlarged; arrow keys choose a number", () => this.shape, (row, column) => {
+    choosable(this.canvas, "the array, enlarged; arrow keys choose an element", () => this.shape, (row, column) => {
       this.at = [row, column];
       this.tell();
     });
@@ -41,10 +41,10 @@ class Large {
 
   tell() {
     const [row, column] = this.at, [rows, columns] = this.shape;
-    const at = rows > 1 ? `row ${row}, column ${column}` : `number ${column}`;
+    const at = rows > 1 ? `row ${row}, column ${column}` : `element ${column}`;
     const norm = Math.sqrt(this.values.reduce((sum, value) => sum + value * value, 0));
     const value = decimal(this.values[row * columns + column], 5), largest = decimal(largestOf(this.values));
-    this.said.textContent = `${at}: ${value}. Largest size ${largest}, length ${decimal(norm)}.`;
+    this.said.textContent = `${at}: ${value}. Largest magnitude ${largest}, norm ${decimal(norm)}.`;
   }
 }
 

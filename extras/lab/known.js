@@ -14,7 +14,7 @@ class Known {
     if (this.key !== info.command) {
       this.canvases = wanted.map(({name}) => {
         const isTable = /position_cd$/.test(name), layer = name.match(/\d+/)?.[0];
-        const said = isTable ? "how alike positions are" : `taps before layer ${layer}: a row a step back`;
+        const said = isTable ? "cosine similarity of positions" : `convolution taps before layer ${layer}, a row per step back`;
         const canvas = make("canvas", {role: "img", "aria-label": said, class: isTable ? "square" : "taps"});
         return {name, isTable, canvas, figure: make("figure", {}, canvas, make("figcaption", {}, said))};
       });

@@ -135,7 +135,7 @@ class Lab {
     own.hidden = info.task === "digits";
     const example = {sort: "3 1 2 1 3 2", reviews: "not bad so very warm", text: "what it is to read"};
     own.elements.input.placeholder = example[info.task] ?? "";
-    find("answers-title").textContent = info.task === "text" ? "What it writes" : "Examples it has never seen";
+    find("answers-title").textContent = info.task === "text" ? "Generated text" : "Test examples";
     find("how-right").textContent = "";
     find("train").disabled = find("one").disabled = !info.trains;
   }
@@ -157,7 +157,7 @@ class Lab {
     this.running = false;
     await this.refresh();
     await this.score();
-    const right = this.scored === undefined ? "" : `, ${percent(this.scored)} right`;
+    const right = this.scored === undefined ? "" : `, ${percent(this.scored)} correct`;
     this.announce(`Step ${this.at}, loss ${decimal(this.curve.losses.at(-1) ?? NaN)}${right}`);
     this.state();
   }
@@ -225,8 +225,8 @@ class Lab {
         this.scored = found.accuracy;
         this.curve.score(step, found.accuracy);
         const answers = found.answers.toLocaleString("en");
-        find("how-right").replaceChildren(make("b", {}, percent(found.accuracy)), ` of ${answers} test answers right`);
-      } else find("how-right").replaceChildren(make("b", {}, decimal(found.loss, 3)), " nats a token on the held-back part");
+        find("how-right").replaceChildren(make("b", {}, percent(found.accuracy)), ` of ${answers} test answers correct`);
+      } else find("how-right").replaceChildren(make("b", {}, decimal(found.loss, 3)), " nats per token on the validation part");
     } catch (error) {
       this.told(error);
     }
@@ -339,7 +339,7 @@ class Lab {
 
   state() {
     const train = find("train"), {steps} = this, last = this.curve.losses.at(-1);
-    train.textContent = this.running ? "Stop" : this.finished ? "Train again" : this.at ? "Go on" : "Train";
+    train.textContent = this.running ? "Stop" : this.finished ? "Train again" : this.at ? "Continue" : "Train";
     train.setAttribute("aria-pressed", String(!!this.running));
     const loss = last === undefined ? "" : `, loss ${last.toFixed(4)}`;
     find("state").textContent = `step ${this.at} of ${steps}${loss}`;

@@ -66,7 +66,7 @@ class Maps {
     const isIts = ({array}) => !array || array === "metric_nkk" || array === this.seen.logitsOf(weights)?.name;
     const touched = this.seen.changes?.some((change) => change.layer === one.layer && change.head === one.head && isIts(change));
     one.button.classList.toggle("touched", !!touched);
-    one.button.setAttribute("aria-label", `${one.layer}, head ${one.head}${touched ? ", touched" : ""}`);
+    one.button.setAttribute("aria-label", `${one.layer}, head ${one.head}${touched ? ", changed" : ""}`);
     if (!one.strips) return paint(one.picture, map, C, S, {signed: false, largest: 1});
     one.picture.replaceChildren(bars([...map.subarray((C - 1) * S)]));
     const average = this.seen.averageOf(weights), passed = this.seen.array(one.layer, "passed_bcn");

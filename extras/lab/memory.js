@@ -1,7 +1,7 @@
 // Memory of a network: its parts, and the arrays of each part, the largest first.
 
 // Contents of a part besides its named arrays.
-const REST = {activations: "what no look shows", gradients: "sums of shards, whole lines of 64 bytes"};
+const REST = {activations: "arrays that are not shown", gradients: "sums of shards, and padding to 64 bytes"};
 
 class Memory {
   // read(): the parts, from the engine.
@@ -25,7 +25,7 @@ class Memory {
       if (info !== this.info) return;
       parts.sort((a, b) => b.bytes - a.bytes);
       const all = parts.reduce((sum, part) => sum + part.bytes, 0);
-      const told = make("p", {class: "note"}, `Together ${size(all)}, as a terminal counts it: ${this.counted(parts)}.`);
+      const told = make("p", {class: "note"}, `Total ${size(all)}, counted as in a terminal: ${this.counted(parts)}.`);
       this.place.replaceChildren(told, ...parts.map((part) => this.part(part, all, activations)));
     } catch {
       this.drawn = undefined;  // the network that was asked is gone
@@ -60,7 +60,7 @@ class Memory {
     const row = (...cells) => make("tr", {}, ...cells.map((cell) => make("td", {}, ...[cell].flat())));
     const broken = (name) => name.split(/(?<=\.)/).flatMap((part) => [part, make("wbr")]);  // behind a full stop
     const table = make("table", {}, ...arrays.map(({name, extents, type, bytes}) => row(broken(name), extents.join(" × "), type, size(bytes))));
-    if (rest > 0) table.append(row(REST[part.name] ?? "whole lines of 64 bytes", "", "", size(rest)));
+    if (rest > 0) table.append(row(REST[part.name] ?? "padding to 64 bytes", "", "", size(rest)));
     return make("details", {}, make("summary", {class: "part"}, ...head), make("div", {}, table));
   }
 }

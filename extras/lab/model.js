@@ -69,6 +69,6 @@ class OwnModel {
       if (!i) return letter;
       return make("span", {style: `border-color:${css(colourOf(losses[i], 8, true))}`, title: `${decimal(losses[i], 2)} nats`}, letter);
     });
-    place.replaceChildren(make("b", {}, `${decimal(loss)} nats a character`), make("p", {class: "scored"}, ...shown));
+    place.replaceChildren(make("b", {}, `${decimal(loss)} nats per character`), make("p", {class: "scored"}, ...shown));
   }
 }

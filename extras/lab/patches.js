@@ -20,7 +20,7 @@ class Patches {
       paint(canvas, shades.map((x) => x * x), side, side, {signed: false, largest: 1});
       return make("figure", {}, canvas, make("figcaption", {}, caption));
     };
-    const figures = [figure("the picture")];
+    const figures = [figure("input")];
     if (weights) {
       const [N, C, S] = weights.extents, across = Math.floor(Math.sqrt(S)), first = S - across * across, patch = side / across;
       for (let n = 0; n < N; ++n) {

@@ -562,7 +562,7 @@ std::string Session::values(const std::string& name, const std::string& arena) {
     if (arena == "weights") {
       all = trains_ ? model_->read(Model::Arena::weights) : weights_;
     } else if (arena == "gradients") {
-      if (gradient_.empty()) throw Error("gradients: expected a look at something whose targets are known before");
+      if (gradient_.empty()) throw Error("gradients: expected an inspected input with known targets, found none");
       all = gradient_;
     } else if (!trains_) {
       throw Error(arena + ": expected a run to train, found a network that was read");
