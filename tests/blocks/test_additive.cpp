@@ -1,37 +1,7 @@
-#include "blocks/additive.hpp"
-#include "network/mixers.hpp"
-#include "tests/harness/block_case.hpp"
+#include "tests/harness/pooling_blocks.hpp"
 
 namespace abh {
 namespace {
-
-using MakeAdditive = MakeBlock<AdditiveBlock>;
-
-BlockCase<MakeAdditive> additive_case(Index N, Index K, Index B, Index C, Index window = 0) {
-  BlockCase<MakeAdditive> block;
-  block.options.window = window;
-  block.config.heads = N;
-  block.config.channels = N * K;
-  block.B = B;
-  block.C = C;
-  return block;
-}
-
-// Every combination of values, projection and skip.
-template <class Body>
-void for_each_form(BlockCase<MakeAdditive> block, const Body& body) {
-  for (const char* values : {"shared", "own"}) {
-    for (const char* skip : {"stream", "normed"}) {
-      for (const bool projection : {false, true}) {
-        block.config.additive.values = values;
-        block.config.additive.skip = skip;
-        block.config.additive.projection = projection;
-        CAPTURE(values, skip, projection);
-        body(block);
-      }
-    }
-  }
-}
 
 TEST_CASE("additive: every derivative, every width, every form", "[additive]") {
   for_each_form(additive_case(1, 3, 2, 5), [](const auto& block) { check_layer(block); });
@@ -41,42 +11,22 @@ TEST_CASE("additive: every derivative, every width, every form", "[additive]") {
   check_gradients(additive_case(1, 1, 1, 1), 1);
 }
 
-TEST_CASE("additive: windows", "[additive]") {
-  if (!has_extras) return;
-  for_each_form(additive_case(2, 2, 1, 7, 3), [](const auto& block) { check_layer(block); });
-  for (const Index window : windows({1, 2, 5, 9})) check_layer(additive_case(1, 3, 2, 8, window));
-}
-
 TEST_CASE("additive: a window as long as the sequence is global", "[additive]") {
   const Values<double> in = random_values(additive_case(2, 3, 2, 6).inputs(), 3);
   CpuDevice<Isa::baseline> device(1);
   const Values<double> global = run_forward<double>(additive_case(2, 3, 2, 6), device, in);
   CHECK(run_forward<double>(additive_case(2, 3, 2, 6, 6), device, in) == global);
-  if (has_extras) CHECK(run_forward<double>(additive_case(2, 3, 2, 6, 5), device, in) != global);
 }
 
 TEST_CASE("additive: with a mask", "[additive]") {
-  for (const Index window : windows({0, 2})) {
-    BlockCase<MakeAdditive> block = additive_case(2, 2, 2, 5, window);
-    block.mask_bc = {1, 1, 0, 0, 1, /**/ 0, 0, 1, 1, 0};  // a hole; padding on both sides
-    for_each_form(block, [](const auto& each) { check_layer(each); });
-  }
+  BlockCase<MakeAdditive> block = additive_case(2, 2, 2, 5);
+  block.mask_bc = {1, 1, 0, 0, 1, /**/ 0, 0, 1, 1, 0};  // a hole; padding on both sides
+  for_each_form(block, [](const auto& each) { check_layer(each); });
 }
 
 TEST_CASE("additive: with decay", "[additive]") {
-  for (const Index window : windows({0, 2})) {
-    BlockCase<MakeAdditive> block = additive_case(2, 2, 2, 5, window);
-    block.config.positions = "alibi";
-    check_layer(block);
-    block.mask_bc = {1, 1, 0, 0, 1, /**/ 0, 0, 1, 1, 0};
-    for_each_form(block, [](const auto& each) { check_layer(each); });
-  }
-}
-
-TEST_CASE("additive: not causal", "[additive]") {
-  if (!has_extras) return;
   BlockCase<MakeAdditive> block = additive_case(2, 2, 2, 5);
-  block.options.causal = false;
+  block.config.positions = "alibi";
   check_layer(block);
   block.mask_bc = {1, 1, 0, 0, 1, /**/ 0, 0, 1, 1, 0};
   for_each_form(block, [](const auto& each) { check_layer(each); });
@@ -215,31 +165,22 @@ TEST_CASE("additive: against its definition", "[additive]") {
 
 TEST_CASE("additive: causal, and step by step the same", "[additive][gpu]") {
   check_causality(additive_case(2, 5, 2, 9));
-  check_causality(additive_case(1, 9, 1, 9, 4));
   for_each_form(additive_case(3, 3, 1, 12), [](const auto& block) { check_steps(block); });
-  for (const Index window : windows({1, 2, 3, 5, 12, 20})) check_steps(additive_case(2, 4, 1, 13, window));
 }
 
 TEST_CASE("additive: with decay causal, and step by step the same", "[additive][gpu]") {
-  for (const Index window : windows({0, 1, 4, 20})) {
-    BlockCase<MakeAdditive> block = additive_case(2, 4, 1, 13, window);
-    block.config.positions = "alibi";
-    check_causality(block);
-    check_steps(block);
-  }
+  BlockCase<MakeAdditive> block = additive_case(2, 4, 1, 13);
+  block.config.positions = "alibi";
+  check_causality(block);
+  check_steps(block);
 }
 
 TEST_CASE("additive: kernels", "[additive][gpu]") {
   for (const char* positions : {"none", "alibi"}) {
-    for (const Index window : windows({0, 4})) {
-      BlockCase<MakeAdditive> block = additive_case(2, 16, 3, 21, window);
-      block.config.positions = positions;
-      check_gpu("additive", "block, window " + std::to_string(window) + ", positions " + positions, block);
-    }
+    BlockCase<MakeAdditive> block = additive_case(2, 16, 3, 21);
+    block.config.positions = positions;
+    check_gpu("additive", std::string("block, positions ") + positions, block);
   }
-  BlockCase<MakeAdditive> block = additive_case(2, 16, 3, 21);
-  block.options.causal = false;
-  check_gpu("additive", "block, not causal", block);
 }
 
 TEST_CASE("additive: large logits stay finite in float", "[additive]") {
