@@ -21,7 +21,7 @@ from fault import Fault
 from sources import TAG
 
 
-# What is closed until a reader opens it. Markdown is read again behind an empty line alone.
+# The beginning of a fold. Markdown inside is rendered only behind an empty line.
 FOLD = re.compile(r"<details>\n?<summary>[^\n]+</summary>\n\n")
 
 

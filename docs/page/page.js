@@ -29,11 +29,11 @@
     };
     show();
   };
-  // What stands in folds is brought to light.
+  // Opens the folds around a place.
   const reveal = (place) => {
     for (let fold = place; (fold = fold.closest("details:not([open])")); ) fold.open = true;
   };
-  // Files beside the chapter are open, below it closed.
+  // Listings are open beside the chapter, and closed below it.
   const fold = () => all(".beside details").forEach((file) => (file.open = wide.matches));
   wide.onchange = fold;
   fold();
@@ -115,7 +115,7 @@
   const figures = listings[0] ? all("figure[data-t]") : [];
   if (figures[0]) {
     bring(figures[0].dataset.t);
-    choice("Listings follow", ["on", "off"], (value) => (following = value === "on"));
+    choice("Listings follow the text", ["on", "off"], (value) => (following = value === "on"));
   }
   on("scroll", () => {
     if (arrived || (pointed && box(pointed).bottom > 0 && box(pointed).top < innerHeight)) return;

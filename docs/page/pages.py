@@ -280,7 +280,7 @@ class Site:
                     folded.append(f"<p>{source.path}:{line.number}</p>")
                     folded.append(listing.excerpt(source, rows, tag, address))
         if tag in room.definitions:
-            links.append(f'<span><a href="{_relative(page, "conventions.html")}">a definition</a>, computed otherwise</span>')
+            links.append(f'<span><a href="{_relative(page, "conventions.html")}">a definition</a>, computed in another form</span>')
         if room.kind == "blocks":
             source, line = room.places(first, tag)[0]
             called = self.calls.of(source, source.statement(line.number))
@@ -413,7 +413,7 @@ class Site:
             return self._document(path, page, title)
         code = listing.whole(Source(self.root, path), "L", "", self._tag_address(page))
         room = self._room_of.get(path)
-        above = f'<p class="rooms">a part of <a href="{_relative(page, room.page)}.html">{room.name}</a></p>\n' if room else ""
+        above = f'<p class="rooms">part of <a href="{_relative(page, room.page)}.html">{room.name}</a></p>\n' if room else ""
         body = f'<main><section class="listing"><h1>{path}</h1>\n{above}{code}\n</section></main>'
         return Output(page, path, "file", body)
 

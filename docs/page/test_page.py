@@ -416,7 +416,7 @@ class Pages(unittest.TestCase):
         self.assertIn("<li\nid=g3-4 data-t=1>    out = 2 * in;", part)
         self.assertRegex(part, r'#L21">⋯ 986 lines</a>$')  # 16 lines behind it are shown, where there is room
         self.assertEqual(page.count("<p>cuda/twice"), 2, "one place of a device has an excerpt, where there is little room")
-        self.assertIn('a part of <a href="../../layers/twice.html">twice</a>', whole)
+        self.assertIn('part of <a href="../../layers/twice.html">twice</a>', whole)
         self.assertIn('<a href="../../layers/twice.html#twice.1">(twice.1)</a>', whole)
         self.assertIn('href="../files/cuda/twice_step.cu.html">Steps</a>', written["blocks/echo.html"])
         self.assertNotIn("files/cpu/twice_step.cpp.html", sorted(written))  # without the largest the page fits

@@ -173,8 +173,8 @@
     const across = (at) => left + column * at, above = (value) => plot[0] - plot[1] * value;
     const line = (points) => "M" + points.map((point) => point.map((value) => value.toFixed(2)).join(" ")).join("L");
     const grid = Array.from({length: questions + 1}, (_, i) => end * i / questions);
-    const move = control("question", false, column, 0, end, 0.05, (value) => (given.query = value));
-    const widen = control("deviation of the bell", false, column, 0.05, 2, 0.05, (value) => (given.deviation = value));
+    const move = control("query", false, column, 0, end, 0.05, (value) => (given.query = value));
+    const widen = control("deviation of the Gaussian", false, column, 0.05, 2, 0.05, (value) => (given.deviation = value));
     array("key_s").set(x);
     array("answer_s").set(y);
     return () => {

@@ -120,8 +120,8 @@ def figures(scripted: bool) -> list[Figure]:
             "touch-logit",
             "layers/pooling",
             "A worked example",
-            "Eight positions of one head, K = 1. A logit that rises pulls every later average towards its position and "
-            "takes weight from all others there. At the bottom d_logit of all positions, for the d_out above it.",
+            "Eight positions of one head, K = 1. A larger logit moves every later average towards the value of its position, and "
+            "lowers the weights of all others. The bottom row shows d_logit of all positions for the given d_out.",
             draw_logits,
             pooling,
         ),
@@ -129,8 +129,7 @@ def figures(scripted: bool) -> list[Figure]:
             "touch-window",
             "layers/pooling_windowed",
             "The window: merge, do not subtract",
-            "A window anywhere: its suffix, its prefix, and what merging the two gives. Where it is one whole block, "
-            "there is no suffix to merge.",
+            "A window, its suffix, its prefix, and the merge of both. A window of exactly one block has no suffix.",
             draw_window,
             pooling,
         ),
@@ -138,9 +137,9 @@ def figures(scripted: bool) -> list[Figure]:
             "touch-row",
             "layers/attention",
             "A worked example",
-            "One query and eight keys, K = 1. A score that rises takes weight from all other keys and pulls out towards "
-            "its own value. Its gradient grows with its weight and with the distance of its value from out: a "
-            "score whose weight is 0 has none, and neither has one whose weight is 1.",
+            "One query and eight keys, K = 1. A larger score lowers the weights of all other keys and moves out towards its "
+            "value. The gradient of a score is its weight times the difference of its value and out, times d_out. It is 0 "
+            "if the weight is 0 or 1.",
             draw_row,
             attention,
         ),
@@ -148,9 +147,9 @@ def figures(scripted: bool) -> list[Figure]:
             "touch-bell",
             "layers/kernel_regression",
             "A worked example",
-            "Sixteen points, and a bell around a question: a point counts as much as the bell is high above it, and the "
-            "answer is the mean of all, on the curve of the answers to all questions. The loss is of every point, answered "
-            "by the others; where d_width is 0 the bell is as wide as is best.",
+            "Sixteen points, and a Gaussian around a query. Its height over a point is the weight of the point, and the "
+            "prediction is the weighted mean. The curve shows the predictions for all queries. The loss predicts every "
+            "point from the others; at the best width d_width is 0.",
             draw_bell,
             regression,
         ),

@@ -66,7 +66,7 @@ def draw_bell() -> str:
     share = shares(query, x, 1 / deviation)
     answer = average(share, y)
     b = Board("touch-bell", WIDTH, HEIGHT)
-    b.heading(15, "*y*", "large where it counts; curve: all answers")
+    b.heading(15, "*y*", "size: weight; curve: predictions")
     b.line([(across(0), above(0)), (across(END), above(0))], "rule")
     for tick in range(END + 1):
         b.text(across(tick), above(0) + 16, str(tick), SMALL, fill="faint")
@@ -115,13 +115,13 @@ def draw_bell() -> str:
         middle = LEFT + 36 + 70 * i
         b.text(middle, 358, name, SMALL, fill="faint")
         b.word("word", middle, 378, decimal(value, 3 if i > 2 else 2))
-    title = "A kernel regression: points, a bell around a question, and the answer"
+    title = "Kernel regression: points, the Gaussian around a query, and the prediction"
     description = (
-        f"Sixteen points from x = 0 to {END}. A bell stands around the question {query:g}; points below it are large, others "
-        "small. A curve gives the answer to every question. Below: the question, its answer, the width, which is the inverse "
-        "of the bell's deviation, the loss of points that are answered by the others, and its derivative by the width."
+        f"Sixteen points from x = 0 to {END}. A Gaussian stands around the query {query:g}; points below it are large, others "
+        "small. A curve shows the predictions for all queries. Below: the query, its prediction, the width, which is the "
+        "inverse of the deviation, the loss of predicting every point from the others, and its derivative by the width."
     )
     hint = (
-        "Drag the blue knob to ask elsewhere, the red one to widen the bell; or reach them with Tab and press the arrow keys."
+        "Drag the blue knob to move the query, the orange one to set the width; or use Tab and the arrow keys."
     )
     return b.page("bell", title, description, hint, BELL)

@@ -129,18 +129,18 @@ def draw_logits() -> str:
     b = Board("touch-logit", WIDTH, height)
     b.part("rect", "column", x=middle(LOGIT["chosen"]) - 22, y=0, width=44, height=height, rx=6, fill="var(--panel)")
     shares = [weights(LOGIT["logit"], 0, c) for c in range(len(LOGIT["x"]))]
-    b.heading(38, "logit_{*c*}", "how much a position counts")
+    b.heading(38, "logit_{*c*}", "logit of each position")
     paint_sliders(b, "logit", "*c*", LOGIT)
     paint_weights(b, shares)
     paint_averages(b, [average(share, LOGIT["x"]) for share in shares])
     paint_gradients(b)
     title = "Logits, the running average, and the gradients of the logits"
     description = (
-        "Eight positions in columns. From the top: their logits as sliders; the weights of all positions so far in "
-        "each average, as stacked columns; the payload as dots and the running average as a line; the gradient of the "
-        "average, which is given; the gradient of each logit as bars, which add up to 0."
+        "Eight positions in columns. From the top: their logits as sliders; the weights of each average, as stacked "
+        "columns; the values as dots and the running average as a line; the gradient of the average, which is given; the "
+        "gradient of each logit as bars, which add up to 0."
     )
-    hint = "Drag a knob up or down, or reach it with Tab and press the arrow keys."
+    hint = "Drag a knob up or down, or use Tab and the arrow keys."
     return b.page("logit", title, description, hint, LOGIT)
 
 
@@ -156,7 +156,7 @@ def paint_sliders(b: Board, name: str, index: str, given: dict[str, Any]) -> Non
 
 
 def paint_weights(b: Board, shares: list[list[float]]) -> None:
-    b.heading(207, "weights", "newest on top; full blue: of the marked column")
+    b.heading(207, "weights", "newest on top; dark blue: the marked column")
     with b.group(stroke="var(--paper)", stroke_width=1.5):
         for c, share in enumerate(shares):
             low = 0.0
@@ -182,7 +182,7 @@ def paint_gradients(b: Board) -> None:
     d_out = LOGIT["d_out"]
     d_logit = gradients(LOGIT["logit"], LOGIT["x"], d_out)
     b.heading(434, "d_out_{*c*}", "given")
-    b.heading(474, "d_logit_{*c*}", "found")
+    b.heading(474, "d_logit_{*c*}", "computed")
     b.text(WIDTH - LEFT - 32, 474, "sum", SMALL, "end", "faint")
     b.word("total", WIDTH - LEFT, 474, decimal(sum(d_logit)), "end")
     b.line([(LEFT, at("gradient", 0)), (WIDTH - LEFT, at("gradient", 0))], "rule")
@@ -231,15 +231,15 @@ def draw_window() -> str:
     title = "A window as a suffix and a prefix, with numbers"
     description = (
         f"Sixteen positions with their logits, in blocks of w. The window of w = {w} positions that ends at position "
-        f"{last} is the suffix from {first} to {block - 1} and the prefix from {block} to {last}. Of each: its largest "
-        "logit, its sum of weights relative to that, and its average; then those of both together."
+        f"{last} is the suffix from {first} to {block - 1} and the prefix from {block} to {last}. For each: its largest "
+        "logit, its sum of weights relative to it, and its average; then the same for the window."
     )
-    hint = "Drag the window to move it, the knob to resize it; or reach them with Tab and press the arrow keys."
+    hint = "Drag the window to move it, the knob to resize it; or use Tab and the arrow keys."
     return b.page("window", title, description, hint, WINDOW)
 
 
 def paint_levels(b: Board, ranges: list[tuple[int, int]], states: list[State], share: list[float]) -> None:
-    b.heading(15, "*x*_{*c*}", "as large as its weight in the window; averages as bars")
+    b.heading(15, "*x*_{*c*}", "size: weight in the window; bars: averages")
     for (begin, end), of, (fill, height) in zip(ranges, states, (("b", 9), ("a", 9), ("ink", 3))):
         place = {"x": edge(begin), "y": level(of.out), "width": WINDOW["column"] * (end + 1 - begin), "height": height}
         centred = f"translate(0 {-height / 2})"
@@ -254,7 +254,7 @@ def paint_levels(b: Board, ranges: list[tuple[int, int]], states: list[State], s
 
 def paint_cells(b: Board, first: int, block: int, last: int) -> None:
     w, column, rail, (top, height) = (WINDOW[name] for name in ("window", "column", "rail", "cells"))
-    b.heading(140, "logit_{*c*}", "and the blocks of *w* positions")
+    b.heading(140, "logit_{*c*}", "in blocks of *w* positions")
     b.word("size", edge(16), 140, f"w = {w}", "end")
     path, dashes = f"M{edge(0) + 2} {top - 5}H{edge(16) - 2}", f"{column * w - 4} 4"
     b.part("path", "blocks", d=path, stroke="var(--faint)", stroke_width=3, stroke_dasharray=dashes)

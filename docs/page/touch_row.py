@@ -32,11 +32,11 @@ def draw_row() -> str:
     out, d_score = average(weight, value), gradients(weight, value, d_out)
     b = Board("touch-row", WIDTH, HEIGHT)
     right = WIDTH - LEFT
-    b.heading(38, "score_{*s*}", "what the query and a key have in common")
+    b.heading(38, "score_{*s*}", "one per key")
     paint_sliders(b, "score", "*s*", ROW)
-    b.heading(207, "weight_{*s*}", "their softmax")
-    b.heading(328, "value_{*s*}", "(dots) and their mean by weight (line)")
-    b.heading(432, "d_score_{*s*}", f"found, for d_out = {d_out:g}")
+    b.heading(207, "weight_{*s*}", "softmax of the scores")
+    b.heading(328, "value_{*s*}", "(dots) and their weighted mean (line)")
+    b.heading(432, "d_score_{*s*}", f"for d_out = {d_out:g}")
     b.text(right - 36, 328, "out", SMALL, "end", "faint")
     b.word("out", right, 328, decimal(out), "end")
     b.text(right - 36, 432, "sum", SMALL, "end", "faint")
@@ -54,9 +54,9 @@ def draw_row() -> str:
     b.part("path", "mean", d=path, fill="none", stroke="var(--forward)", stroke_width=2.5)
     for s, v in enumerate(value):
         b.circle(middle(s), at("out", v, ROW), 4.5, "paper")
-    title = "A row of attention: scores, weights, their mean of the values, and the gradients of the scores"
+    title = "A row of attention: scores, weights, the weighted mean of the values, and the gradients of the scores"
     description = (
         "One query and eight keys in columns. From the top: their scores as sliders; the weights as bars, which add up to "
-        "1; the values as dots and their mean by weight as a line; the gradient of each score as bars, which add up to 0."
+        "1; the values as dots and their weighted mean as a line; the gradient of each score as bars, which add up to 0."
     )
-    return b.page("row", title, description, "Drag a knob up or down, or reach it with Tab and press the arrow keys.", ROW)
+    return b.page("row", title, description, "Drag a knob up or down, or use Tab and the arrow keys.", ROW)

@@ -127,14 +127,16 @@ PICTURES = [
         after="Backward",
         title="Data flow of the additive block",
         description=(
-            "From top to bottom: x is normed to h; three maps make query, key and value of it. The query makes logits "
-            "and is pooled with them, dropped, mixed, multiplied by the key and added to h, which gives r. A norm of r "
-            "makes logits and is pooled with them; dropout of that times the value, and a skip from x or from r, is "
-            "the output. Beside every arrow down runs one up, the gradient. Numbers are the equations of this chapter."
+            "From top to bottom: layernorm of x gives h; three linear maps of h give query, key and value. The query gives "
+            "logits, and is pooled with them. Dropout and a linear map of the pooled query, times the key, plus h give r. "
+            "Layernorm of r gives t; t gives logits, and is pooled with them. Dropout of this average times the value, plus "
+            "x or r, is the output. Beside every arrow down one leads up, for the gradient. Numbers are the equations of "
+            "this chapter."
         ),
         caption=(
-            "The block with values and a projection of its own. Numbers are tags: (4) is (additive.4). Two gradients "
-            "that meet at an array are added: d_q and d_t each come from a pooling and its logits, d_h along four ways."
+            "The block with values and a projection of its own. Numbers are tags: (4) is (additive.4). Gradients that "
+            "reach the same array are added: d_q and d_t each have one from the pooling and one from its logits, d_h has "
+            "four."
         ),
         width=360,
         height=ROWS["out"] + 20,

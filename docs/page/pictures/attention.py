@@ -47,7 +47,7 @@ def paint_tiles(d: Drawing) -> None:
     d.rectangle(left, y, (OWN + 1) * cell, cell, "none", "ink", THICK)
     d.arrow([(left - 22, y + cell / 2), (left + (OWN + 0.8) * cell, y + cell / 2)], "ink", THICK)
     x = left + TILES * cell + 22
-    kinds = (("a", FULL, "whole"), ("b", TILES, "diagonal"), ("paper", FULL, "left out"))
+    kinds = (("a", FULL, "whole"), ("b", TILES, "diagonal"), ("paper", FULL, "skipped"))
     for i, (fill, count, label) in enumerate(kinds):
         y = top + 26 + 26 * i
         d.rectangle(x, y, 14, 14, fill)
@@ -96,16 +96,16 @@ PICTURES = [
         title="Score tiles of a causal head, with the running softmax",
         description=(
             f"{TILES} by {TILES} tiles of {TILE} queries by {TILE} keys. The {FULL} tiles below the diagonal are "
-            f"computed whole, the {TILES} on it in part, the {FULL} above it not at all. A tile of queries meets the "
-            f"tiles of keys from left to right. Below, the scores of query {QUERY}: after every tile of keys the "
-            "largest score so far and the sum of exponentials relative to it, "
+            f"computed whole, the {TILES} on it in part, the {FULL} above it not at all. A tile of queries reads the "
+            f"tiles of keys from left to right. Below, the scores of query {QUERY}. After every tile of keys, the largest "
+            "score so far and the sum of exponentials relative to it are "
             + "; ".join(f"{most:.2f} and {total:.2f}" for _, most, total in running_softmax())
             + "."
         ),
         caption=(
-            f"Scores of a causal head of {TILES * TILE} positions. Where a tile raises the maximum of a query, the old "
-            f"sum is multiplied by shrink, e to the old maximum less the new one. Query {QUERY} does not see the keys "
-            "behind it. The scores are an example, the rest is computed from them."
+            f"Scores of a causal head of {TILES * TILE} positions. If a tile raises the maximum of a query, the old sum "
+            "is multiplied by shrink, the exponential of the old maximum minus the new one. The keys behind query "
+            f"{QUERY} are masked. The scores are an example; all other numbers are computed from them."
         ),
         width=WIDTH,
         height=446,

@@ -71,7 +71,7 @@ def pasts() -> list[tuple[str, range, str]]:
 
 def paint_pasts(d: Drawing) -> None:
     d.line([(4, PASTS - 18), (WIDTH - 4, PASTS - 18)], "rule")
-    d.text(4, PASTS + 4, f"What enters chunk {CHUNKS - 1}", anchor="start", bold=True)
+    d.text(4, PASTS + 4, f"Input state of chunk {CHUNKS - 1}", anchor="start", bold=True)
     y = PASTS + 16
     for name, positions, says in pasts():
         d.text(LEFT - 8, y + 13, name, SMALL, "end")
@@ -92,21 +92,22 @@ PICTURES = [
         name="chunks-schedule",
         page="docs/chunks",
         after="The schedule",
-        title="A sequence in chunks: the way there, and the way back",
+        title="A sequence in chunks, forward and backward",
         description=(
             f"A sequence of {CHUNKS} chunks of {S} positions; time goes down. Chunks "
             + " and ".join(str(j) for j, both in schedule() if not both)
-            + " are computed forward, and what leaves each is kept. Then come chunks "
+            + " are computed forward, and the state behind each is kept. Then come chunks "
             + ", ".join(str(j) for j, both in schedule() if both)
-            + ": each forward, from what was kept, and backward, which hands a gradient to the chunk before. Below, what "
-            f"enters the last chunk: for a convolution of {J} taps the last {J - 1} rows, for a window of {W} the last "
-            f"{W - 1} positions, for a pooling of all positions a single one, for attention keys and values of all."
+            + ": each is computed forward again, from the kept state, then backward, which gives a gradient to the previous "
+            f"chunk. Below, the input state of the last chunk: for a convolution of {J} taps the last {J - 1} rows, for a "
+            f"window of {W} the last {W - 1} positions, for a pooling of all positions a single one, for attention keys and "
+            "values of all positions."
         ),
         caption=(
-            "Time goes down. What crosses a border is kept (blue line) until the chunk behind it has been computed with "
-            "its loss; its gradient (red) goes to the chunk before. Below, in yellow, what enters: of a convolution, of a "
-            f"pooling with a window, which here reaches over two chunks of {S}, of a global one, where one position with "
-            "the logit ζ stands for all, and of attention."
+            "Time goes down. The state at a border is kept (blue line) until the next chunk has been computed with its loss; "
+            "its gradient (red) goes to the previous chunk. Below, in yellow, the input state: of a convolution; of a pooling "
+            f"with a window, which here reaches over two chunks of {S}; of a global pooling, where one position with the "
+            "logit ζ replaces all earlier ones; and of attention."
         ),
         width=WIDTH,
         height=PASTS + 124,

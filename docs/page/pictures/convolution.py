@@ -42,11 +42,11 @@ def half(d: Drawing, y: float, names: tuple[str, str], sign: int, marked: int, e
 
 
 def paint(d: Drawing) -> None:
-    d.text(4, 14, f"forward: out sums up the last {J} inputs", bold=True, anchor="start")
+    d.text(4, 14, f"forward: out is a sum over the last {J} inputs", bold=True, anchor="start")
     half(d, 28, ("in", "out"), -1, 5, 1, "forward")
     top = 28 + 2 * HEIGHT + DROP + 24
     d.line([(4, top), (WIDTH - 4, top)], "rule")
-    d.text(4, top + 22, f"backward: d_in sums up the next {J}", bold=True, anchor="start")
+    d.text(4, top + 22, f"backward: d_in is a sum over the next {J}", bold=True, anchor="start")
     half(d, top + 36, ("d_out", "d_in"), 1, 2, 6, "backward")
 
 
@@ -55,16 +55,16 @@ PICTURES = [
         name="conv-taps",
         page="layers/causal_conv",
         after="Backward",
-        title="Taps forward and backward",
+        title="Taps of the causal convolution, forward and backward",
         description=(
             f"One channel of {C} positions and {J} taps. Forward, the output at position 5 reads the inputs at 2, 3, 4 "
-            "and 5 with taps 0, 1, 2 and 3; at the beginning of the sequence zeros stand in for what is missing. "
-            "Backward, the gradient of the input at position 2 reads the gradients of the outputs at 2, 3, 4 and 5 "
-            "with taps 3, 2, 1 and 0; at the end there are zeros."
+            "and 5 with taps 0, 1, 2 and 3; before the sequence the inputs are zeros. Backward, the gradient of the input "
+            "at position 2 reads the gradients of the outputs at 2, 3, 4 and 5 with taps 3, 2, 1 and 0; behind the "
+            "sequence they are zeros."
         ),
         caption=(
             f"One channel of a depthwise convolution with J = {J} taps. The last tap, {J - 1}, connects a position "
-            "with itself, forward and backward. In grey, what happens at the ends."
+            "with itself, forward and backward. Grey: the ends of the sequence."
         ),
         width=WIDTH,
         height=318,

@@ -84,20 +84,21 @@ PICTURES = [
         name="cross-entropy-gap",
         page="layers/cross_entropy",
         after="A worked example",
-        title="The gradient of the logits: the gap between prediction and target",
+        title="The gradient of the logits: the difference of prediction and target",
         description=(
-            f"The two rows of the worked example that count, of {V} tokens each: bars of their logits; then the softmax "
-            "p of each token as a filled bar and the target distribution q as a frame, and the gradient p less q, "
-            "divided by the number of rows, as a bar above or below zero. Without smoothing "
+            f"The two rows of the worked example that have a target, with {V} tokens each. Bars show the logits; filled "
+            "bars the softmax p, frames the target distribution q. The gradient, p minus q over the number of rows, is a "
+            "bar above or below zero. Without smoothing it is "
             + " and ".join(written(row, SMOOTHINGS[0]) for row in range(COUNT))
-            + f", with a smoothing of {SMOOTHINGS[1]} "
+            + f"; with a smoothing of {SMOOTHINGS[1]} it is "
             + " and ".join(written(row, SMOOTHINGS[1]) for row in range(COUNT))
             + "."
         ),
         caption=(
-            f"Where a bar reaches beyond its frame the logit is pushed down, where it falls short up, by the gap, over "
-            f"count = {COUNT}. What the target gains the others lose: every row of d_logits sums to 0. With smoothing the "
-            "frame of the target is lower, and row 0 has almost what it should have."
+            "d_logits is (p − q) / count, with "
+            f"count = {COUNT}. It is positive where the bar is higher than the frame, and gradient descent lowers that "
+            "logit. Every row of d_logits sums to 0. Smoothing lowers the frame of the target; the gradient of row 0 is "
+            "then almost 0."
         ),
         width=WIDTH,
         height=566,

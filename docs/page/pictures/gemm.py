@@ -73,16 +73,16 @@ PICTURES = [
         name="gemm-tile",
         page="docs/layers/parts/linear_fast",
         after="On the CPU",
-        title="A tile of a product in registers",
+        title="A tile of a matrix product in registers",
         description=(
             f"The tile of out has {ROWS} rows of {VECTORS} vectors of {LANES} lanes: {SUMS} sums in registers. To its "
-            f"left stand {ROWS} rows of a, above it {VECTORS} vectors of every row of b. At every step k a column of "
-            "a, number by number, multiplies a row of b, and all sums grow. Steps are cut into blocks: "
+            f"left are {ROWS} rows of a, above it {VECTORS} vectors of every row of b. Step k multiplies each number of a "
+            "column of a by a row of b and adds the products to the sums. The steps are cut into blocks: "
             f"{K:,} of them into {BLOCKS} blocks of about {BLOCK_K}."
         ),
         caption=(
             f"The tile with AVX-512; with fewer registers it has {NARROW_ROWS} rows. Up to {MAX_K} steps are one "
-            f"block, more are cut into blocks of about {BLOCK_K}, so that the rows of a stay in the first-level cache, "
+            f"block, more are cut into blocks of about {BLOCK_K}: then the rows of a stay in the first-level cache, "
             f"and a block of up to {BLOCK_COLUMNS} columns of b in the second."
         ),
         width=WIDTH,

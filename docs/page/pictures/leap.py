@@ -1,4 +1,4 @@
-"""Who looks where: rows of attention beside those of leap, whose weights a position makes for all who come later."""
+"""Attention weights of softmax attention and of LEAP, where a position has one weight for all later positions."""
 
 from math import exp, log1p, sqrt
 
@@ -61,7 +61,7 @@ def paint(d: Drawing) -> None:
         d.text(ATTENTION - 8, TOP + (c + 0.5) * CELL + 4, str(c), SMALL, "end", "faint")
     paint_rows(d, ATTENTION, "attention", [attention(c) for c in range(C)], "forward")
     paint_rows(d, LEAP, "leap", [[gate(c) * share for share in pooled(c)] for c in range(C)], "forward")
-    d.lines(ATTENTION + C * CELL / 2, 48, ["every query", "meets every key"], 15, size=SMALL, fill="faint")
+    d.lines(ATTENTION + C * CELL / 2, 48, ["one softmax", "per query"], 15, size=SMALL, fill="faint")
     d.text(LEAP - 8, TOP - 14, "*e*^{*a*}", anchor="end")
     for s in range(C):
         height = 24 * weight(s)
@@ -79,20 +79,20 @@ PICTURES = [
         name="leap-rows",
         page="blocks/leap",
         after="Forward",
-        title="Who looks where: rows of attention and of leap",
+        title="Attention weights of softmax attention and of LEAP",
         description=(
-            f"Two triangles for {C} positions of one head: in row c, how much the value of every position up to c counts "
-            "in the output of c. In attention each row is a softmax of its own. In leap all rows have the same weights, "
+            f"Two triangles for {C} positions of one head: row c has the weight of every value up to c in the output of c. "
+            "In attention each row is a softmax of its own. In LEAP all rows use the same unnormalised weights, "
             + ", ".join(decimal(weight(s)) for s in range(C))
-            + ", which the positions have made for themselves, and a row is multiplied by its gate, "
+            + ", one per position, and a row is multiplied by its gate, "
             + ", ".join(decimal(gate(c)) for c in range(C))
             + "."
         ),
         caption=(
-            "How much the value of position s (column) counts in the output of c (row). In leap a position says by its "
-            "weight, above, how much it matters, to all who come later alike: the rows are one row, cut and divided by "
-            "its sum. A query does not choose among positions; it decides how much passes, by the gate on the right. "
-            "Queries, keys and focus are an example, the same on both sides."
+            "The weight of the value of position s (column) in the output of c (row). In LEAP a position computes one weight "
+            "(above) for all later positions. A row is these weights up to c, divided by their sum. The query does not "
+            "choose between positions; it determines the gate on the right. Queries, keys and focus are an example, the "
+            "same on both sides."
         ),
         width=WIDTH,
         height=TOP + C * CELL + 24,

@@ -38,7 +38,7 @@ def pairs(rounds: int) -> int:
 
 
 def paint(d: Drawing) -> None:
-    paint_pairs(d, PIECE, lambda c, s: ("", "a", "b")[meets(c, s)], {"a": "met in one round", "b": "in both"})
+    paint_pairs(d, PIECE, lambda c, s: ("", "a", "b")[meets(c, s)], {"a": "visible in one round", "b": "in both"})
 
 
 PICTURES = [
@@ -46,15 +46,15 @@ PICTURES = [
         name="lsh-attention-pairs",
         page="layers/lsh_attention",
         after="Who meets whom",
-        title="Whom hashing brings near",
+        title="Attention mask of LSH attention",
         description=(
-            f"A square of {C} queries and {C} keys. Below its diagonal pairs are scattered, denser near the diagonal: "
-            f"{pairs(1)} of {C * (C - 1) // 2} that meet in one of two rounds and {pairs(2)} that meet in both. No row is a "
-            "window and none is whole."
+            f"A square of {C} queries and {C} keys. The visible pairs lie scattered below the diagonal, denser near it: "
+            f"{pairs(1)} of {C * (C - 1) // 2} in one of two rounds and {pairs(2)} in both. No row of the mask is a window, "
+            "and none is complete."
         ),
         caption=(
-            f"Who meets whom in {ROUNDS} rounds of {2 * R} buckets and pieces of {PIECE}, where rows are like the ones before "
-            f"them: {pairs(1)} of {C * (C - 1) // 2} pairs in one round (blue), {pairs(2)} in both (green)."
+            f"Visible pairs in {ROUNDS} rounds of {2 * R} buckets and pieces of {PIECE}, for rows that are similar to their "
+            f"predecessors: {pairs(1)} of {C * (C - 1) // 2} pairs in one round (blue), {pairs(2)} in both (orange)."
         ),
         width=WIDTH,
         height=HEIGHT,

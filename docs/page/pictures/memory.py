@@ -74,12 +74,12 @@ PICTURES = [
         name="memory",
         page="conventions",
         after="Arrays and their letters",
-        title="An array (B, C, N, K) in memory, and a slice of a wider one",
+        title="An array (B, C, N, K) in memory, and slices of a wider row",
         description=(
-            f"An array with B = {B}, C = {C}, N = {N} and K = {K}: a row for each position of each sequence, with {H} "
-            f"numbers h = n K + k. They lie in memory one row after the other; the element with b, c, n, k = "
-            f"{', '.join(map(str, MARKED))} has place {address(*MARKED)}. Below, two rows that hold query, key and "
-            "value side by side: the keys are H wide and begin 3 H apart."
+            f"An array with B = {B}, C = {C}, N = {N} and K = {K}, one row per position of each sequence, with {H} "
+            f"numbers h = n K + k per row. The rows lie one after the other in memory. The element with b, c, n, k = "
+            f"{', '.join(map(str, MARKED))} has place {address(*MARKED)}. Below, two rows hold query, key and value side "
+            "by side: the keys are H wide, and their stride is 3 H."
         ),
         caption=(
             f"Above: places in memory of an array (B, C, N, K) = ({B}, {C}, {N}, {K}). Below: keys as slices of rows "

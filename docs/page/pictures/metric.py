@@ -64,14 +64,14 @@ PICTURES = [
         after="Forward",
         title="The packed triangle of M",
         description=(
-            f"A symmetric matrix with K = {K} and in each element its place l among the {K * (K + 1) // 2} numbers "
-            f"that are stored: those on and above the diagonal, row after row, {K} of the first row, 1 of the last. "
-            "Elements below the diagonal have the place of their mirror image: "
+            f"A symmetric matrix with K = {K}. Each element shows its place l among the {K * (K + 1) // 2} stored numbers: "
+            f"the elements on and above the diagonal, row after row, {K} in the first row, 1 in the last. An element below "
+            "the diagonal has the place of its mirror image: "
             f"{MARKED} and {MARKED[::-1]} both have l = {place(*MARKED)}."
         ),
         caption=(
-            f"Places l in a packed metric of K = {K} channels: above as a matrix, below as it lies in memory, "
-            f"{K}, {', '.join(str(K - k) for k in range(1, K))} numbers a row."
+            f"Places l in a packed metric of K = {K} channels: above as a matrix, below in memory, with "
+            f"{K}, {', '.join(str(K - k) for k in range(1, K))} numbers per row."
         ),
         width=WIDTH,
         height=308,

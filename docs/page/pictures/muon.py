@@ -103,16 +103,16 @@ PICTURES = [
         name="muon-rounds",
         page="layers/muon",
         after="What the polynomial does",
-        title=f"What {ROUNDS} rounds of Muon do to singular values",
+        title=f"Singular values after {ROUNDS} rounds of Muon",
         description=(
-            f"Singular values from {LOWEST:g} to 1 on a logarithmic axis, and what becomes of them after 0, 1, 3 and "
-            f"{ROUNDS} rounds. After 3 rounds all from {FROM_3:.2g} on lie in a band between {LOW:.4f} and {HIGH:.4f}, "
-            f"after {ROUNDS} rounds all from {FROM_5:.2g} on."
+            f"Singular values from {LOWEST:g} to 1 on a logarithmic axis, and their values after 0, 1, 3 and "
+            f"{ROUNDS} rounds. After 3 rounds all values from {FROM_3:.2g} upwards lie between {LOW:.4f} and {HIGH:.4f}, "
+            f"after {ROUNDS} rounds all values from {FROM_5:.2g} upwards."
         ),
         caption=(
-            f"Singular values after rounds of {LINEAR} σ − {CUBIC.removeprefix('-')} σ³ + {QUINTIC} σ⁵. The band, "
-            f"{LOW:.4f} to {HIGH:.4f}, is never left. It holds everything from {FROM_3:.2g} on after 3 rounds, from "
-            f"{FROM_5:.2g} on after {ROUNDS} (circles)."
+            f"Singular values after rounds of {LINEAR} σ − {CUBIC.removeprefix('-')} σ³ + {QUINTIC} σ⁵. A value in the "
+            f"band, {LOW:.4f} to {HIGH:.4f}, stays in it. After 3 rounds it contains all values from {FROM_3:.2g} upwards, "
+            f"after {ROUNDS} rounds from {FROM_5:.2g} upwards (circles)."
         ),
         width=360,
         height=282,

@@ -32,56 +32,56 @@ BLOCKS = {
 
 # The tooltips of the links.
 LAYER_TITLES = {
-    "adaptive_span": "adaptive span: how far a head looks back, learned",
-    "adamw": "AdamW: moves every weight by two running means",
-    "attention": "attention: softmax of all scores, without ever storing them",
-    "bahdanau_attention": "additive attention: a small net compares each query with each key",
-    "causal_conv": "causal convolution: every position sees the few just before it",
-    "cross_entropy": "cross entropy: how badly the logits predicted the next token",
-    "dropout": "dropout: sets elements to zero at random while training",
-    "embedding": "embedding: a vector for every token and every position",
-    "gate": "gate: what was pooled times another branch",
+    "adaptive_span": "adaptive span: every head learns the length of its window",
+    "adamw": "AdamW: updates every weight by two running means of its gradient",
+    "attention": "attention: softmax attention in tiles, without storing the score matrix",
+    "bahdanau_attention": "additive attention: a small network scores each pair of query and key",
+    "causal_conv": "causal convolution: over the current and a few previous positions",
+    "cross_entropy": "cross entropy: the loss of the logits",
+    "dropout": "dropout: zeroes random elements in training",
+    "embedding": "embedding: a vector per token and one per position",
+    "gate": "gate: multiplies the pooled vector with another branch",
     "gather_rows": "gather rows: rows of a sequence in another order",
     "gelu": "GELU: the non-linearity of the feed-forward block",
-    "global_norm": "global norm: shortens the gradient of all weights if it is too long",
-    "kernel_regression": "kernel regression: means of values, weighted by how near their keys are",
-    "layernorm": "layernorm: shifts and scales a row to mean 0 and variance 1",
-    "leap_gate": "gate of leap: a query asks what was pooled",
-    "leap_logits": "logits of leap: focus times key, a position and head",
+    "global_norm": "global norm: clips the gradient by its global norm",
+    "kernel_regression": "kernel regression: a mean of values, weighted by the distance of their keys",
+    "layernorm": "layernorm: normalises a row to mean 0 and variance 1",
+    "leap_gate": "gate of LEAP: query and pooled key gate the pooled value",
+    "leap_logits": "logits of LEAP: focus times key, per position and head",
     "linear": "linear: multiplies every row by a matrix",
-    "lsh_attention": "LSH attention: over those whom hashing brings near",
-    "masked_mean": "masked mean: one row of a sequence, for a classifier",
-    "merge_parts": "merge parts: attention over parts of the keys, made one",
+    "lsh_attention": "LSH attention: attention within hash buckets",
+    "masked_mean": "masked mean: the mean over positions, for a classifier",
+    "merge_parts": "merge parts: combines attention over parts of the keys",
     "metric_key": "keys of metric attention: from one projection and a learned metric",
-    "muon": "Muon: moves a matrix by its gradient with all singular values near 1",
-    "place": "place: rows of numbers on their way, from one chunk of a sequence to the next",
-    "pooling": "pooling: a running average, weighted by one logit a position",
-    "pooling_chunk": "pooling at the border of a chunk: one position that stands for many",
-    "pooling_decay": "pooling with decay: what was long ago weighs less",
-    "pooling_logits": "pooling logits: one number a position and head",
-    "pooling_of_all": "pooling of all positions: one average",
-    "pooling_windowed": "pooling over a window: a suffix and a prefix, merged",
-    "relative_attention": "relative attention: content and distance, within segments and over a memory",
-    "relu": "ReLU: what is positive passes",
-    "rescale": "rescale: a head at a time to mean 0 and deviation 1",
-    "rotary": "rotary: turns queries and keys by their position",
+    "muon": "Muon: updates a matrix by its orthogonalised gradient",
+    "place": "place: copies rows from one chunk of a sequence to the next",
+    "pooling": "pooling: a running average, weighted by one logit per position",
+    "pooling_chunk": "pooling at a chunk border: one position replaces all earlier ones",
+    "pooling_decay": "pooling with decay: earlier positions weigh less",
+    "pooling_logits": "pooling logits: one number per position and head",
+    "pooling_of_all": "bidirectional pooling: one average per sequence",
+    "pooling_windowed": "pooling over a window: a merge of a suffix and a prefix",
+    "relative_attention": "relative attention: content and distance, in segments with a memory",
+    "relu": "ReLU: sets negative elements to zero",
+    "rescale": "rescale: normalises each head to mean 0 and deviation 1",
+    "rotary": "rotary: rotates queries and keys by their position",
     "weight_average": "weight average: the mean of the weights over many steps",
-    "weighted_sum": "weighted sum: the difference and the mean of the two streams of a reversible network",
+    "weighted_sum": "weighted sum: a weighted sum of two arrays, for reversible networks",
 }
 BLOCK_TITLES = {
-    "conv": "convolution block: a sense of what is near",
-    "additive": "additive block: running averages in the place of comparisons",
+    "conv": "convolution block: a causal convolution in front of a mixer",
+    "additive": "additive block: two poolings and two gates, linear in the sequence length",
     "dot": "dot block: multi-head softmax attention",
-    "metric": "metric block: one projection, compared in a learned metric",
-    "quadratic": "quadratic, in the chapter of metric: the same with a free matrix",
-    "bahdanau": "Bahdanau's block: scores from a small net of query plus key",
-    "transformer_xl": "Transformer-XL's block: attention within segments, over a memory",
-    "lsh": "LSH block: attention over candidates that hashing finds",
-    "leap": "leap block: averages of keys and values, gated by a query",
-    "average": "average block: the mean of what was before",
-    "identity": "identity block: the mixer that mixes nothing",
-    "ffn": "feed-forward block: every position alone",
-    "cross": "cross-attention block: what a sequence reads in another one",
+    "metric": "metric block: one projection for queries, keys and values, with a learned metric",
+    "quadratic": "quadratic, in the chapter of metric: the same with an unconstrained matrix",
+    "bahdanau": "Bahdanau block: scores from a small network of query plus key",
+    "transformer_xl": "Transformer-XL block: attention in segments with a memory",
+    "lsh": "LSH block: attention within hash buckets",
+    "leap": "LEAP block: pooled keys and values, gated by the query",
+    "average": "average block: the mean of all earlier positions",
+    "identity": "identity block: no interaction between positions",
+    "ffn": "feed-forward block: applied to each position",
+    "cross": "cross-attention block: queries from one sequence, keys and values from another",
 }
 WAYS_OF_POOLING = ("pooling_decay", "pooling_windowed", "pooling_of_all", "pooling_chunk")
 PAGE_OF_BLOCK = {"quadratic": "metric"}  # a block without a chapter of its own
@@ -182,16 +182,16 @@ def paint(d: Drawing) -> None:
     d.text(LEFT + 2, m.y + 12, "tokens", TEXT, "start")
     m.y += 18
     m.flow()
-    embedding = m.station("embedding", "a vector a token, one a position")
+    embedding = m.station("embedding", "a vector per token and position")
     m.flow()
     m.station("layernorm", "optional", optional=True)
     m.flow()
-    m.station("dropout", "while training")
+    m.station("dropout", "in training")
     m.flow(16)
 
     frame = m.y
     d.line([(TRUNK, m.y), (TRUNK, m.y + 36)], "forward", THICK)
-    d.text(RIGHT - 8, m.y + 18, "layer after layer", SMALL, "end", "faint")
+    d.text(RIGHT - 8, m.y + 18, "repeated for each layer", SMALL, "end", "faint")
     m.y += 28
     for name, note, dashed in (("conv", "optional", True), ("mixer", "", False), ("ffn", "", False)):
         top = m.y
@@ -209,7 +209,7 @@ def paint(d: Drawing) -> None:
     m.flow()
     m.station("masked_mean", "in a classifier", optional=True)
     m.flow()
-    logits = m.station("linear", "logits, by the table of tokens")
+    logits = m.station("linear", "logits, from the token table")
     m.flow()
     m.station("cross_entropy", "the loss")
     d.arrow([(RIGHT, embedding), (TIE, embedding), (TIE, logits), (RIGHT, logits)], "faint", dashed=True, radius=5)
@@ -217,12 +217,12 @@ def paint(d: Drawing) -> None:
     m.y = optimizers(d, m.y + 26)
     d.line([(LEFT, m.y), (RIGHT, m.y)], "rule", LINE)
     m.y += 12
-    m.block(("cross",), "behind a mixer, with a source", LEFT, RIGHT)
+    m.block(("cross",), "after the mixer of a decoder", LEFT, RIGHT)
     with d.link("layers/place.html", LAYER_TITLES["place"]):
         d.box(LEFT, m.y + 14, 60, 30, "place", ink="link", bold=True)
-    d.text(LEFT + 68, m.y + 33, "rows from one chunk of a sequence to the next", SMALL, "start", "faint")
+    d.text(LEFT + 68, m.y + 33, "copies rows from one chunk to the next", SMALL, "start", "faint")
     m.y += 58
-    d.text(LEFT, m.y + 4, "pooling with decay, over a window, of all, in chunks", SMALL, "start", "faint")
+    d.text(LEFT, m.y + 4, "pooling: decay, window, bidirectional, chunks", SMALL, "start", "faint")
     for i, layer in enumerate(WAYS_OF_POOLING):
         with d.link(f"layers/{layer}.html", LAYER_TITLES[layer]):
             d.box(LEFT + 169 * (i % 2), m.y + 12 + 38 * (i // 2), 161, 30, layer, ink="link", bold=True)
@@ -230,18 +230,18 @@ def paint(d: Drawing) -> None:
     m.y += 4
     with d.link("layers/weighted_sum.html", LAYER_TITLES["weighted_sum"]):
         d.box(LEFT, m.y, 118, 30, "weighted_sum", ink="link", bold=True)
-    d.text(LEFT + 126, m.y + 19, "two streams, where it is reversible", SMALL, "start", "faint")
+    d.text(LEFT + 126, m.y + 19, "two streams of a reversible network", SMALL, "start", "faint")
     m.y += 38
     with d.link("layers/kernel_regression.html", LAYER_TITLES["kernel_regression"]):
         d.box(LEFT, m.y, 136, 30, "kernel_regression", ink="link", bold=True)
-    d.text(LEFT + 144, m.y + 19, "in no network: attention of 1964", SMALL, "start", "faint")
+    d.text(LEFT + 144, m.y + 19, "used in no network", SMALL, "start", "faint")
     m.y += 38
 
 
 def optimizers(d: Drawing, top: float) -> float:
     """What happens to the weights once their gradients are there. Returns where it ends."""
     d.line([(LEFT, top), (RIGHT, top)], "rule", LINE)
-    d.text(LEFT, top + 20, "after the backward pass: gradients to weights", SMALL, "start", "faint")
+    d.text(LEFT, top + 20, "optimizer: gradients to weights", SMALL, "start", "faint")
     y, left = top + 32, 170
     with d.link("layers/global_norm.html", LAYER_TITLES["global_norm"]):
         d.box(LEFT, y + 22, 106, 30, "global_norm", ink="link", bold=True)
@@ -282,15 +282,15 @@ PICTURES = [
         after="",
         title="The network",
         description=(
-            "From top to bottom: tokens, embedding, an optional layernorm, dropout; then layer after layer an optional "
-            "convolution block, a mixer and a feed-forward block, each of which reads the residual stream and adds to "
-            "it; then layernorm, in a classifier a mean over positions, the logits, for which the table of tokens is used "
-            "again, and cross entropy. The mixer is additive, metric, quadratic, dot, bahdanau, transformer_xl, lsh, leap, average or identity. Below, "
-            "the optimizers: global norm, then Muon for the matrices of linear maps and AdamW for the rest, and an optional "
-            "average of all weights. Last the block of cross-attention, which reads another sequence and is in none of "
-            "these, place, which moves rows from one chunk of a sequence to the next, weighted_sum, for the two streams of a "
-            "reversible network, the other ways of pooling, and kernel_regression, which is in no "
-            "network. Every box is a link to its page."
+            "From top to bottom: tokens, embedding, an optional layernorm, dropout. Then, for each layer, an optional "
+            "convolution block, a mixer and a feed-forward block; each reads the residual stream and adds to it. Then "
+            "layernorm, in a classifier a mean over positions, the logits, which use the token table again, and cross "
+            "entropy. The mixer is additive, metric, quadratic, dot, bahdanau, transformer_xl, lsh, leap, average or "
+            "identity. Below are the optimizers: global norm, Muon for the matrices of linear maps, AdamW for all other "
+            "weights, and an optional average of all weights. Last come the cross-attention block of a decoder; place, "
+            "which copies rows from one chunk of a sequence to the next; the other kinds of pooling; weighted_sum, for the "
+            "two streams of a reversible network; and kernel_regression, which no network uses. Every box is a link to its "
+            "page."
         ),
         caption="The network and its pages. The line on the left is the residual stream.",
         width=WIDTH,

@@ -1,4 +1,4 @@
-"""A square of who sees whom: queries down, keys across."""
+"""An attention mask as a square: queries down, keys across."""
 
 from typing import Callable
 

@@ -214,16 +214,16 @@ PICTURES = [
         name="pooling-states",
         page="layers/pooling",
         after="Backward, step by step",
-        title="The states of a pooling, and the two carries that run back",
+        title="The states of a pooling, and its two backward accumulators",
         description=(
             "Three neighbouring positions. Forward, the state of a head (max, sum, out) goes from each position to the "
-            "next, where logit and x enter. Backward two things travel the other way: the adjoint, which d_out joins "
-            "at every position and which gives d_x and a number kappa; and the drift, one number. Kappa and the drift of "
-            "a position give its d_logit, and kappa joins the drift on its way to the position before."
+            "next, where it is updated with logit and x. Backward, two accumulators go the other way. The adjoint takes "
+            "d_out of every position, and gives d_x and a number kappa. The drift is one number. Kappa and drift of a "
+            "position give its d_logit, and kappa is added to the drift for the position before."
         ),
         caption=(
-            "What a head hands on. Forward: K + 2 numbers, to the right. Backward, to the left: the adjoint, K "
-            "numbers, and the drift, one."
+            "What a head passes between positions. Forward, to the right: K + 2 numbers. Backward, to the left: the "
+            "adjoint with K numbers, and the drift with one."
         ),
         width=WIDTH,
         height=420,
@@ -236,14 +236,14 @@ PICTURES = [
         after="The window: merge, do not subtract",
         title="A window as a suffix and a prefix",
         description=(
-            f"Two blocks of {WINDOW} positions. The window that ends at c, the third position of its block, consists "
-            f"of the last {WINDOW - THIRD - 1} positions of the block before, a suffix, and the first {THIRD + 1} of "
-            "its own, a prefix; the two are merged. As c moves on, the suffix shrinks and the prefix grows, until the "
-            "window is the whole block."
+            f"Two blocks of {WINDOW} positions. The window that ends at c, the third position of its block, consists of "
+            f"a suffix, the last {WINDOW - THIRD - 1} positions of the previous block, and a prefix, the first "
+            f"{THIRD + 1} of its own block. The two are merged. As c moves on, the suffix gets shorter and the prefix "
+            "longer, until the window is the whole block."
         ),
         caption=(
-            f"Windows of w = {WINDOW}: suffixes are made from the end of a block, prefixes from its start. Whatever w "
-            "is, a position costs one step of each and one merge."
+            f"Windows of w = {WINDOW}. Suffixes are computed from the end of a block, prefixes from its start. For every "
+            "w, a position costs one step of each and one merge."
         ),
         width=WIDTH,
         height=338,
@@ -256,15 +256,15 @@ PICTURES = [
         after="On the GPU",
         title="A scan over tiles, with its carry",
         description=(
-            f"A sequence of {TILE * TILES:,} positions in {TILES} tiles of {TILE}. First each tile but the last is "
-            "summarised by what it does to a state, keep and add. Then the states before all tiles are found one after "
-            "the other, beginning with 0. Then every tile computes all its states from the one before it. Within a "
-            f"tile, {TILE_RUNS * TILE_LANES} threads do the same with runs of {RUN_LENGTH} positions."
+            f"A sequence of {TILE * TILES:,} positions in {TILES} tiles of {TILE}. First, every tile except the last is "
+            "reduced to its effect on a state, keep and add. Then the states before all tiles are computed one after the "
+            "other, from 0. Then every tile computes all its states from the state before it. Within a tile, "
+            f"{TILE_RUNS * TILE_LANES} threads do the same with runs of {RUN_LENGTH} positions."
         ),
         caption=(
             f"Three kernels for a sequence of more than one tile: totals of tiles (1), the carry (2), all states (3). "
-            f"Below, one tile, where runs of {RUN_LENGTH} positions take the place of tiles, in one kernel. Drawn for "
-            "a scan that goes up. Where rows are not aligned, a pack is one channel."
+            f"Below, one tile: one kernel does the same with runs of {RUN_LENGTH} positions instead of tiles. The scan "
+            "shown goes up. If rows are not aligned, a pack is one channel."
         ),
         width=WIDTH,
         height=438,

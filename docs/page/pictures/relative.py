@@ -74,18 +74,18 @@ PICTURES = [
         name="relative-attention-pairs",
         page="layers/relative_attention",
         after="Who sees whom",
-        title="Segments with a memory",
+        title="Attention mask of segments with a memory",
         description=(
-            f"A square of {C} queries and {C} keys, cut into segments of {S}. Every query sees the keys of its own segment "
-            f"up to itself, a triangle, and the {M} keys before the segment, a rectangle beside it that is the same for all "
-            f"queries of the segment. Query {QUERY} sees keys {sees(QUERY).start} to {QUERY}. Below, the products of {ROWS} "
-            f"queries with {ROWS + KEYS - 1} rows of distances: of every row {KEYS} are used, and they begin one place "
-            "further left from query to query."
+            f"A square of {C} queries and {C} keys, cut into segments of {S}. A query attends to the keys of its segment up "
+            f"to its own position, a triangle, and to the {M} keys before the segment, a rectangle that is the same for all "
+            f"queries of the segment. Query {QUERY} attends to keys {sees(QUERY).start} to {QUERY}. Below, the products of "
+            f"{ROWS} queries with {ROWS + KEYS - 1} rows of distances: every query uses {KEYS} of them, and the first one "
+            "moves one place to the left from query to query."
         ),
         caption=(
-            f"Segments of {S} and a memory of {M}: what a query sees of its own segment (blue) and as memory (red). "
-            f"Query {QUERY} sees {sees(QUERY).start} to {QUERY}. Below, a tile of {ROWS} queries and {KEYS} keys: the product "
-            "with each key's distance stands in the row of its query, one place further left from row to row."
+            f"Segments of {S} and a memory of {M}: keys of the own segment (blue) and of the memory (orange). Query {QUERY} "
+            f"attends to keys {sees(QUERY).start} to {QUERY}. Below, a tile of {ROWS} queries and {KEYS} keys: the products "
+            "with the distances of the keys stand in the row of the query, shifted by one place from row to row."
         ),
         width=WIDTH,
         height=TILE_TOP + 34 + ROWS * SMALL_CELL,

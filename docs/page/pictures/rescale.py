@@ -85,18 +85,18 @@ PICTURES = [
         name="rescale-length",
         page="layers/rescale",
         after="A worked example",
-        title="Heads of any length, rescaled onto one circle, and the gradient that is left",
+        title="Rescaling heads of different lengths, and the gradient",
         description=(
-            f"Heads of {K} channels, less their mean, as points of a plane. All go along their ray to a circle of the "
-            f"radius √{K - 1}: {written(HEAD)} to {written(forward(HEAD))}, and so does {written(TWICE)}, which is twice "
-            "as far away. Of the gradient at the output only the part along the circle is left. Divided by the "
-            f"deviation it is the gradient of the input: {written(backward(HEAD, D_OUT))}, and half as much, "
-            f"{written(backward(TWICE, D_OUT))}, for the head that is twice as far away."
+            f"Heads of {K} channels, minus their mean, as points of a plane. Rescaling moves each along its ray to a circle "
+            f"of radius √{K - 1}: {written(HEAD)} to {written(forward(HEAD))}, and likewise {written(TWICE)}, which is twice "
+            "as long. The gradient at the output loses its part along the ray. The rest, divided by the deviation, is the "
+            f"gradient of the input: {written(backward(HEAD, D_OUT))}, and half as much, "
+            f"{written(backward(TWICE, D_OUT))}, for the head of twice the length."
         ),
         caption=(
-            f"Heads of K = {K} channels without their mean lie in a plane. Rescaled they lie on a circle: length is "
-            "lost, direction stays. Of d_out (dashed, less its mean) the part that would change the length is lost, "
-            "too; the rest, divided by the deviation, is d_in. The farther a head is out, the smaller its gradient."
+            f"Heads of K = {K} channels without their mean lie in a plane, rescaled heads on a circle: the length is lost, "
+            "the direction stays. The part of d_out (dashed, minus its mean) along the ray is lost too. The rest, divided "
+            "by the deviation, is d_in. A longer head has a smaller gradient."
         ),
         width=WIDTH,
         height=HEIGHT,

@@ -35,7 +35,7 @@ def paint_way(d: Drawing, lanes: tuple[int, int], back: bool) -> None:
 
 def paint(d: Drawing) -> None:
     d.text(sum(LANES[0]) / 2, 14, "forward", bold=True)
-    d.text(sum(LANES[1]) / 2, 14, "backward: undone", bold=True)
+    d.text(sum(LANES[1]) / 2, 14, "backward: inverted", bold=True)
     paint_way(d, LANES[0], False)
     paint_way(d, LANES[1], True)
     bottom = TOP + STEP * len(BLOCKS) + 6
@@ -43,7 +43,7 @@ def paint(d: Drawing) -> None:
         for lane in lanes:
             d.circle(lane, TOP - 20, 3, "ink")
     d.arrow([(LANES[0][1] + 12, bottom + 10), (LANES[1][0] - 12, bottom + 10)], "ink")
-    d.text(WIDTH / 2, bottom + 30, "two streams, and nothing else of the way forward", SMALL, fill="faint")
+    d.text(WIDTH / 2, bottom + 30, "two streams; no other activation is kept", SMALL, fill="faint")
 
 
 PICTURES = [
@@ -51,16 +51,16 @@ PICTURES = [
         name="reversible-streams",
         page="docs/reversible",
         after="Two streams",
-        title="Two streams, forward and undone",
+        title="Two streams, forward and inverted",
         description=(
-            "Twice two vertical lines, the streams. On the left, from top to bottom, a mixer reads the right line and "
-            "adds to the left one, a feed-forward net reads the left line and adds to the right one, and so on through two "
-            "layers. On the right the same from bottom to top: each block reads the same line as before, and what it "
-            "makes of it is taken away from the other line, so that both are again what they were before it."
+            "Two pictures of two vertical lines, the streams. On the left, from top to bottom: a mixer reads the right line "
+            "and adds to the left one, a feed-forward block reads the left line and adds to the right one, for two layers. "
+            "On the right, from bottom to top: each block reads the same line as before, and its result is subtracted from "
+            "the other line, which restores the earlier values of both."
         ),
         caption=(
-            "Two layers. The line that a block reads it leaves as it is, so that on the way back it can compute the same "
-            "once more, and take it away. The yellow boxes all have one room for what they save."
+            "Two layers. A block does not change the line that it reads, so the backward pass can compute its result again "
+            "and subtract it. The yellow boxes share one region of memory for saved activations."
         ),
         width=WIDTH,
         height=TOP + STEP * len(BLOCKS) + 44,

@@ -81,19 +81,19 @@ PICTURES = [
         name="rotary-turn",
         page="layers/rotary",
         after="Forward",
-        title="A query and a key, turned by their positions",
+        title="A query and a key, rotated by their positions",
         description=(
-            f"A pair of channels of a query and of a key as arrows, turned by {degrees(angle(1, PAIR)):.0f} degrees for "
-            f"every position. With the query at {PLACES[0][0]} and the key at {PLACES[0][1]}, and with both "
+            f"A pair of channels of a query and of a key as arrows, rotated by {degrees(angle(1, PAIR)):.0f} degrees per "
+            f"position. With the query at {PLACES[0][0]} and the key at {PLACES[0][1]}, and with both "
             f"{PLACES[1][1] - PLACES[0][1]} positions later, the angle between them is the same, and so is their product, "
-            f"{decimal(product(*PLACES[0]))}. Below, how far the first {PAIRS} pairs of a head of {K} channels have "
-            f"turned at positions 0 to {POSITIONS - 1}: the first by {degrees(angle(1, 0)):.0f} degrees a position, each "
-            "further one more slowly."
+            f"{decimal(product(*PLACES[0]))}. Below, the angles of the first {PAIRS} pairs of a head of {K} channels at "
+            f"positions 0 to {POSITIONS - 1}: the first pair turns by {degrees(angle(1, 0)):.0f} degrees per position, each "
+            "further pair by less."
         ),
         caption=(
-            f"Above: pair {PAIR} of a query (blue) and of a key, dashed before they are turned. With both later by as much "
-            "they have turned further, and the angle between them is the same. Below: how far the first "
-            f"{PAIRS} pairs of K = {K} channels have turned at each position; the marked ones are those above."
+            f"Above: pair {PAIR} of a query (blue) and of a key, dashed before the rotation. If both positions grow by the "
+            "same number, both angles grow, and the angle between the arrows stays. Below: the angles of the first "
+            f"{PAIRS} pairs of K = {K} channels at each position; the pair shown above is marked."
         ),
         width=WIDTH,
         height=374,

@@ -80,7 +80,7 @@ def paint_warp(d: Drawing, top: float) -> None:
         y += 38
     d.text(left + WARP * cell, top + 49, f"lane {WARP - 1}", SMALL, "end", "faint")
     y += 6
-    d.text(left, y - 5, "then every lane adds the sum of the lane so far away:", SMALL, "start", "faint")
+    d.text(left, y - 5, "then every lane adds the sum of the lane at distance:", SMALL, "start", "faint")
     for distance in DISTANCES:
         d.text(left - 6, y + 12, str(distance), SMALL, "end")
         fills = ["c" if lane // distance % 2 else "panel" for lane in range(WARP)]
@@ -100,18 +100,18 @@ PICTURES = [
         name="row-lanes",
         page="layers/layernorm",
         after="On the GPU",
-        title="A row, lanes and a warp",
+        title="The sum of a row: vector lanes and a warp",
         description=(
-            f"The sum of a row of {D} channels. A core with {LANES['avx2']} lanes takes {TURNS} vectors a step, each "
-            f"into a sum of its own, {WHOLE} times; then {VECTORS} vector and {SCALARS} single channels are left. The "
-            "sums are added, then their lanes by halves, then the sum of the single channels. A warp takes "
-            f"{WARP * PACK} channels an access, {PACK} a lane; then each lane adds the sums of the lanes "
-            f"{', '.join(map(str, DISTANCES[:-1]))} and 1 away, after which all have the sum of the row."
+            f"The sum of a row of {D} channels. A core with {LANES['avx2']} lanes adds {TURNS} vectors per step, each "
+            f"to its own sum, {WHOLE} times; {VECTORS} vector and {SCALARS} single channels remain. The vector sums are "
+            "added, then their lanes by halves, then the sum of the single channels. A warp reads "
+            f"{WARP * PACK} channels per access, {PACK} per lane. Then each lane adds the sums of the lanes at distance "
+            f"{', '.join(map(str, DISTANCES[:-1]))} and 1; after that every lane has the sum of the row."
         ),
         caption=(
             f"The sum of a row of {D} channels in the forward pass, on a core with AVX2 (without it "
-            f"{LANES['baseline']} lanes, with AVX-512 {LANES['avx512']}), and in float on a GPU. In the lower rows a "
-            "lane and its partner are marked."
+            f"{LANES['baseline']} lanes, with AVX-512 {LANES['avx512']}), and in float on a GPU. The lower rows mark a "
+            "lane and its partner."
         ),
         width=WIDTH,
         height=516,

@@ -39,14 +39,14 @@ PICTURES = [
         name="sparse-strided",
         page="docs/sparse",
         after="Who sees whom",
-        title="The strided pattern: who sees whom",
+        title="Attention mask of the strided pattern",
         description=(
-            f"{C} queries down, {C} keys across. A band of {STRIDE} along the diagonal, and beside it lines parallel to it, "
-            f"{STRIDE} apart."
+            f"Rows are {C} queries, columns {C} keys. Visible are a band of {STRIDE} along the diagonal, and lines parallel "
+            f"to it, {STRIDE} apart."
         ),
         caption=(
-            f"Strided by {STRIDE}. {pairs(strided)} of the {C * (C + 1) // 2} pairs that are not behind: the window, and "
-            f"lines {STRIDE} apart, each cell of which belongs to the residue class of its query."
+            f"Stride {STRIDE}: {pairs(strided)} of the {C * (C + 1) // 2} causal pairs. They are the window, and lines "
+            f"{STRIDE} apart, whose keys have the same remainder modulo {STRIDE} as the query."
         ),
         width=WIDTH,
         height=HEIGHT,
@@ -60,18 +60,18 @@ PICTURES = [
         name="sparse-fixed",
         page="docs/sparse",
         after="Who sees whom",
-        title="The fixed pattern: who sees whom",
+        title="Attention mask of the fixed pattern",
         description=(
-            f"{C} queries down, {C} keys across. Triangles of {STRIDE} positions along the diagonal, and below each "
-            f"{SUMMARY} columns that go on to the last query."
+            f"Rows are {C} queries, columns {C} keys. Visible are triangles of {STRIDE} positions along the diagonal, and "
+            f"below each of them {SUMMARY} columns down to the last query."
         ),
         caption=(
-            f"Fixed, in blocks of {STRIDE} with {SUMMARY} of summary. {pairs(fixed)} pairs: every block by itself, and the "
-            "columns of its summary, which all later blocks see."
+            f"Blocks of {STRIDE} with {SUMMARY} summary positions: {pairs(fixed)} pairs. They are the pairs within a block, "
+            "and the summary columns, which all later blocks attend to."
         ),
         width=WIDTH,
         height=HEIGHT,
-        paint=paint(fixed, ("its own block", "ends of those before")),
+        paint=paint(fixed, ("its own block", "ends of earlier blocks")),
         constants=(
             Constant(PATTERN, r"c - s < stride : (c / stride == s / stride);", "c / stride == s / stride"),
             Constant(PATTERN, r"% stride == 0 : (s % stride >= stride - summary);", "s % stride >= stride - summary"),
