@@ -1,6 +1,7 @@
 #include <cmath>
 #include <limits>
 
+#include "extras/seq2seq/encoder_case.hpp"
 #include "network/model.hpp"
 #include "tests/harness/model_case.hpp"
 #include "tests/harness/network_case.hpp"

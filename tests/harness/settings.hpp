@@ -6,6 +6,7 @@
 #include <map>
 #include <sstream>
 #include <string>
+#include <vector>
 
 #include "base/error.hpp"
 #include "base/extras.hpp"
@@ -32,6 +33,13 @@ inline bool is_built(const std::map<std::string, std::string>& metadata) {
     return false;
   }
   return true;
+}
+
+// The values of --positions that this build supports.
+inline std::vector<std::string> all_positions() {
+  std::vector<std::string> all = {"learned", "none", "sinusoidal", "rotary", "alibi"};
+  std::erase_if(all, [](const std::string& each) { return !is_built({{"positions", each}}); });
+  return all;
 }
 
 template <class Config>

@@ -152,16 +152,6 @@ TEST_CASE("network: the embedding has a dropout mask of its own", "[network]") {
   }
 }
 
-TEST_CASE("network: every layer has its own window", "[network]") {
-  if (!has_extras) return;
-  const auto loss_of = [](const std::string& windows) {
-    const NetworkCase network = network_case("additive", windows);
-    return Built<Reference, double>(network, network.weights()).forward();
-  };
-  CHECK(loss_of("2,3") != loss_of("2,2"));
-  CHECK(loss_of("2,3") != loss_of("3,3"));
-}
-
 // Wider than the lanes of every instruction set, and not a multiple of them.
 NetworkCase wider(NetworkCase network) {
   network.config = changed(network.config, "channels=38 context=16");
@@ -240,11 +230,10 @@ TEST_CASE("network: step-by-step inference is the parallel pass", "[network]") {
   std::vector<NetworkCase> cases = all_cases();
   for (const MixerProperties& mixer : Mixers::properties) {
     for (const std::string& positions : all_positions()) {
-      cases.push_back(
-          network_case(mixer.name, mixer.has_window && has_extras ? "0,4" : "0", 0, "positions=" + positions));
+      cases.push_back(network_case(mixer.name, "0", 0, "positions=" + positions));
     }
   }
-  for (const NetworkCase& each : cases) {
+  for (const NetworkCase& each : Rows<NetworkCase, ForSteps>::all(cases)) {
     if (!fault_of_steps(each.config).empty()) continue;
     const NetworkCase network = wider(each);
     CAPTURE(network.config.mixer, network.config.window, network.config.conv_kernel, network.config.positions);
@@ -252,40 +241,6 @@ TEST_CASE("network: step-by-step inference is the parallel pass", "[network]") {
     check_network_steps<double>(network, device, 1e-11, "double");
     for_each_cpu(1, [&](auto& any, const std::string& isa) { check_network_steps<float>(network, any, 1e-4, isa); });
   }
-}
-
-TEST_CASE("network: sinusoidal positions are added to the tokens, at any position", "[network]") {
-  if (!has_extras) return;
-  // With blocks of zeros alone, logits are (token + sinusoid) token^T.
-  const NetworkCase network = network_case("additive", "0", 0, "positions=sinusoidal final_norm=0 channels=7 heads=1");
-  Array<double> weights = network.weights();
-  const Index D = network.config.channels, V = network.config.vocabulary;
-  const Parameter token = network.parameters()[0];
-  REQUIRE(token.name == "embedding.token_vd");
-  for (std::size_t i = static_cast<std::size_t>(token.count); i < weights.size(); ++i) weights[i] = 0;
-  const auto check = [&](const double* logits_v, Token t, Index c) {
-    for (Index v = 0; v < V; ++v) {
-      double sum = 0;
-      for (Index d = 0; d < D; ++d) {
-        const double angle = double(c) * std::pow(10000, -double(d / 2 * 2) / double(D));
-        const double position = d % 2 == 0 ? std::sin(angle) : std::cos(angle);
-        sum += (weights[std::size_t(t * D + d)] + position) * weights[std::size_t(v * D + d)];
-      }
-      CHECK_FALSE(!(std::abs(logits_v[v] - sum) <= 1e-11));
-    }
-  };
-  Built<Reference, double> built(network, weights);
-  built.forward();
-  const std::vector<Token> tokens = network.tokens_bc();
-  for (Index bc = 0; bc < network.B * network.C; ++bc) {
-    check(built.net.logits_bcv() + bc * V, tokens[std::size_t(bc)], bc % network.C);
-  }
-  Reference device(1);
-  Network<Reference, double> stepping(device, network.config, {.positions = 3});
-  stepping.weights().write({weights.begin(), weights.end()});
-  stepping.start();
-  for (const Index c : {Index{0}, Index{1}, Index{2}, Index{3}, Index{70'000}})
-    check(stepping.step(&tokens[1], c), tokens[1], c);
 }
 
 TEST_CASE("network: training is bitwise the same for every number of threads", "[network][slow]") {
@@ -337,39 +292,36 @@ TEST_CASE("network: training is bitwise the same for every number of threads", "
 // Scratch memory side by side, as in a program, and scattered (tests/harness/red_zones.hpp), elsewhere in every run.
 // Rows of odd widths end in scalars, which a compiler is not to round by where arrays lie.
 TEST_CASE("network: training is bitwise the same wherever scratch memory lies", "[network][threads]") {
+  std::vector<NetworkCase> cases;
   for (const MixerProperties& mixer : Mixers::properties) {
     for (const Index channels : {5, 6, 7, 9, 10, 12, 14, 15, 18, 20}) {
-      NetworkCase network =
-          network_case(mixer.name, mixer.has_window && has_extras && channels % 2 == 0 ? "3,0" : "0", 2);
-      network.config.channels = channels;
-      network.config.heads = channels % 3 == 0 ? 3 : 1;
-      network.B = 3;
-      network.C = network.config.context = 14;
-      network.dropout = 0.35;
-      CAPTURE(network.config.mixer, network.config.window, channels);
-      const Array<double> weights = network.weights();
-      for_each_cpu(1, [&]<class Device>(Device&, const std::string& isa) {
-        if (std::is_same_v<Device, CpuDevice<Isa::scalar>>) return;
-        INFO(isa);
-        const auto trained = [&](Index threads) {
-          Built<Device, float> built(network, weights, threads);
-          std::vector<float> result{built.forward()};
-          built.backward();
-          const Array<float> gradients = built.copy_of(built.net.weights().gradients());
-          result.insert(result.end(), gradients.begin(), gradients.end());
-          return result;
-        };
-        std::vector<float> expected;
-        {
-          const MemoryOfPrograms side_by_side;
-          expected = trained(1);
-        }
-        for (const Index threads : {1, 2, 3, 4}) {
-          CAPTURE(threads);
-          CHECK(trained(threads) == expected);
-        }
-      });
+      cases.push_back(case_for_scratch(mixer.name, "0", channels));
     }
+  }
+  for (const NetworkCase& network : Rows<NetworkCase, ForScratch>::all(cases)) {
+    CAPTURE(network.config.mixer, network.config.window, network.config.channels);
+    const Array<double> weights = network.weights();
+    for_each_cpu(1, [&]<class Device>(Device&, const std::string& isa) {
+      if (std::is_same_v<Device, CpuDevice<Isa::scalar>>) return;
+      INFO(isa);
+      const auto trained = [&](Index threads) {
+        Built<Device, float> built(network, weights, threads);
+        std::vector<float> result{built.forward()};
+        built.backward();
+        const Array<float> gradients = built.copy_of(built.net.weights().gradients());
+        result.insert(result.end(), gradients.begin(), gradients.end());
+        return result;
+      };
+      std::vector<float> expected;
+      {
+        const MemoryOfPrograms side_by_side;
+        expected = trained(1);
+      }
+      for (const Index threads : {1, 2, 3, 4}) {
+        CAPTURE(threads);
+        CHECK(trained(threads) == expected);
+      }
+    });
   }
 }
 

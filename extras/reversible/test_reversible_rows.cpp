@@ -1,0 +1,29 @@
+// The rows that this feature adds to lists of the core's tests.
+
+#include "extras/seq2seq/encoder_case.hpp"
+
+namespace abh {
+namespace {
+
+// Two streams: an even and an odd number of blocks, with a source and without.
+const Rows<NetworkCase> networks([] {
+  NetworkCase undone = network_case("additive,dot,leap,bahdanau", "0,0,3,0", 3,
+                                    "layers=4 conv_groups=0 reversible=1 positions=alibi embedding_norm=1 values=own");
+  undone.masked = true;
+  undone.dropout = 0.2;
+  undone.label_smoothing = 0.1;
+  NetworkCase hashing = network_case("additive,lsh", "0,0", 0, "reversible=1 channels=8");
+  hashing.masked = true;
+  NetworkCase translating = encoder_case("dot,additive,metric", 1, 2, "reversible=1 conv_kernel=2 embeddings=target");
+  translating.dropout = 0.2;
+  return std::vector{hashing,
+                     undone,
+                     network_case("metric", "0", 2, "layers=1 reversible=1 positions=rotary final_norm=0"),
+                     network_case("average,identity,quadratic", "0", 0, "layers=3 reversible=1 logit_bias=1"),
+                     network_case("transformer_xl", "0", 0, "reversible=1 positions=none segment=3 channels=8"),
+                     network_case("dot,additive", "0", 0, "reversible=1 positions=alibi span=3 ramp=2"),
+                     translating};
+});
+
+}  // namespace
+}  // namespace abh
