@@ -74,8 +74,8 @@ class PageDevice : public SharesHostMemory<PageDevice> {
     }
   }
 
-  // Whoever wants to see gradients: that of an array, whose rows of `width` numbers lie `stride` apart, stands at
-  // `gradient`, in rows `gradient_stride` apart (0: they touch).
+  // Observes gradients: the gradient of an array with rows of `width` numbers stands at `gradient`, in rows that are
+  // `gradient_stride` apart (0: they touch).
   using SeeGradient =
       std::function<void(const float* array, Index width, const float* gradient, Index gradient_stride)>;
   static inline const SeeGradient* sees_gradient = nullptr;
