@@ -1,6 +1,6 @@
 // The rows that this feature adds to lists of the core's tests.
 
-#include "tests/harness/network_rows.hpp"
+#include "tests/harness/memory_rows.hpp"
 
 namespace abh {
 namespace {
@@ -29,6 +29,41 @@ const Rows<NetworkCase, ForScratch> scratch([] {
     }
   }
   return cases;
+});
+
+const Rows<MemoryCase> memory([] {
+  std::vector<MemoryCase> cases;
+  for (const MixerProperties& mixer : Mixers::properties) {
+    for (const Index groups : memory_conv_groups) {
+      const std::string changes = std::string("window=8 positions=") + (groups < 1 ? "rotary" : "sinusoidal");
+      for (const MemoryCase& each : memory_cases_of(mixer, groups, changes)) {
+        cases.push_back(each);
+        cases.push_back(each);
+        cases.back().chunk = each.C / 2;
+      }
+    }
+  }
+  return cases;
+});
+
+const Rows<ScratchCase, ForSmallSteps> small([] {
+  return std::vector<ScratchCase>{
+      {"additive", "4", 24, 2, 0, 0, 2, 9, false, true},
+      {"additive", "1,7", 20, 5, 2, 1, 1, 13, false, false},
+      {"additive,dot", "3", 16, 2, 5, 4, 2, 8, false, true},
+  };
+});
+
+const Rows<ScratchCase, ForLongSteps> longer([] {
+  return std::vector<ScratchCase>{
+      {"additive", "256", 32, 2, 0, 0, 1, 600, false, false, 1},
+      {"additive", "500", 16, 1, 0, 0, 2, 700, false, true, 2},
+      {"additive", "300", 160, 1, 0, 0, 1, 600, false, false, 3},
+      {"additive", "128", 32, 16, 0, 0, 1, 520, true, false, 1},
+      {"additive", "200", 8, 2, 3, 1, 9, 400, false, false, 2},
+      {"additive,dot", "256", 48, 3, 5, 6, 1, 520, true, true, 3},
+      {"metric,additive", "65", 64, 4, 7, 0, 2, 129, true, false, 3},
+  };
 });
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include "device/available.hpp"
 #include "network/model.hpp"
 #include "tests/harness/error_of.hpp"
+#include "tests/harness/memory_rows.hpp"
 #include "tests/harness/network_case.hpp"
 #include "tests/harness/red_zones.hpp"
 #include "tests/harness/settings.hpp"
@@ -74,122 +75,40 @@ void check_memory(const ModelConfig& config, const NetworkExtent& extent, Index 
   CHECK(aligned_bytes - before - batch ==
         2 * (memory.total() - memory.workspace_bytes) + std::max<std::size_t>(memory.workspace_bytes, 1 << 20));
 }
-template <class Device>
-void check_memory(const ModelConfig& config, Index B, Index C, Index threads) {
+
+void check_memory(const MemoryCase& s) {
   for (const auto& [muon, recompute] : {std::pair{false, false}, {false, true}, {true, false}}) {
-    NetworkExtent extent{.B = B, .C = C, .training = true, .muon = muon, .average = recompute, .recompute = recompute};
+    if (s.chunk > 0 && !recompute) continue;
+    NetworkExtent extent{
+        .B = s.B, .C = s.C, .training = true, .muon = muon, .average = recompute, .recompute = recompute};
     extent.shards = muon ? 8 : recompute ? 2 : 1;
-    extent.chunk = has_extras && recompute ? C / 2 : 0;
-    check_memory<Device>(config, extent, threads);
+    extent.chunk = s.chunk;
+#if defined(ABH_AVX512)
+    if (s.wide && isa_available(Isa::avx512)) check_memory<CpuDevice<Isa::avx512>>(s.config, extent, s.threads);
+#endif
+    if (!s.wide) check_memory<Reference>(s.config, extent, s.threads);
   }
 }
 
 TEST_CASE("network: the estimate of its memory is what it takes", "[network][memory][slow]") {
   const MemoryOfPrograms without_red_zones;
-  for (const MixerProperties& mixer : Mixers::properties) {
-    const std::string one = "layers=1 " + needs_of(mixer.name) + "mixer=" + mixer.name;
-    for (const Index conv_groups : {-1, 0, 1, 2, 32}) {
-      ModelConfig model = changed(Preset("tiny").model, one + " channels=64");
-      model.conv_groups = conv_groups < 0 ? 0 : conv_groups;
-      if (conv_groups < 0) model.conv_kernel = 0;
-      check_memory<Reference>(model, 12, 64, 2);
-      check_memory<Reference>(model, 1, 1, 1);
-      check_memory<Reference>(model, 2, 33, 3);
-      model = changed(model, "values=own positions=none");
-      if (has_extras) {
-        model = changed(model, std::string("window=8 positions=") + (conv_groups < 1 ? "rotary" : "sinusoidal"));
-      }
-      check_memory<Reference>(model, 2, 64, 1);
-      // One wide head, few channels: scratch of the pooling and of the core, not of the matrices.
-      model = changed(model, "channels=32 heads=1 context=300");
-      check_memory<Reference>(model, 1, 300, 1);
-#if defined(ABH_AVX512)
-      if (isa_available(Isa::avx512)) check_memory<CpuDevice<Isa::avx512>>(model, 2, 33, 3);
-#endif
-    }
-    const ModelConfig model = changed(Preset("baby").model, one);
-    check_memory<Reference>(model, 2, model.context, 2);
-  }
-  // A vocabulary that outweighs everything else, and many heads.
-  ModelConfig model = network_case("dot", "0", 0, "channels=24 heads=24 vocabulary_size=3000").config;
-  check_memory<Reference>(model, 3, 7, 1);
-  model.mixer = "additive";
-  check_memory<Reference>(model, 3, 7, 2);
+  for (const MemoryCase& each : Rows<MemoryCase>::all(memory_cases())) check_memory(each);
 }
-
-// Networks whose steps ask for scratch memory in different layers.
-struct Scratch {
-  const char *mixer, *window;
-  Index channels, heads, conv_kernel, conv_groups, B, C;
-  bool muon, recompute;
-};
-ModelConfig config_of(const Scratch& s) {
-  ModelConfig config = network_case(s.mixer, has_extras ? s.window : "0", s.conv_kernel).config;
-  config.channels = s.channels;
-  config.heads = s.heads;
-  config.conv_groups = s.conv_groups;
-  config.context = s.C;
-  config.additive.values = s.B % 2 == 0 ? "own" : "shared";
-  config.embedding_norm = s.recompute;
-  config.logit_bias = s.muon;
-  config.attention_bias = s.recompute;
-  return config;
-}
-NetworkExtent extent_of(const Scratch& s) {
-  const Index chunk = has_extras && s.B == 3 ? 4 : 0;
-  return {.B = s.B, .C = s.C, .training = true, .muon = s.muon, .recompute = s.recompute, .chunk = chunk};
-}
-constexpr Scratch small_steps[] = {
-    {"additive", "0", 6, 2, 0, 0, 2, 5, false, false},   {"additive", "0", 24, 3, 3, 0, 3, 9, true, false},
-    {"additive", "4", 24, 2, 0, 0, 2, 9, false, true},   {"additive", "1,7", 20, 5, 2, 1, 1, 13, false, false},
-    {"metric", "0", 6, 2, 0, 0, 2, 5, false, false},     {"metric", "0", 24, 3, 3, 8, 1, 33, true, false},
-    {"quadratic", "0", 24, 2, 0, 0, 3, 7, false, true},  {"quadratic", "0", 20, 1, 4, 2, 2, 9, true, false},
-    {"dot", "0", 6, 2, 0, 0, 2, 5, false, false},        {"dot", "0", 24, 24, 3, 3, 1, 17, true, true},
-    {"dot", "0", 36, 4, 2, 0, 2, 33, false, false},      {"additive,dot", "3", 16, 2, 5, 4, 2, 8, false, true},
-    {"dot,metric", "0", 40, 1, 0, 0, 1, 1, true, false}, {"additive", "0", 136, 1, 0, 0, 1, 20, false, false},
-    {"dot", "0", 136, 1, 0, 0, 1, 20, false, false},
-};
-constexpr Scratch long_steps[] = {
-    {"additive", "0", 32, 2, 0, 0, 1, 600, false, false},
-    {"additive", "0", 32, 1, 3, 0, 3, 1100, false, true},
-    {"additive", "0", 8, 1, 0, 0, 9, 300, true, false},
-    {"additive", "256", 32, 2, 0, 0, 1, 600, false, false},
-    {"additive", "500", 16, 1, 0, 0, 2, 700, false, true},
-    {"additive", "300", 160, 1, 0, 0, 1, 600, false, false},
-    {"additive", "128", 32, 16, 0, 0, 1, 520, true, false},
-    {"additive", "200", 8, 2, 3, 1, 9, 400, false, false},
-    {"metric", "0", 32, 2, 0, 0, 1, 600, false, false},
-    {"metric", "0", 8, 1, 2, 1, 2, 300, false, true},
-    {"metric", "0", 160, 1, 0, 0, 1, 130, true, false},
-    {"quadratic", "0", 32, 2, 4, 2, 1, 300, false, false},
-    {"quadratic", "0", 144, 2, 0, 0, 2, 70, true, true},
-    {"dot", "0", 32, 2, 0, 0, 1, 1100, false, false},
-    {"dot", "0", 8, 1, 0, 0, 1, 1300, false, true},
-    {"dot", "0", 200, 1, 0, 0, 1, 600, false, false},
-    {"dot", "0", 20, 1, 3, 0, 16, 129, false, false},
-    {"dot", "0", 160, 8, 3, 4, 1, 200, true, false},
-    {"dot", "0", 256, 4, 4, 1, 1, 64, false, false},
-    {"dot", "0", 264, 4, 0, 0, 2, 70, false, true},
-    {"additive,dot", "256", 48, 3, 5, 6, 1, 520, true, true},
-    {"additive", "0", 136, 4, 3, 0, 1, 520, true, false},
-    {"dot", "0", 24, 24, 0, 0, 3, 70, false, false},
-    {"metric,additive", "65", 64, 4, 7, 0, 2, 129, true, false},
-    {"quadratic,dot", "0", 96, 12, 2, 12, 4, 65, false, false},
-};
 
 // Checks that the workspace counted for a step equals the scratch memory that the step takes on the device.
 template <class T, class Device>
-void check_step(Device& device, const Scratch& s) {
+void check_step(Device& device, const ScratchCase& s) {
   if constexpr (Network<Device, T>::can_count) {
-    CAPTURE(s.mixer, s.window, s.channels, s.heads, s.conv_kernel, s.conv_groups, s.B, s.C, s.muon, s.recompute);
-    const NetworkMemory memory = Network<Device, T>::memory(device, config_of(s), extent_of(s));
+    CAPTURE(s.mixer, s.window, s.channels, s.heads, s.conv_kernel, s.conv_groups, s.B, s.C, s.muon, s.recompute,
+            s.chunk);
+    const NetworkMemory memory = Network<Device, T>::memory(device, s.config(), s.extent());
     CHECK(device.scratch_peak() == 0);
     CHECK(memory.workspace_bytes > 0);
-    CHECK(peak_of_a_step<T>(device, config_of(s), extent_of(s), 0.2) == memory.workspace_bytes);
+    CHECK(peak_of_a_step<T>(device, s.config(), s.extent(), 0.2) == memory.workspace_bytes);
   }
 }
 
-void check_step_on_cpus(const Scratch& s, Index threads) {
+void check_step_on_cpus(const ScratchCase& s, Index threads) {
   for_each_cpu(threads, [&](auto& device, const std::string& name) {
     CAPTURE(name, threads);
     if (name == "scalar" && s.C > 100) return;  // no scratch memory of its own, and slow
@@ -199,27 +118,26 @@ void check_step_on_cpus(const Scratch& s, Index threads) {
 
 TEST_CASE("network: a step on a device that computes nothing asks for the memory of a step",
           "[network][memory][heavy]") {
-  for (const Scratch& s : small_steps) {
+  for (const ScratchCase& s : Rows<ScratchCase, ForSmallSteps>::all(small_steps())) {
     for (const Index threads : {1, 2, 3}) check_step_on_cpus(s, threads);
   }
 }
 
 TEST_CASE("network: the same with long sequences", "[network][memory][slow]") {
-  Index i = 0;
-  for (const Scratch& s : long_steps) check_step_on_cpus(s, i++ % 3 + 1);
+  for (const ScratchCase& s : Rows<ScratchCase, ForLongSteps>::all(long_steps())) check_step_on_cpus(s, s.threads);
 }
 
 TEST_CASE("network: the same on a GPU", "[network][memory][gpu]") {
   for_each_gpu([]<class Device>(Device& like, const std::string& name) {
     CAPTURE(name);
-    const auto check = [&](const Scratch& s) {
+    const auto check = [&](const ScratchCase& s) {
       Device device(like.gemm()), narrow_device(like.gemm());
       check_step<float>(device, s);
       check_step<bf16>(narrow_device, s);
     };
-    for (const Scratch& s : small_steps) check(s);
+    for (const ScratchCase& s : Rows<ScratchCase, ForSmallSteps>::all(small_steps())) check(s);
     if (name == "emulated") return;
-    for (const Scratch& s : long_steps) check(s);
+    for (const ScratchCase& s : Rows<ScratchCase, ForLongSteps>::all(long_steps())) check(s);
   });
 }
 
