@@ -12,7 +12,7 @@ build-tsan/built_in_corpus build-tsan/whole.txt >/dev/null
 head -c 20000 build-tsan/whole.txt >build-tsan/corpus.txt
 export TSAN_OPTIONS=halt_on_error=1
 # Every mixer there is, as the help of --mixer lists them.
-mixers=$(build-tsan/train --help | tr '\n' ' ' | sed -n 's/.*--mixer LIST *\([^;]*\); one.*/\1/p' | sed 's/,//g; s/ or / /')
+mixers=$(build-tsan/train --help | tr '\n' ' ' | sed -n 's/.*--mixer LIST [^[]*\[\([^]]*\)\].*/\1/p' | sed 's/,//g; s/ or / /')
 [ -n "$mixers" ]
 for mixer in $mixers; do
   case $mixer in

@@ -22,9 +22,9 @@ class AnswerEvaluation : public TaskCommand {
     flags.section("Answers");
     if (!data_help_.empty()) {
       flags.text("data", own_.path, "FILE", data_help_);
-      flags.bare("all", own_.all, "all of --data, those that were trained on, too");
+      flags.bare("all", own_.all, "evaluate on all of --data, training examples included");
     }
-    flags.integer("errors", errors_, "N", "show so many of the answers that are wrong", 0);
+    flags.integer("errors", errors_, "N", "print up to N wrong answers", 0);
   }
 
   int run(Trained trained, const std::string& source, const Machine& machine, const Flags&) override {

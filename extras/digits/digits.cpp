@@ -221,10 +221,11 @@ class DigitsTraining : public TaskTraining {
  public:
   void add_flags(Flags& flags) override {
     flags.text("data", data, "FILE",
-               "MNIST's IDX, lines of 64 numbers and a digit, or a folder of PGM; none: digits that are drawn");
+               "pictures in MNIST's IDX format, as lines of 64 numbers and a digit, or a folder of PGM files; none: "
+               "synthetic digits");
     flags.integer(
         "patch", patch_, "PIXELS",
-        "height and width of a patch; both divide those of the pictures; 0: the largest that leaves 16 patches", 0,
+        "height and width of a patch, which divide those of the pictures; 0: the largest with at least 16 patches", 0,
         largest_patch);
   }
 
@@ -303,7 +304,8 @@ namespace {
 class DrawnPictures : public DrawnTask {
  public:
   void add_flags(Flags& flags) override {
-    flags.text("data", data_, "FILE", "pictures, of which the test set is taken, else the last fifth");
+    flags.text("data", data_, "FILE",
+               "pictures to evaluate on: their test set, or the last fifth where they have none");
   }
 
   Subject subject(const Trained& trained, const Wanted& wanted, Index, const std::string& source) override {

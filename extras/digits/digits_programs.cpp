@@ -6,7 +6,8 @@ TaskPrograms digits_programs() {
   return {.train = digits_training,
           .evaluate =
               [] {
-                return answer_evaluation(digits_again, "pictures, of which the test set is taken, else the last fifth");
+                return answer_evaluation(
+                    digits_again, "pictures to evaluate on: their test set, or the last fifth where they have none");
               },
           .draw = digits_drawing};
 }

@@ -81,8 +81,8 @@ int body(int argc, char** argv) {
   Index megabytes = 64;
   DeviceChoice choice{.device = "cpu"};
   Flags flags("sums", "Measures how fast processes add up arrays: mpirun -np P build/sums.");
-  flags.integer("largest", megabytes, "MB", "the largest array", 1, 1 << 14);
-  flags.choice("device", choice.device, {"cpu", "cuda", "emulated"}, "whose memory holds the arrays");
+  flags.integer("largest", megabytes, "MB", "size of the largest array", 1, 1 << 14);
+  flags.choice("device", choice.device, {"cpu", "cuda", "emulated"}, "device whose memory holds the arrays");
   if (const auto status = flags.parse(argc, argv)) return *status;
   const std::unique_ptr<Processes> processes = join_processes("sums");
   try {

@@ -261,9 +261,10 @@ int body(int argc, char** argv) {
   Index draws = 1;
   std::string out;
   Flags flags("regress", "Answers with the mean of what is near: kernel regression on 50 points, and its width.");
-  flags.seed("seed", seed, "seed of the points, their noise and where the five steps start");
-  flags.integer("draws", draws, "N", "so many seeds from this one on: the spread of the errors", 1, 1'000'000);
-  flags.text("out", out, "FOLDER", "writes the picture regress.svg into it, of the first seed");
+  flags.seed("seed", seed, "seed of the points, their noise and the five initial widths");
+  flags.integer("draws", draws, "N", "repeat for N seeds, beginning with --seed, and print the spread of the errors", 1,
+                1'000'000);
+  flags.text("out", out, "FOLDER", "write the picture regress.svg, for the first seed, into this folder");
   if (const std::optional<int> status = flags.parse(argc, argv)) return *status;
   if (flags.given("out")) {
     if (out.empty()) throw UsageError("--out: expected a folder, found an empty name");

@@ -16,7 +16,8 @@ class RecallTraining : public TaskTraining {
  public:
   void add_flags(Flags& flags) override {
     reach_ = learned_;  // of a run that a command line is compared with
-    flags.integer("reach", reach_, "N", "how far back the symbol may be; 0: --context less 2, as far as there is room",
+    flags.integer("reach", reach_, "N",
+                  "largest distance back to the symbol that is asked for; 0: --context less 2, the largest that fits",
                   0, RecallSize::farthest(largest_context));
   }
 

@@ -343,11 +343,13 @@ std::unique_ptr<ReviewsTask> task_of_file(const std::string& path, const ModelCo
 class ReviewsTraining : public TaskTraining {
  public:
   void add_flags(Flags& flags) override {
-    flags.text("data", data, "FILE", "lines LABEL TAB TEXT, or CSV of both; none: reviews that are made up");
+    flags.text("data", data, "FILE",
+               "reviews to train on: lines LABEL TAB TEXT, or CSV with both; none: synthetic reviews");
     flags.choice("labels", labels_, {"tone", "meaning"},
-                 "labels of made-up reviews: what most adjectives say, or what they say where not turns the next one");
+                 "labels of synthetic reviews: the majority of the adjectives, or the majority after each not has "
+                 "inverted the next adjective");
     flags.choice("unit", unit_, {"word", "char"},
-                 "tokens of the texts of --data: words or characters; char for languages without blanks");
+                 "tokens of --data: words, or characters for languages without spaces");
   }
 
   void check(const Flags& flags) const override {
@@ -424,7 +426,7 @@ namespace {
 class DrawnReviews : public DrawnTask {
  public:
   void add_flags(Flags& flags) override {
-    flags.text("data", data_, "FILE", "the texts that --example counts, of which the last tenth are the test set");
+    flags.text("data", data_, "FILE", "file of the reviews, whose last tenth is the test set that --example indexes");
   }
 
   Subject subject(const Trained& trained, const Wanted& wanted, Index longest, const std::string& source) override {

@@ -62,7 +62,7 @@ int average_main(int argc, char** argv) {
       "Averages the weights of checkpoints. RUN stands for those that train --keep-checkpoints left in it, else "
       "for its model.",
       "RUN|FILE...");
-  flags.text("out", out, "FILE", "the model that they make; one that is there is replaced");
+  flags.text("out", out, "FILE", "file of the averaged model; an existing file is replaced");
   if (const std::optional<int> status = flags.parse(argc, argv)) return *status;
   if (flags.positionals().empty()) throw UsageError("expected RUN|FILE..., found none; see --help");
   if (out.empty()) throw UsageError("--out: expected a file, found \"\"");

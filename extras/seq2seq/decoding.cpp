@@ -11,10 +11,9 @@
 namespace abh {
 
 void add_decoding_flags(Flags& flags, Decoding& decoding, Index widest) {
-  flags.integer("beam", decoding.beam, "N", "hypotheses that are followed at once; 1: always the likeliest token", 1,
-                widest);
+  flags.integer("beam", decoding.beam, "N", "beam width: number of hypotheses; 1: greedy decoding", 1, widest);
   flags.real("length-penalty", decoding.length_penalty, "ALPHA",
-             "how much a longer answer of a beam gains: its log probability is divided by ((5 + n) / 6)^ALPHA",
+             "length penalty of beam search: divides the log probability of n tokens by ((5 + n) / 6)^ALPHA",
              {-100, 100});
   for (const char* word : {"num-beams", "beam-size", "beams"}) flags.also_called(word, "beam");
 }

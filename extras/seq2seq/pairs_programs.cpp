@@ -23,8 +23,9 @@ PlainText read_pairs(const std::string& path, const std::string& tokenizer, cons
 class PairsTraining : public TaskTraining {
  public:
   void add_flags(Flags& flags) override {
-    flags.text("data", data, "FILE", "lines SOURCE TAB TARGET in UTF-8; the last tenth is held back");
-    flags.choice("tokenizer", tokenizer_, {"char", "byte"}, "one token a character, or a byte");
+    flags.text("data", data, "FILE",
+               "pairs to train on: lines SOURCE TAB TARGET in UTF-8; the last tenth is the test set");
+    flags.choice("tokenizer", tokenizer_, {"char", "byte"}, "tokens: characters or bytes");
   }
 
   void check(const Flags&) const override {

@@ -23,12 +23,12 @@ class SequenceGeneration : public TaskCommand {
 
   void add_flags(Flags& flags) override {
     flags.section("Answers");
-    flags.text("prompt", prompt_, "TEXT|-", "what to answer, a source a line; -: read it from standard input");
+    flags.text("prompt", prompt_, "TEXT|-", "sources to answer, one per line; -: read them from standard input");
     add_decoding_flags(flags, decoding_);
-    flags.integer("n-best", best_, "N",
-                  "print so many different texts of a beam, or all where it found fewer, a line each: score, log "
-                  "probability, text; 0: the best, text alone",
-                  0, widest_beam);
+    flags.integer(
+        "n-best", best_, "N",
+        "print up to N different texts of the beam, one per line: score, log probability, text; 0: the best text alone",
+        0, widest_beam);
   }
 
   void check(const Flags&) const override {

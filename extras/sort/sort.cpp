@@ -250,8 +250,8 @@ namespace {
 class SortTraining : public TaskTraining {
  public:
   void add_flags(Flags& flags) override {
-    flags.integer("length", size_.length, "N", "length of an array; the context is twice as long, less one",
-                  shortest_array, longest_array);
+    flags.integer("length", size_.length, "N", "length of an array; the context is 2 N - 1", shortest_array,
+                  longest_array);
     flags.integer("digits", size_.digits, "N", "number of different digits", fewest_digits, most_digits);
   }
 

@@ -233,25 +233,25 @@ int body(int argc, char** argv) {
   apply_preset(preset, config, training);
   config.vocabulary = 65;  // Tiny Shakespeare's
   Flags flags("bench", "Measures training and every layer beside this machine's peaks.");
-  flags.choice("preset", preset, preset_names, "sizes to measure at");
-  flags.text("mixer", mixer, "LIST", "mixers of the training step; none: each kind in turn");
+  flags.choice("preset", preset, preset_names, "preset whose sizes are measured");
+  flags.text("mixer", mixer, "LIST", "mixers of the training step; none: every mixer in turn");
   add_model_flags(flags, config, {"layers", "channels", "heads", "context"});
   add_training_flags(flags, training, {"batch", "dropout"});
-  flags.toggle("recompute", s.recompute, "the training step saves less and computes it again");
+  flags.toggle("recompute", s.recompute, "recompute activations in the backward pass");
   flags.real("seconds", s.seconds, "S", "time for each measurement", {0, 3600});
-  flags.toggle("each-layer", s.each_layer, "measure the layers one by one, too");
-  flags.text("json", json, "FILE", "write the results there as well");
+  flags.toggle("each-layer", s.each_layer, "also measure every layer by itself");
+  flags.text("json", json, "FILE", "also write the results to this file");
   flags.text("peer", peer, "PYTHON",
-             "only compare the training step with the PyTorch of this interpreter (python3, say)");
+             "only compare the training step with PyTorch, run by this interpreter (for example python3)");
   flags.bare("counts", s.counts,
              "only count what each kernel of a training step asks of memory, on device emulated, in a build with "
              "EMULATOR_COUNTS (docs/emulator.md)");
   flags.integer("counted-batch", s.counted_batch, "SEQUENCES",
-                "sequences of the step that is counted; a second step has twice as many, and a larger --batch is "
-                "computed from both",
+                "sequences of the counted step; a second step counts twice as many, and counts of a larger --batch are "
+                "extrapolated",
                 1);
   flags.real("copy-rate", s.copy_terabytes_per_s, "TB_PER_S",
-             "memory bandwidth of the GPU, by which --counts turns bytes into a time", {1e-3, 1e3});
+             "memory bandwidth of the GPU, from which --counts predicts a time", {1e-3, 1e3});
   add_machine_flags(flags, s.device);
   flags.choice("type", training.type, {"float", "bf16"}, "number type; bf16 on GPU devices only");
   flags.seed("seed", training.seed, "seed of weights and tokens");

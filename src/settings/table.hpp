@@ -29,13 +29,14 @@ void visit_model(Visitor&& visit, Config& m) {
                        "residual of additive attention: the residual stream, or the normed stream"},
                       {"stream", "normed"}},
         m.additive.skip);
-  visit(ChoiceSetting{{"focus", "leap-focus", "", "weight of a position in leap: elu + 1 or exp of its logit", 2},
+  visit(ChoiceSetting{{"focus", "leap-focus", "", "weight of a position in leap: elu(logit) + 1, or exp(logit)", 2},
                       {"elu", "exp"}},
         m.leap.focus);
-  visit(
-      RealSetting{
-          {"rescale", "rescale", "C", "largest logit of leap and dot, of normed rows; 0: no rescaling", 2}, 0, 1e6},
-      m.rescale);
+  visit(RealSetting{{"rescale", "rescale", "C", "QK-norm: normalise queries and keys, with logits of at most C; 0: off",
+                     2},
+                    0,
+                    1e6},
+        m.rescale);
   visit(Setting{"normed_values", "normed-values", "", "norm the values of leap, head by head", 2},
         m.leap.normed_values);
   visit(Setting{"causal", "causal", "", "hide later positions; a classifier may see all"}, m.causal);
@@ -54,8 +55,8 @@ void visit_model(Visitor&& visit, Config& m) {
   visit(Setting{"logit_bias", "logit-bias", "", "bias of the logits"}, m.logit_bias);
   visit(Setting{"logit_scale"}, m.logit_scale);
   visit(ChoiceSetting{{"positions", "positions", "",
-                       "how the network knows positions: a learned table, not at all, sines added to the tokens, "
-                       "rotated queries and keys, or scores that fall with distance"},
+                       "position encoding: a learned table, none, sinusoids added to the tokens, rotary queries and "
+                       "keys, or ALiBi (scores that fall with distance)"},
                       {"learned", "none", "sinusoidal", "rotary", "alibi"}},
         m.positions);
   visit(ChoiceSetting{{"alibi_slopes", "alibi-slopes", "",
@@ -103,7 +104,7 @@ void visit_model(Visitor&& visit, Config& m) {
   visit(
       ChoiceSetting{
           {"embeddings", "embeddings", "",
-           "embedding tables of source, target and logits: three, one for target and logits, or one for all", left_out},
+           "embedding tables of source, target and logits: three, two (target and logits share one), or one", left_out},
           {"separate", "target", "shared"}},
       m.embeddings);
   visit(ChoiceSetting{{"cross", "cross", "", "scores between decoder and encoder", left_out}, {"dot", "bahdanau"}},
@@ -133,7 +134,7 @@ void visit_training(Visitor&& visit, Config& t) {
   visit(Setting{"truncated", "truncated", "", "stop the gradient at the border of a chunk, with --chunk", 2},
         t.truncated);
   visit(ChoiceSetting{{"optimizer", "optimizer", "",
-                       "update of the matrices of linear maps; AdamW updates all other weights"},
+                       "optimizer of the matrices of linear maps; AdamW updates all other weights"},
                       {"adamw", "muon"}},
         t.optimizer);
   visit(WholeSetting{{"muon_rounds", "muon-rounds", "N",
@@ -148,7 +149,7 @@ void visit_training(Visitor&& visit, Config& t) {
                    largest_steps},
       t.warmup);
   visit(ChoiceSetting{{"schedule", "schedule", "",
-                       "how the learning rate falls after the warm-up: to 10 %, to 0, or as 1 / sqrt(step)"},
+                       "decay of the learning rate after the warm-up: cosine to 10 %, linear to 0, or 1 / sqrt(step)"},
                       {"cosine", "linear", "inverse-sqrt"}},
         t.schedule);
   visit(

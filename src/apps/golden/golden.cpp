@@ -266,12 +266,12 @@ int golden_main(int argc, char** argv) {
   GoldenSettings settings;
   double tolerance = default_tolerance;
   Flags flags("golden", "checks this code against numbers computed by other code (docs/golden.md)", "FILE...");
-  flags.choice("device", settings.device, {"plain", "cpu", "emulated", "cuda"}, "where to compute");
+  flags.choice("device", settings.device, {"plain", "cpu", "emulated", "cuda"}, "device that computes");
   flags.choice("type", settings.type, {"double", "float"}, "number type; emulated and cuda compute in float");
-  flags.real("tolerance", tolerance, "X",
-             "largest error that passes, relative to the largest number of a tensor; in float the default is 2e-5, or "
-             "what the file says",
-             {.low = 0});
+  flags.real(
+      "tolerance", tolerance, "X",
+      "largest error that passes, relative to the largest number of a tensor; float: 2e-5, or the file's own tolerance",
+      {.low = 0});
   if (const std::optional<int> status = flags.parse(argc, argv)) return *status;
   if (flags.positionals().empty()) throw UsageError("expected FILE..., found no file; see --help");
   if (settings.device != "cpu" && settings.device != "plain") {

@@ -41,29 +41,27 @@ void add_flags(Flags& flags, TrainArguments& a) {
     names.push_back(kind->name);
     summaries += (summaries.empty() ? "" : "; ") + std::string(kind->name) + ": " + kind->summary;
   }
-  flags.choice("task", a.task, names, "what is learned; " + summaries);
+  flags.choice("task", a.task, names, "task to train; " + summaries);
   for (const auto& [kind, task] : a.tasks) {
     flags.use(kind->name);
     task->add_flags(flags);
   }
   flags.use("");
-  flags.text(
-      "out", a.out, "RUN",
-      "folder for checkpoints, log.csv, loss.svg and sample.txt; made if missing; a run that is in there is moved "
-      "to RUN.1, RUN.2, ...");
+  flags.text("out", a.out, "RUN",
+             "folder for checkpoints, log.csv, loss.svg and sample.txt; created if missing; an older run in it is "
+             "moved to RUN.1, RUN.2, ...");
   flags.bare("overwrite", a.overwrite, "drop the run that is in the folder instead of moving it");
   flags.text("resume", a.resume, "RUN",
-             "go on in this folder, with its settings; only " + listed(changeable()) + " may differ");
+             "resume the run in this folder with its settings; only " + listed(changeable()) + " may differ");
   flags.text("init-from", a.init_from, "RUN|FILE",
-             "begin with the weights of this model, whose shape but for --context is that of the run");
+             "initialise with the weights of this model; all sizes but --context must be equal");
   flags.section("Model");
-  flags.choice("preset", a.preset, preset_names, "starting point; other flags override it");
+  flags.choice("preset", a.preset, preset_names, "default settings of the run; other flags override them");
   add_model_flags(flags, a.model);
   flags.section("Training");
   add_training_flags(flags, a.training);
   add_machine_flags(flags, a.device);
-  flags.toggle("recompute", a.recompute,
-               "save less for the backward pass and compute it again: less memory, more time");
+  flags.toggle("recompute", a.recompute, "recompute activations in the backward pass: less memory, more time");
 }
 
 std::optional<int> read_command_line(Flags& flags, TrainArguments& a, int argc, const char* const* argv) {

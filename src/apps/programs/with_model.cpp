@@ -70,9 +70,10 @@ int draw_main(TaskKinds kinds, int argc, char** argv) {
   std::string text, out;
   Index example = 0;
   flags.section("Pictures");
-  flags.text("text", text, "TEXT", "what the model is shown: a text, an array of digits, a review");
-  flags.integer("example", example, "N", "show this example of the test set instead of --text", 0);
-  flags.text("out", out, "FOLDER", "where index.html and its pictures go; none: pictures, beside the checkpoint");
+  flags.text("text", text, "TEXT", "input of the model: a text, an array of digits, a review");
+  flags.integer("example", example, "N", "take this example of the test set as the input, instead of --text", 0);
+  flags.text("out", out, "FOLDER",
+             "folder for index.html and its pictures; none: the folder pictures beside the checkpoint");
   flags.also_called("prompt", "text");
   return run_with_model(flags, kinds, &TaskPrograms::draw, argc, argv);
 }

@@ -30,17 +30,17 @@ class TextEvaluation : public TaskCommand {
  public:
   void add_flags(Flags& flags) override {
     flags.section("Text");
-    flags.text("data", data_, "FILE", "the text");
-    flags.integer(
-        "context", cut_.context, "TOKENS",
-        "length of the windows that the text is cut into, at most the rows of the position table; 0: the model's", 0,
-        largest_context);
+    flags.text("data", data_, "FILE", "text to evaluate on");
+    flags.integer("context", cut_.context, "TOKENS",
+                  "length of the windows into which the text is cut, at most the rows of the position table; 0: the "
+                  "model's context",
+                  0, largest_context);
     flags.integer("chunk", cut_.chunk, "TOKENS",
-                  "compute windows in parts of so many tokens: memory for one part; 0: at once", 0, largest_context);
+                  "compute windows in chunks of this length, to save memory; 0: whole windows", 0, largest_context);
     memory_.add_to(flags);
-    flags.bare("by-character", by_character_, "print the text, and show which characters were hard");
+    flags.bare("by-character", by_character_, "print the text with the loss of each character in colour");
     flags.text("svg", svg_, "FILE",
-               "where --by-character draws the first " + to_text(largest_heat_map) +
+               "picture in which --by-character draws the first " + to_text(largest_heat_map) +
                    " characters; none: evaluate.svg beside the checkpoint");
   }
 
@@ -105,18 +105,17 @@ class TextGeneration : public TaskCommand {
  public:
   void add_flags(Flags& flags) override {
     flags.section("Text");
-    flags.text("prompt", prompt_, "TEXT|-", "what to go on from; -: read it from standard input; none: a line break");
-    flags.integer("tokens", tokens_, "TOKENS", "number of tokens to add", 0);
+    flags.text("prompt", prompt_, "TEXT|-", "text to continue; -: read it from standard input; none: a line break");
+    flags.integer("tokens", tokens_, "TOKENS", "number of tokens to generate", 0);
     memory_.add_to(flags);
-    flags.text("stop", stop_, "TEXT", "end where this comes, which is not printed; none: --tokens alone ends the text");
-    flags.integer("num-samples", samples_, "N", "number of texts, with a line --- between them; each has the next seed",
-                  1);
+    flags.text("stop", stop_, "TEXT", "stop before this text; none: stop after --tokens");
+    flags.integer("num-samples", samples_, "N", "number of texts, separated by a line ---, with consecutive seeds", 1);
     flags.real("temperature", settings_.temperature, "T",
-               "1: draw tokens as the model predicts them; below 1: safer, above 1: bolder; 0: always the likeliest",
-               {0, 1e6});
-    flags.integer("top-k", settings_.top_k, "K", "draw from the K likeliest tokens only; 0: all", 0);
-    flags.real("top-p", settings_.top_p, "P", "draw from the likeliest tokens that make up P together", {0, 1});
-    flags.seed("seed", settings_.seed, "seed of the drawn tokens");
+               "sampling temperature; below 1: likelier tokens more often; 0: always the likeliest token", {0, 1e6});
+    flags.integer("top-k", settings_.top_k, "K", "sample from the K likeliest tokens; 0: all", 0);
+    flags.real("top-p", settings_.top_p, "P", "sample from the likeliest tokens whose probabilities add up to P",
+               {0, 1});
+    flags.seed("seed", settings_.seed, "seed of the sampled tokens");
     for (const char* word : {"length", "n-predict", "max-new-tokens", "num-tokens"}) flags.also_called(word, "tokens");
     flags.also_called("temp", "temperature");
     for (const char* word : {"reverse-prompt", "stop-string", "stop-sequence"}) flags.also_called(word, "stop");

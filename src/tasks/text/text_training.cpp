@@ -19,8 +19,8 @@ class TextTraining : public TaskTraining {
 
   void add_flags(Flags& flags) override {
     flags.text("data", data, "FILE",
-               "text in UTF-8 to train on; its last 10 % are the validation split; --resume knows where the run's was");
-    flags.choice("tokenizer", tokenizer_, {"char", "byte"}, "one token a Unicode character, or a byte, of any file");
+               "text in UTF-8 to train on; its last 10 % are the validation split; --resume remembers it");
+    flags.choice("tokenizer", tokenizer_, {"char", "byte"}, "tokens: Unicode characters, or bytes of any file");
   }
 
   void check(const Flags&) const override {
