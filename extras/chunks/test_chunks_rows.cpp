@@ -14,19 +14,15 @@ const Rows<MemoryCase> memory([] {
   return cases;
 });
 
-const Rows<ScratchCase, ForSmallSteps> small([] {
-  return std::vector<ScratchCase>{
-      {"additive", "0", 24, 3, 3, 0, 3, 9, true, false, 1, 4},
-      {"quadratic", "0", 24, 2, 0, 0, 3, 7, false, true, 1, 4},
-  };
-});
+const Rows<ScratchCase, ForSmallSteps> small = {
+    {"additive", "0", 24, 3, 3, 0, 3, 9, true, false, 1, 4},
+    {"quadratic", "0", 24, 2, 0, 0, 3, 7, false, true, 1, 4},
+};
 
-const Rows<ScratchCase, ForLongSteps> longer([] {
-  return std::vector<ScratchCase>{
-      {"additive", "0", 32, 1, 3, 0, 3, 1100, false, true, 2, 4},
-      {"dot", "0", 24, 24, 0, 0, 3, 70, false, false, 2, 4},
-  };
-});
+const Rows<ScratchCase, ForLongSteps> longer = {
+    {"additive", "0", 32, 1, 3, 0, 3, 1100, false, true, 2, 4},
+    {"dot", "0", 24, 24, 0, 0, 3, 70, false, false, 2, 4},
+};
 
 }  // namespace
 }  // namespace abh

@@ -6,6 +6,7 @@
 
 #include "tests/harness/model_case.hpp"
 #include "tests/harness/network_case.hpp"
+#include "tests/harness/weight_order.hpp"
 
 namespace abh {
 namespace {
@@ -53,6 +54,19 @@ T loss_of(const ModelConfig& config, const Batch& batch, const Array<T>& weights
 
 const char* const variants[] = {"pooling=cls", "pooling=mean", "pooling=cls positions=sinusoidal embedding_norm=1",
                                 "pooling=mean positions=none"};
+
+TEST_CASE("weights: the order of a network that reads patches", "[network]") {
+  ModelConfig config{.layers = 1, .channels = 8, .heads = 2, .context = 5, .mixer = "identity"};
+  config.classes = 3;
+  config.patch_inputs = 4;
+  const std::string after =
+      "embedding.position_cd blocks.0.mixer.norm_weight_d blocks.0.mixer.norm_bias_d blocks.0.ffn.norm_weight_d "
+      "blocks.0.ffn.norm_bias_d blocks.0.ffn.up_fd blocks.0.ffn.up_bias_f blocks.0.ffn.down_df "
+      "blocks.0.ffn.down_bias_d final_norm.weight_d final_norm.bias_d classifier.weight_od classifier.bias_o";
+  CHECK(names_of(parameter_table(config)) == "embedding.patch_di embedding.patch_bias_d " + after);
+  config.class_pooling = "cls";
+  CHECK(names_of(parameter_table(config)) == "embedding.patch_di embedding.patch_bias_d embedding.cls_d " + after);
+}
 
 TEST_CASE("patches: every gradient of a network that reads them", "[patches]") {
   for (const std::string variant : variants) {

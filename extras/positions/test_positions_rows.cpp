@@ -1,6 +1,7 @@
 // The rows that this feature adds to lists of the core's tests.
 
 #include "tests/harness/network_rows.hpp"
+#include "tests/harness/weight_order.hpp"
 
 namespace abh {
 namespace {
@@ -10,6 +11,8 @@ const Rows<NetworkCase> networks([] {
                      mixed_case("sinusoidal", "window=0,2,0,0 embedding_norm=1"),
                      mixed_case("rotary", "window=0,2,0,0 rescale=4")};
 });
+
+const Rows<WeightOrder> weights = {{"dot", "", "rescale=3"}};
 
 }  // namespace
 }  // namespace abh

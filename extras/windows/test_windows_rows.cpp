@@ -46,25 +46,21 @@ const Rows<MemoryCase> memory([] {
   return cases;
 });
 
-const Rows<ScratchCase, ForSmallSteps> small([] {
-  return std::vector<ScratchCase>{
-      {"additive", "4", 24, 2, 0, 0, 2, 9, false, true},
-      {"additive", "1,7", 20, 5, 2, 1, 1, 13, false, false},
-      {"additive,dot", "3", 16, 2, 5, 4, 2, 8, false, true},
-  };
-});
+const Rows<ScratchCase, ForSmallSteps> small = {
+    {"additive", "4", 24, 2, 0, 0, 2, 9, false, true},
+    {"additive", "1,7", 20, 5, 2, 1, 1, 13, false, false},
+    {"additive,dot", "3", 16, 2, 5, 4, 2, 8, false, true},
+};
 
-const Rows<ScratchCase, ForLongSteps> longer([] {
-  return std::vector<ScratchCase>{
-      {"additive", "256", 32, 2, 0, 0, 1, 600, false, false, 1},
-      {"additive", "500", 16, 1, 0, 0, 2, 700, false, true, 2},
-      {"additive", "300", 160, 1, 0, 0, 1, 600, false, false, 3},
-      {"additive", "128", 32, 16, 0, 0, 1, 520, true, false, 1},
-      {"additive", "200", 8, 2, 3, 1, 9, 400, false, false, 2},
-      {"additive,dot", "256", 48, 3, 5, 6, 1, 520, true, true, 3},
-      {"metric,additive", "65", 64, 4, 7, 0, 2, 129, true, false, 3},
-  };
-});
+const Rows<ScratchCase, ForLongSteps> longer = {
+    {"additive", "256", 32, 2, 0, 0, 1, 600, false, false, 1},
+    {"additive", "500", 16, 1, 0, 0, 2, 700, false, true, 2},
+    {"additive", "300", 160, 1, 0, 0, 1, 600, false, false, 3},
+    {"additive", "128", 32, 16, 0, 0, 1, 520, true, false, 1},
+    {"additive", "200", 8, 2, 3, 1, 9, 400, false, false, 2},
+    {"additive,dot", "256", 48, 3, 5, 6, 1, 520, true, true, 3},
+    {"metric,additive", "65", 64, 4, 7, 0, 2, 129, true, false, 3},
+};
 
 }  // namespace
 }  // namespace abh

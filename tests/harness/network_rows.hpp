@@ -123,9 +123,11 @@ inline NetworkCase case_for_scratch(const std::string& mixer, const std::string&
   return network;
 }
 
-// Tags of further rows: networks that are computed step by step, and those of case_for_scratch.
+// Tags of further rows: networks that are computed step by step, those of case_for_scratch, and those whose weights
+// decay.
 struct ForSteps;
 struct ForScratch;
+struct ForWeightDecay;
 
 // The networks of the core and of features.
 inline std::vector<NetworkCase> all_cases() {

@@ -3,11 +3,13 @@
 // Rows that the tests of features add to the lists of the core's tests, before any test runs:
 //
 //     const Rows<NetworkCase> networks([] { return std::vector{network_case("leap")}; });
+//     const Rows<WeightOrder> weights = {{"leap", "norm_weight_d query_dd"}};
 //
 // A test of the core takes its own rows with theirs: Rows<NetworkCase>::all({network_case("dot")}). Lists of the same
 // type differ in a tag.
 
 #include <functional>
+#include <initializer_list>
 #include <utility>
 #include <vector>
 
@@ -18,6 +20,7 @@ class Rows {
  public:
   using List = std::function<std::vector<Row>()>;
   explicit Rows(List list) { lists().push_back(std::move(list)); }
+  Rows(std::initializer_list<Row> rows) : Rows(List([all = std::vector<Row>(rows)] { return all; })) {}
 
   static std::vector<Row> all(std::vector<Row> rows = {}) {
     for (const List& list : lists()) {

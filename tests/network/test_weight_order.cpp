@@ -1,17 +1,11 @@
 #include <map>
 #include <string>
+#include <vector>
 
-#include "network/model.hpp"
-#include "tests/harness/settings.hpp"
+#include "tests/harness/weight_order.hpp"
 
 namespace abh {
 namespace {
-
-std::string joined(const std::vector<Parameter>& table) {
-  std::string names;
-  for (const Parameter& parameter : table) names += (names.empty() ? "" : " ") + parameter.name;
-  return names;
-}
 
 // The order in which weights are claimed is that of their rows, from which initial values are drawn, and that of the
 // arena. Whoever changes it changes every run, and which tensor of an old checkpoint's moments is which.
@@ -22,7 +16,7 @@ TEST_CASE("weights: their order is the one that runs so far have had", "[network
   const std::string after =
       "blocks.0.ffn.norm_weight_d blocks.0.ffn.norm_bias_d blocks.0.ffn.up_fd blocks.0.ffn.up_bias_f "
       "blocks.0.ffn.down_df blocks.0.ffn.down_bias_d final_norm.weight_d final_norm.bias_d logit_bias_v";
-  const std::map<std::string, std::string> of_mixer = {
+  const std::map<std::string, std::string> of_core = {
       {"additive",
        "norm_weight_d norm_bias_d mid_norm_weight_d mid_norm_bias_d query_dd key_dd value_dd mix_dd query_pool_nk "
        "key_pool_nk"},
@@ -31,42 +25,28 @@ TEST_CASE("weights: their order is the one that runs so far have had", "[network
       {"dot",
        "norm_weight_d norm_bias_d query_hd key_hd value_hd query_bias_h key_bias_h value_bias_h output_dh "
        "output_bias_d"},
-      {"bahdanau", "norm_weight_d norm_bias_d query_hd key_hd value_hd score_nk output_dh"},
-      {"transformer_xl",
-       "norm_weight_d norm_bias_d query_hd key_hd value_hd position_hd content_bias_nk position_bias_nk output_dh"},
-      {"lsh", "norm_weight_d norm_bias_d project_hd value_hd rotations_nukr output_dh"},
-      {"leap", "norm_weight_d norm_bias_d query_dd focus_dd key_dd value_dd"},
       {"average", "norm_weight_d norm_bias_d"},
       {"identity", "norm_weight_d norm_bias_d"},
   };
+  std::vector<WeightOrder> orders;
+  for (const auto& [mixer, names] : of_core) orders.push_back({mixer, names});
+  orders = Rows<WeightOrder>::all(orders);
   for (const MixerProperties& mixer : Mixers::properties) {
     CAPTURE(mixer.name);
+    CHECK((of_core.count(mixer.name) == 1 || !feature_of("mixer", mixer.name).empty()));
+  }
+  for (const auto& [mixer, names_of_mixer, changes] : orders) {
+    CAPTURE(mixer, changes);
     const ModelConfig config =
-        changed(ModelConfig{.layers = 1, .channels = 8, .heads = 2, .context = 4, .vocabulary = 5, .mixer = mixer.name},
-                std::string("conv_kernel=2 embedding_norm=1 logit_bias=1 attention_bias=1 values=own projection=1") +
-                    (has_extras ? " normed_values=1 rescale=3 lsh_rounds=2 lsh_buckets=4 lsh_piece=3" : ""));
-    REQUIRE(of_mixer.count(mixer.name) == 1);
+        changed(ModelConfig{.layers = 1, .channels = 8, .heads = 2, .context = 4, .vocabulary = 5, .mixer = mixer},
+                "conv_kernel=2 embedding_norm=1 logit_bias=1 attention_bias=1 values=own projection=1 " + changes);
     std::string expected = before;
-    std::string names = of_mixer.at(mixer.name) + " ";
+    std::string names = (names_of_mixer.empty() ? of_core.at(mixer) : names_of_mixer) + " ";
     for (std::size_t end; (end = names.find(' ')) != names.npos; names.erase(0, end + 1)) {
       expected += " blocks.0.mixer." + names.substr(0, end);
     }
-    CHECK(joined(parameter_table(config)) == expected + " " + after);
+    CHECK(names_of(parameter_table(config)) == expected + " " + after);
   }
-}
-
-TEST_CASE("weights: the order of a network that reads patches", "[network]") {
-  if (!has_extras) return;
-  ModelConfig config{.layers = 1, .channels = 8, .heads = 2, .context = 5, .mixer = "identity"};
-  config.classes = 3;
-  config.patch_inputs = 4;
-  const std::string after =
-      "embedding.position_cd blocks.0.mixer.norm_weight_d blocks.0.mixer.norm_bias_d blocks.0.ffn.norm_weight_d "
-      "blocks.0.ffn.norm_bias_d blocks.0.ffn.up_fd blocks.0.ffn.up_bias_f blocks.0.ffn.down_df "
-      "blocks.0.ffn.down_bias_d final_norm.weight_d final_norm.bias_d classifier.weight_od classifier.bias_o";
-  CHECK(joined(parameter_table(config)) == "embedding.patch_di embedding.patch_bias_d " + after);
-  config.class_pooling = "cls";
-  CHECK(joined(parameter_table(config)) == "embedding.patch_di embedding.patch_bias_d embedding.cls_d " + after);
 }
 
 // Matrices come first, then the rest, each in the order of the table and without gaps.
