@@ -66,12 +66,12 @@ class Example:
 
 
 def _calls(source: Source, name: str) -> list[Call]:
-    begins = [line.number for line in source.lines if line.text == f"  const auto {name} = [&] {{"]
+    begins = [line.number for line in source.lines if line.text == f"  void {name}() {{"]
     if len(begins) != 1:
         raise Fault(SOURCE, f"has no list {name}")
     calls, group = [], ""
     for line in source.lines[begins[0] :]:
-        if line.text == "  };":
+        if line.text == "  }":
             return calls
         if line.text.lstrip().startswith("//"):
             group = line.text.strip().removeprefix("// ")

@@ -8,18 +8,18 @@ from test_page import GOOD, built
 
 TOLD = {
     "src/apps/story.cpp": """// A story.
-int body() {
-  const auto forward = [&] {
+struct Story {
+  void forward() {
     // The echo.
     twice(y_bcd, x_bcd, scale_d);  // (twice.1)
     twice_forward(plain, z_bcv, y_bcd);  // (echo.1)
-  };
-  const auto backward = [&] {
+  }
+  void backward() {
     // The echo. It comes back, as (twice.2) says.
     twice_backward(plain, d_y_bcd, d_z_bcv);  // (twice.2)
     twice_backward(d_x_bcd, d_y_bcd, scale_d);  // (twice.1) (twice.2)
-  };
-}
+  }
+};
 """,
     "docs/story.md": "# A story\n\nOf [these numbers](story_example.txt).\n",
     "docs/story_example.txt": """window a |
@@ -113,8 +113,8 @@ class Faults(unittest.TestCase):
         self.assert_fault("thrice does not face twice, line 6", code, "twice_backward(plain", "thrice_backward(plain")
         self.assert_fault("story.cpp:5: is no call with the tag", code, "scale_d);  // (twice.1)", "scale_d);")
         self.assert_fault("twice is no backward pass", code, "twice_backward(plain", "twice(plain")
-        self.assert_fault("has no list forward", code, "auto forward", "auto forwards")
-        self.assert_fault("the list backward does not end", code, "(twice.2)\n  };\n}\n", "(twice.2)")
+        self.assert_fault("has no list forward", code, "void forward", "void forwards")
+        self.assert_fault("the list backward does not end", code, "(twice.2)\n  }\n};\n", "(twice.2)")
 
     def test_equations(self) -> None:
         code = "src/apps/story.cpp"

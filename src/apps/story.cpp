@@ -1,14 +1,12 @@
 // story: a whole training program, from a text to generated text, with the derivative of every line.
 //   build/story [TEXT [STEPS]]        default: README.md and 800 steps
 //
-// The network has one layer. A token and its position select a row of D numbers. The additive block combines each row
-// with the rows before it; the feed-forward block changes each row alone. The token table, used a second time, turns a
-// row into the logits of the next token. Each line of `forward` calls one layer: plain loops in plain/. The tag at its
-// end, such as (additive.4), names the equation in docs/blocks/additive.md or docs/layers/NAME.md. `backward` is the
-// same list in reverse order: no tape, no graph. src/network/ gives the same losses (tests/network/test_story.cpp).
-//
-// An array has its chapter's name, with one letter per dimension: b sequence, c position, d channel, n head, k channel
-// of a head, q query and key side by side, f hidden channel, v character. d_x: gradient of the loss with respect to x.
+// The network has one layer. A token and its position select a row of D numbers; the additive block combines each row
+// with earlier rows; the feed-forward block changes each row alone; the token table, used again, turns rows into
+// logits. Each line of `forward` calls one layer of plain/; its tag, such as (additive.4), names the equation in its
+// chapter. `backward` is the same list in reverse order: no tape, no graph. src/network/ gives the same losses
+// (test_story.cpp). Shapes: b sequence, c position, d channel, n head, k channel of a head, q query and key side by
+// side, f hidden channel, v character. d_x is the gradient of the loss with respect to x.
 
 #include <cmath>
 #include <cstdio>
@@ -36,163 +34,23 @@
 #include "tasks/text/dataset.hpp"
 
 using namespace abh;
-
-// ---- Sizes ----
 constexpr Index B = 8, C = 32;             // a batch: B windows of the text, of C characters each
 constexpr Index N = 4, K = 8, D = N * K;   // a row has D channels: N heads of K channels
 constexpr Index F = 4 * D, Q = 2 * D;      // hidden channels of the feed-forward block; query and key side by side
 constexpr Index BC = B * C, BNC = BC * N;  // rows of a batch; logits of a pooling
 
-// A learned parameter: `count` numbers and their gradients.
-struct Weight {
+struct Weight {  // a learned parameter: `count` numbers and their gradients
   const char* name;
   Index count;
   double *value, *gradient;
 };
 
-int body(int argc, char** argv) {
-  const std::string path = argc > 1 ? argv[1] : "README.md";
-  const Index steps = argc > 2 ? from_text<Index>(argv[2]).value_or(0) : 800;
-  if (argc > 3 || steps < 1 || steps > largest_steps) throw UsageError("expected a text and a number of steps");
-  const TrainingConfig training{.steps = steps, .learning_rate = 0.01, .warmup = 20};
-
-  // ---- The text: a token is the index of a character in the sorted alphabet. The last tenth is not trained on ----
-  const std::string text = read_text_file(path);
-  const Tokenizer tokenizer = Tokenizer::of_characters(text, path);
-  const Dataset data(path, text, tokenizer, C);
-  const Index V = tokenizer.size();
-  std::vector<Token> windows(2 * BC);
-  Token *const token_bc = windows.data(), *const target_bc = token_bc + BC;
-
-  // ---- The weights: all values in one array, all gradients in another. Those with weight decay come first ----
-  std::vector<std::vector<double>> memory;
-  const auto array = [&](Index count) { return memory.emplace_back(static_cast<std::size_t>(count)).data(); };
-  const Index decaying = (V + Q + 2 * F) * D, all = decaying + (C + 10) * D;
-  double *const values = array(all), *const gradients = array(all);
-  double *const first_moments = array(all), *const second_moments = array(all);
-  std::vector<Weight> weights;
-  constexpr bool stays = false, decays = true;
-  Index next[] = {decaying, 0};  // index of the next weight without decay, and of the next one with decay
-  // Initial values: normal numbers that depend on the index of the weight, rounded to float as in src/network/.
-  const auto weight = [&](const char* name, Index count, double mean, double deviation, bool kind) {
-    const auto row = static_cast<std::uint32_t>(weights.size());
-    const Weight& w = weights.emplace_back(Weight{name, count, values + next[kind], gradients + next[kind]});
-    for (Index i = 0; i < count; ++i) {
-      const double normal = normal_number(training.seed, static_cast<std::uint64_t>(i), row, sites::initial_weights);
-      w.value[i] = static_cast<float>(mean + deviation * normal);
-    }
-    next[kind] += count;
-    return w;
-  };
-  const Weight token_vd = weight("token_vd", V * D, 0, 0.1, decays);
-  const Weight position_cd = weight("position_cd", C * D, 0, 0.1, stays);
-  const Weight norm_weight_d = weight("norm_weight_d", D, 1, 0, stays);
-  const Weight norm_bias_d = weight("norm_bias_d", D, 0, 0, stays);
-  const Weight mid_weight_d = weight("mid_weight_d", D, 1, 0, stays);
-  const Weight mid_bias_d = weight("mid_bias_d", D, 0, 0, stays);
-  const Weight query_dd = weight("query_dd", D * D, 0, 0.1, decays);
-  weight("key_dd", D * D, 0, 0.1, decays);  // directly after query_dd: linear takes both as one matrix (Q, D)
-  const Weight query_pool_nk = weight("query_pool_nk", N * K, 0, 0, stays);  // learned vectors. pool is a function,
-  const Weight key_pool_nk = weight("key_pool_nk", N * K, 0, 0, stays);      // pooling the layer that computes it
-  const Weight ffn_weight_d = weight("ffn_weight_d", D, 1, 0, stays);
-  const Weight ffn_bias_d = weight("ffn_bias_d", D, 0, 0, stays);
-  const Weight up_fd = weight("up_fd", F * D, 0, 0.1, decays);
-  const Weight down_df = weight("down_df", D * F, 0, 0.1 / std::sqrt(2.0), decays);
-  const Weight last_weight_d = weight("last_weight_d", D, 1, 0, stays);
-  const Weight last_bias_d = weight("last_bias_d", D, 0, 0, stays);
-
-  // ---- The activations in the order of forward, each with its gradient ----
-  double *const x_bcd = array(BC * D), *const d_x_bcd = array(BC * D);            // token and position
-  double *const h_bcd = array(BC * D), *const d_h_bcd = array(BC * D);            // normalised
-  double *const qk_bcq = array(BC * Q), *const d_qk_bcq = array(BC * Q);          // query and key side by side
-  double *const a_bnc = array(BNC), *const d_a_bnc = array(BNC);                  // attention logits of the queries
-  double *const P_bcd = array(BC * D), *const d_P_bcd = array(BC * D);            // average of the queries so far
-  double *const r_bcd = array(BC * D), *const d_r_bcd = d_h_bcd;                  // h + P k
-  double *const t_bcd = array(BC * D), *const d_t_bcd = array(BC * D);            // normalised
-  double *const e_bnc = array(BNC), *const d_e_bnc = array(BNC);                  // attention logits of t
-  double *const u_bcd = array(BC * D), *const d_u_bcd = array(BC * D);            // average of t so far
-  double *const x2_bcd = array(BC * D), *const d_x2_bcd = array(BC * D);          // x + u v
-  double *const h2_bcd = array(BC * D), *const d_h2_bcd = array(BC * D);          // normalised
-  double *const up_bcf = array(BC * F), *const d_up_bcf = array(BC * F);          // F channels
-  double *const hidden_bcf = array(BC * F), *const d_hidden_bcf = array(BC * F);  // after the GELU
-  double *const y_bcd = array(BC * D), *const d_y_bcd = array(BC * D);            // D channels again
-  double *const x3_bcd = array(BC * D), *const d_x3_bcd = array(BC * D);          // x2 + y
-  double *const h3_bcd = array(BC * D), *const d_h3_bcd = array(BC * D);          // normalised
-  double *const logits_bcv = array(BC * V), *const d_logits_bcv = array(BC * V);  // of the next token
-  double loss = 0;
-  // Query and key are slices of rows that are Q apart. The values are the queries. d_r is the first term of d_h.
-  double *const q_bcd = qk_bcq, *const k_bcd = qk_bcq + D, *const v_bcd = q_bcd;
-  double *const d_q_bcd = d_qk_bcq, *const d_k_bcd = d_qk_bcq + D, *const d_v_bcd = d_q_bcd;
-  // Also saved for backward: mean and 1 / deviation of a row; maximum and sum of a pooling; log-sum-exp.
-  double *const h_saved = array(2 * BC), *const t_saved = array(2 * BC), *const h2_saved = array(2 * BC);
-  double *const h3_saved = array(2 * BC), *const P_saved = array(2 * BNC), *const u_saved = array(2 * BNC);
-  double *const loss_bc = array(BC), *const lse_bc = array(BC);
-  Index counted = 0;
-
-  // ---- The layers in plain/, with the arguments that are the same in every call filled in ----
-  using Out = double*;
-  using In = const double*;
-  PlainDevice plain;
-  const PoolingShape shape{B, C, N, K};
-  constexpr bool adds = true;  // the call adds to the gradient instead of overwriting it
-  const auto embedding = [&](Out out, const Token* token, const Weight& w, const Weight& position) {
-    embedding_forward(plain, out, token, w.value, position.value, B, C, D);
-  };
-  const auto embedding_backward = [&](In d_out, const Token* token, const Weight& w, const Weight& position) {
-    abh::embedding_backward(plain, w.gradient, position.gradient, d_out, token, B, C, D, V);
-  };
-  const auto layernorm = [&](Out out, Out saved, In in, const Weight& w, const Weight& bias) {
-    layernorm_forward(plain, out, saved, saved + BC, in, w.value, bias.value, BC, D);
-  };
-  // `around` is the gradient of the residual, which goes around the norm: it is added to d_in. nullptr: no residual.
-  const auto layernorm_backward = [&](Out d_in, In d_out, In around, In in, In mean, const Weight& w, const Weight& b) {
-    abh::layernorm_backward(plain, LayernormBackward<double>{d_in, w.gradient, b.gradient, d_out, around, in, mean,
-                                                             mean + BC, w.value, BC, D});
-  };
-  const auto linear = [&](Out out, In in, const Weight& w, Index I, Index O) {
-    linear_forward(plain, LinearForward<double>{out, in, w.value, nullptr, {BC, I, O}});
-  };
-  const auto linear_backward = [&](Out d_in, In d_out, In in, const Weight& w, Index I, Index O, bool add = false) {
-    linear_backward_weight(plain, LinearBackwardWeight<double>{w.gradient, nullptr, d_out, in, {BC, I, O}});
-    linear_backward_input(plain, LinearBackwardInput<double>{d_in, d_out, w.value, {BC, I, O}, 1, add});
-  };
-  const auto pooling_logits = [&](Out logit, In x, Index stride, const Weight& w) {
-    pooling_logits_forward(plain, PoolingLogitsForward<double>{logit, {x, stride, w.value, B, C, N, K}});
-  };
-  const auto pooling_logits_backward = [&](Out d_x, In d_logit, In x, Index stride, const Weight& w) {
-    const PoolingLogitsInputs<double> in{x, stride, w.value, B, C, N, K};
-    abh::pooling_logits_backward(plain, PoolingLogitsBackward<double>{d_x, stride, w.gradient, d_logit, in});
-  };
-  const auto pooling = [&](Out out, Out saved, In logit, In x, Index stride) {
-    const PoolingInputs<double> in{logit, x, stride, nullptr, nullptr, shape};
-    pooling_forward(plain, PoolingForward<double>{out, saved, saved + BNC, in});
-  };
-  const auto pooling_backward = [&](Out d_x, Out d_logit, In d_out, In out, In max, In logit, In x, Index stride,
-                                    bool add = false) {
-    const PoolingInputs<double> in{logit, x, stride, nullptr, nullptr, shape};
-    abh::pooling_backward(plain,
-                          PoolingBackward<double>{d_x, stride, add, d_logit, d_out, nullptr, out, max, max + BNC, in});
-  };
-  const auto gate = [&](Out out, In around, In pooled, In by) {
-    gate_forward(plain, GateForward<double>{out, around, {pooled, by, Q, {}, BC, D}});
-  };
-  const auto gate_backward = [&](Out d_pooled, Out d_by, In d_out, In pooled, In by) {
-    abh::gate_backward(plain, GateBackward<double>{d_pooled, d_by, Q, d_out, {pooled, by, Q, {}, BC, D}});
-  };
-  const auto cross_entropy = [&](In logits, const Token* wanted) {
-    const CrossEntropyInputs<double> in{logits, wanted, 0, BC, V};
-    cross_entropy_forward(plain, CrossEntropyForward<double>{&loss, loss_bc, lse_bc, &counted, nullptr, in});
-  };
-  const auto cross_entropy_backward = [&](Out d_logits, In logits, const Token* wanted) {
-    const CrossEntropyInputs<double> in{logits, wanted, 0, BC, V};
-    abh::cross_entropy_backward(plain, CrossEntropyBackward<double>{d_logits, lse_bc, &counted, in});
-  };
-
+struct Story {
   // ---- Forward ----
-  const auto forward = [&] {
-    embedding(x_bcd, token_bc, token_vd, position_cd);  // (embedding.1)
-    // The tags skip (additive.5), dropout, and (additive.6), a projection: this network has neither.
-    // The additive block.
+  void forward() {
+    embedding_forward(plain, x_bcd, token_bc, token_vd.value, position_cd.value, B, C, D);  // (embedding.1)
+    // The additive block. The tags skip (additive.5), dropout, and (additive.6), a projection: this network has
+    // neither.
     layernorm(h_bcd, h_saved, x_bcd, norm_weight_d, norm_bias_d);  // (additive.1)
     linear(qk_bcq, h_bcd, query_dd, D, Q);                         // (additive.2)
     pooling_logits(a_bnc, q_bcd, Q, query_pool_nk);                // (additive.3)
@@ -202,8 +60,7 @@ int body(int argc, char** argv) {
     pooling_logits(e_bnc, t_bcd, D, key_pool_nk);                  // (additive.9)
     pooling(u_bcd, u_saved, e_bnc, t_bcd, D);                      // (additive.10)
     gate(x2_bcd, x_bcd, u_bcd, v_bcd);                             // (additive.11)
-    // dropout_forward with rate 0 drops nothing and adds the residual: x3 = y + x2.
-    // The feed-forward block.
+    // The feed-forward block. dropout_forward with rate 0 drops nothing and adds the residual: x3 = y + x2.
     layernorm(h2_bcd, h2_saved, x2_bcd, ffn_weight_d, ffn_bias_d);     // (ffn.1)
     linear(up_bcf, h2_bcd, up_fd, D, F);                               // (ffn.2)
     gelu_forward(plain, hidden_bcf, up_bcf, BC * F, GeluForm::erf);    // (ffn.3)
@@ -213,10 +70,10 @@ int body(int argc, char** argv) {
     layernorm(h3_bcd, h3_saved, x3_bcd, last_weight_d, last_bias_d);  // (layernorm.3)
     linear(logits_bcv, h3_bcd, token_vd, D, V);                       // (linear.1)
     cross_entropy(logits_bcv, target_bc);                             // (cross_entropy.4)
-  };
+  }
 
   // ---- Backward: the same lines in reverse order ----
-  const auto backward = [&] {
+  void backward() {
     // The head.
     cross_entropy_backward(d_logits_bcv, logits_bcv, target_bc);      // (cross_entropy.5)
     linear_backward(d_h3_bcd, d_logits_bcv, h3_bcd, token_vd, D, V);  // (linear.2) (linear.3)
@@ -238,63 +95,206 @@ int body(int argc, char** argv) {
     linear_backward(d_h_bcd, d_qk_bcq, h_bcd, query_dd, D, Q, adds);  // (additive.23) (additive.24)
     layernorm_backward(d_x_bcd, d_h_bcd, d_x2_bcd, x_bcd, h_saved, norm_weight_d, norm_bias_d);  // (additive.25)
     embedding_backward(d_x_bcd, token_bc, token_vd, position_cd);  // (embedding.2) (embedding.3)
-  };
-  const auto differentiate = [&](Index step) {
-    data.training_batch(token_bc, target_bc, B, C, training.seed, static_cast<std::uint32_t>(step));
+  }
+  void differentiate(const Dataset& data, Index step) {
+    data.training_batch(token_bc, target_bc, B, C, seed, static_cast<std::uint32_t>(step));
     plain.set_zero(gradients, all);  // backward adds to the gradients of weights
     forward();
     backward();
-  };
+  }
+
+  // ---- The layers in plain/, with the arguments that are the same in every call filled in ----
+  using Out = double*;
+  using In = const double*;
+  PlainDevice plain;
+  static constexpr PoolingShape shape{B, C, N, K};
+  static constexpr bool adds = true;  // the call adds to the gradient instead of overwriting it
+  void embedding_backward(In d_out, const Token* token, const Weight& w, const Weight& position) {
+    abh::embedding_backward(plain, w.gradient, position.gradient, d_out, token, B, C, D, V);
+  }
+  void layernorm(Out out, Out saved, In in, const Weight& w, const Weight& bias) {
+    layernorm_forward(plain, out, saved, saved + BC, in, w.value, bias.value, BC, D);
+  }
+  // `around` is the gradient of the residual, which goes around the norm: it is added to d_in. nullptr: no residual.
+  void layernorm_backward(Out d_in, In d_out, In around, In in, In mean, const Weight& w, const Weight& b) {
+    abh::layernorm_backward(plain, LayernormBackward<double>{d_in, w.gradient, b.gradient, d_out, around, in, mean,
+                                                             mean + BC, w.value, BC, D});
+  }
+  void linear(Out out, In in, const Weight& w, Index I, Index O) {
+    linear_forward(plain, LinearForward<double>{out, in, w.value, nullptr, {BC, I, O}});
+  }
+  void linear_backward(Out d_in, In d_out, In in, const Weight& w, Index I, Index O, bool add = false) {
+    linear_backward_weight(plain, LinearBackwardWeight<double>{w.gradient, nullptr, d_out, in, {BC, I, O}});
+    linear_backward_input(plain, LinearBackwardInput<double>{d_in, d_out, w.value, {BC, I, O}, 1, add});
+  }
+  void pooling_logits(Out logit, In x, Index stride, const Weight& w) {
+    pooling_logits_forward(plain, PoolingLogitsForward<double>{logit, {x, stride, w.value, B, C, N, K}});
+  }
+  void pooling_logits_backward(Out d_x, In d_logit, In x, Index stride, const Weight& w) {
+    const PoolingLogitsInputs<double> in{x, stride, w.value, B, C, N, K};
+    abh::pooling_logits_backward(plain, PoolingLogitsBackward<double>{d_x, stride, w.gradient, d_logit, in});
+  }
+  void pooling(Out out, Out saved, In logit, In x, Index step) {
+    pooling_forward(plain, PoolingForward<double>{out, saved, saved + BNC, {logit, x, step, nullptr, nullptr, shape}});
+  }
+  void pooling_backward(Out d_x, Out d_logit, In d_out, In out, In max, In logit, In x, Index step, bool add = false) {
+    const PoolingInputs<double> in{logit, x, step, nullptr, nullptr, shape};
+    using Arguments = PoolingBackward<double>;
+    abh::pooling_backward(plain, Arguments{d_x, step, add, d_logit, d_out, nullptr, out, max, max + BNC, in});
+  }
+  void gate(Out out, In around, In pooled, In by) {
+    gate_forward(plain, GateForward<double>{out, around, {pooled, by, Q, {}, BC, D}});
+  }
+  void gate_backward(Out d_pooled, Out d_by, In d_out, In pooled, In by) {
+    abh::gate_backward(plain, GateBackward<double>{d_pooled, d_by, Q, d_out, {pooled, by, Q, {}, BC, D}});
+  }
+  void cross_entropy(In logits, const Token* wanted) {
+    const CrossEntropyInputs<double> in{logits, wanted, 0, BC, V};
+    cross_entropy_forward(plain, CrossEntropyForward<double>{&loss, loss_bc, lse_bc, &counted, nullptr, in});
+  }
+  void cross_entropy_backward(Out d_logits, In logits, const Token* wanted) {
+    using Arguments = CrossEntropyBackward<double>;
+    abh::cross_entropy_backward(plain, Arguments{d_logits, lse_bc, &counted, {logits, wanted, 0, BC, V}});
+  }
+
+  // ---- The batch: a token is the index of a character in the sorted alphabet of V characters ----
+  Story(Index characters, std::uint64_t any) : V(characters), seed(any) {}
+  const Index V;
+  const std::uint64_t seed;
+  Token token_bc[BC] = {}, target_bc[BC] = {};
+
+  // ---- The weights: all values in one array, all gradients in another. Those with weight decay come first ----
+  std::vector<std::vector<double>> memory;
+  double* array(Index count) { return memory.emplace_back(static_cast<std::size_t>(count)).data(); }
+  const Index decaying = (V + Q + 2 * F) * D, all = decaying + (C + 10) * D;
+  double *const values = array(all), *const gradients = array(all);
+  double *const first_moments = array(all), *const second_moments = array(all);
+  std::vector<Weight> weights;
+  static constexpr bool stays = false, decays = true;
+  Index next[2] = {decaying, 0};  // index of the next weight without decay, and of the next one with decay
+  // Initial values: normal numbers that depend on the index of the weight, rounded to float as in src/network/.
+  Weight weight(const char* name, Index rows, Index columns, double mean, double deviation, bool kind) {
+    const auto row = std::uint32_t(weights.size());
+    const Index count = rows * columns;
+    const Weight& w = weights.emplace_back(Weight{name, count, values + next[kind], gradients + next[kind]});
+    const auto normal = [&](Index i) { return normal_number(seed, std::uint64_t(i), row, sites::initial_weights); };
+    for (Index i = 0; i < count; ++i) w.value[i] = static_cast<float>(mean + deviation * normal(i));
+    next[kind] += count;
+    return w;
+  }
+  const Weight token_vd = weight("token_vd", V, D, 0, 0.1, decays);
+  const Weight position_cd = weight("position_cd", C, D, 0, 0.1, stays);
+  const Weight norm_weight_d = weight("norm_weight_d", 1, D, 1, 0, stays);
+  const Weight norm_bias_d = weight("norm_bias_d", 1, D, 0, 0, stays);
+  const Weight mid_weight_d = weight("mid_weight_d", 1, D, 1, 0, stays);
+  const Weight mid_bias_d = weight("mid_bias_d", 1, D, 0, 0, stays);
+  const Weight query_dd = weight("query_dd", D, D, 0, 0.1, decays);
+  const Weight key_dd = weight("key_dd", D, D, 0, 0.1, decays);  // follows query_dd: to linear one matrix (Q, D)
+  const Weight query_pool_nk = weight("query_pool_nk", N, K, 0, 0, stays);  // learned vectors. pool is a function,
+  const Weight key_pool_nk = weight("key_pool_nk", N, K, 0, 0, stays);      // pooling the layer that computes it
+  const Weight ffn_weight_d = weight("ffn_weight_d", 1, D, 1, 0, stays);
+  const Weight ffn_bias_d = weight("ffn_bias_d", 1, D, 0, 0, stays);
+  const Weight up_fd = weight("up_fd", F, D, 0, 0.1, decays);
+  const Weight down_df = weight("down_df", D, F, 0, 0.1 / std::sqrt(2.0), decays);
+  const Weight last_weight_d = weight("last_weight_d", 1, D, 1, 0, stays);
+  const Weight last_bias_d = weight("last_bias_d", 1, D, 0, 0, stays);
+
+  // ---- The activations in the order of forward, each with its gradient ----
+  double *const x_bcd = array(BC * D), *const d_x_bcd = array(BC * D);            // token and position
+  double *const h_bcd = array(BC * D), *const d_h_bcd = array(BC * D);            // normalised
+  double *const qk_bcq = array(BC * Q), *const d_qk_bcq = array(BC * Q);          // query and key side by side
+  double *const a_bnc = array(BNC), *const d_a_bnc = array(BNC);                  // attention logits of the queries
+  double *const P_bcd = array(BC * D), *const d_P_bcd = array(BC * D);            // average of the queries so far
+  double *const r_bcd = array(BC * D), *const d_r_bcd = d_h_bcd;                  // h + P k
+  double *const t_bcd = array(BC * D), *const d_t_bcd = array(BC * D);            // normalised
+  double *const e_bnc = array(BNC), *const d_e_bnc = array(BNC);                  // attention logits of t
+  double *const u_bcd = array(BC * D), *const d_u_bcd = array(BC * D);            // average of t so far
+  double *const x2_bcd = array(BC * D), *const d_x2_bcd = array(BC * D);          // x + u v
+  double *const h2_bcd = array(BC * D), *const d_h2_bcd = array(BC * D);          // normalised
+  double *const up_bcf = array(BC * F), *const d_up_bcf = array(BC * F);          // F channels
+  double *const hidden_bcf = array(BC * F), *const d_hidden_bcf = array(BC * F);  // after the GELU
+  double *const y_bcd = array(BC * D), *const d_y_bcd = array(BC * D);            // D channels again
+  double *const x3_bcd = array(BC * D), *const d_x3_bcd = array(BC * D);          // x2 + y
+  double *const h3_bcd = array(BC * D), *const d_h3_bcd = array(BC * D);          // normalised
+  double *const logits_bcv = array(BC * V), *const d_logits_bcv = array(BC * V);  // of the next token
+  // Query and key are slices of rows that are Q apart. The values are the queries. d_r is the first term of d_h.
+  double *const q_bcd = qk_bcq, *const k_bcd = qk_bcq + D, *const v_bcd = q_bcd;
+  double *const d_q_bcd = d_qk_bcq, *const d_k_bcd = d_qk_bcq + D, *const d_v_bcd = d_q_bcd;
+  // Also saved for backward: mean and 1 / deviation of a row; maximum and sum of a pooling; log-sum-exp.
+  double *const h_saved = array(2 * BC), *const t_saved = array(2 * BC), *const h2_saved = array(2 * BC);
+  double *const h3_saved = array(2 * BC), *const P_saved = array(2 * BNC), *const u_saved = array(2 * BNC);
+  double *const loss_bc = array(BC), *const lse_bc = array(BC);
+  double loss = 0;    // mean of loss_bc
+  Index counted = 0;  // targets in it
 
   // ---- The check: one number of every weight, that with the largest derivative, is changed by a small distance ----
-  differentiate(0);
-  for (const Weight& w : weights) {
-    Index i = 0;
-    for (Index j = 0; j < w.count; ++j) i = std::abs(w.gradient[j]) > std::abs(w.gradient[i]) ? j : i;
-    const double kept = w.value[i], distance = 3e-5;
-    const auto loss_at = [&](double value) { return w.value[i] = value, forward(), loss; };
-    const double quotient = (loss_at(kept + distance) - loss_at(kept - distance)) / (2 * distance);
-    w.value[i] = kept;
-    std::printf("%-13s  derivative %13.6e, by differences %13.6e, relative error %.0e\n", w.name, w.gradient[i],
-                quotient, std::abs(quotient / w.gradient[i] - 1));
+  void check() {
+    for (const Weight& w : weights) {
+      Index i = 0;
+      for (Index j = 0; j < w.count; ++j) i = std::abs(w.gradient[j]) > std::abs(w.gradient[i]) ? j : i;
+      const double kept = w.value[i], distance = 3e-5;
+      const auto loss_at = [&](double value) { return w.value[i] = value, forward(), loss; };
+      const double quotient = (loss_at(kept + distance) - loss_at(kept - distance)) / (2 * distance);
+      w.value[i] = kept;
+      std::printf("%-13s  derivative %13.6e, by differences %13.6e, relative error %.0e\n", w.name, w.gradient[i],
+                  quotient, std::abs(quotient / w.gradient[i] - 1));
+    }
   }
 
   // ---- Training: AdamW. The learning rate rises linearly, then falls along half a cosine to a tenth ----
-  AdamwSettings settings;
-  const auto update = [&](Index begin, Index end, double decay, const StepState& state) {
-    settings.weight_decay = decay;
-    adamw_update(plain, AdamwUpdate<double>{values + begin, nullptr, first_moments + begin, second_moments + begin,
-                                            gradients + begin, settings, &state, end - begin});
-  };
-  for (Index step = 0; step < steps; ++step) {
-    differentiate(step);
-    if (step % 50 == 0 || step + 1 == steps) std::printf("step %d, loss %.17g\n", static_cast<int>(step), loss);
-    StepState state{.step = static_cast<std::uint32_t>(step)};
-    state.learning_rate = static_cast<float>(learning_rate_at(training, step));
-    set_adamw_corrections(state, settings);
-    global_norm<PlainDevice, double>(plain, &state, gradients, training.clip, all);
-    update(0, decaying, training.weight_decay, state);
-    update(decaying, all, 0, state);
+  void train(const Dataset& data, const TrainingConfig& training) {
+    AdamwSettings settings;
+    const auto update = [&](Index begin, Index end, double decay, const StepState& state) {
+      settings.weight_decay = decay;
+      adamw_update(plain, AdamwUpdate<double>{values + begin, nullptr, first_moments + begin, second_moments + begin,
+                                              gradients + begin, settings, &state, end - begin});
+    };
+    for (Index step = 0; step < training.steps; ++step) {
+      differentiate(data, step);
+      if (step % 50 == 0 || step + 1 == training.steps) std::printf("step %d, loss %.17g\n", int(step), loss);
+      StepState state{.step = static_cast<std::uint32_t>(step)};
+      state.learning_rate = static_cast<float>(learning_rate_at(training, step));
+      set_adamw_corrections(state, settings);
+      global_norm<PlainDevice, double>(plain, &state, gradients, training.clip, all);
+      update(0, decaying, training.weight_decay, state);
+      update(decaying, all, 0, state);
+    }
   }
 
   // ---- Letters: B lines at once, each from the first token of a window of the last batch, a token at a time ----
-  std::string lines[B];
-  for (Index c = 0; c + 1 < C; ++c) {
-    forward();
-    for (Index b = 0; b < B; ++b) {
-      const Index bc = b * C + c;
-      const auto power = [&](Token v) { return std::exp(logits_bcv[bc * V + v] / 0.8); };
-      double left = 0;
-      for (Token v = 0; v < V; ++v) left += power(v);
-      left *= uniform_of(philox_word(training.seed, static_cast<std::uint64_t>(bc), 0, sites::sampling));
-      Token token = 0;
-      while (token + 1 < V && (left -= power(token)) > 0) ++token;
-      token_bc[bc + 1] = token;
-      lines[b] += tokenizer.decode(token);
+  void write(const Tokenizer& tokenizer) {
+    std::string lines[B];
+    for (Index c = 0; c + 1 < C; ++c) {
+      forward();
+      for (Index b = 0; b < B; ++b) {
+        const Index bc = b * C + c;
+        const auto power = [&](Token v) { return std::exp(logits_bcv[bc * V + v] / 0.8); };
+        double left = 0;
+        for (Token v = 0; v < V; ++v) left += power(v);
+        left *= uniform_of(philox_word(seed, static_cast<std::uint64_t>(bc), 0, sites::sampling));
+        Token token = 0;
+        while (token + 1 < V && (left -= power(token)) > 0) ++token;
+        token_bc[bc + 1] = token;
+        lines[b] += tokenizer.decode(token);
+      }
     }
+    for (const std::string& line : lines) std::printf("%s\n", one_line(line).c_str());
   }
-  for (const std::string& line : lines) std::printf("%s\n", one_line(line).c_str());
+};
+
+int body(int argc, char** argv) {
+  const std::string path = argc > 1 ? argv[1] : "README.md";
+  const Index steps = argc > 2 ? from_text<Index>(argv[2]).value_or(0) : 800;
+  if (argc > 3 || steps < 1 || steps > largest_steps) throw UsageError("expected a text and a number of steps");
+  const TrainingConfig training{.steps = steps, .learning_rate = 0.01, .warmup = 20};
+  const std::string text = read_text_file(path);
+  const Tokenizer tokenizer = Tokenizer::of_characters(text, path);
+  const Dataset data(path, text, tokenizer, C);  // its last tenth is not trained on
+  Story story(tokenizer.size(), training.seed);
+  story.differentiate(data, 0);
+  story.check();
+  story.train(data, training);
+  story.write(tokenizer);
   return 0;
 }
-
 int main(int argc, char** argv) { return run_program("story", argc, argv, body); }
