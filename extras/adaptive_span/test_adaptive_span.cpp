@@ -64,7 +64,7 @@ TEST_CASE("adaptive_span: the worked example of the chapter", "[adaptive_span][g
     CHECK_FALSE(!(std::abs(d_span[0] - 3) <= 1e-6));
     CHECK_FALSE(!(std::abs(d_span[1] - 6) <= 1e-6));
     AdaptiveSpanCase priced = layer;
-    priced.extras.penalty = 0.5;
+    priced.penalty = 0.5;
     CHECK_FALSE(!(std::abs(run_backward<T>(priced, device, in, d_bias)[0][0] - 3.25) <= 1e-6));
   });
 }
