@@ -1,5 +1,6 @@
 // The rows that this feature adds to lists of the core's tests.
 
+#include "tests/harness/config_rows.hpp"
 #include "tests/harness/memory_rows.hpp"
 
 namespace abh {
@@ -23,6 +24,13 @@ const Rows<ScratchCase, ForLongSteps> longer = {
     {"additive", "0", 32, 1, 3, 0, 3, 1100, false, true, 2, 4},
     {"dot", "0", 24, 24, 0, 0, 3, 70, false, false, 2, 4},
 };
+
+const Rows<ConfigFault, TrainingConfig> faults = {
+    {"chunk=-1", "--chunk: expected 0 to 4194304, found -1"},
+    {"truncated=1", "--truncated: expected a length of chunks, --chunk, found --chunk 0"},
+    {"chunk=3 truncated=1", "no error"}};
+
+const Rows<std::string, TrainingConfig> keys = {"chunk=7 truncated=1"};
 
 }  // namespace
 }  // namespace abh

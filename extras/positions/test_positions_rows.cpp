@@ -1,5 +1,6 @@
 // The rows that this feature adds to lists of the core's tests.
 
+#include "tests/harness/config_rows.hpp"
 #include "tests/harness/network_rows.hpp"
 #include "tests/harness/weight_order.hpp"
 
@@ -13,6 +14,14 @@ const Rows<NetworkCase> networks([] {
 });
 
 const Rows<WeightOrder> weights = {{"dot", "", "rescale=3"}};
+
+// A head of one channel has no deviation.
+const Rows<ConfigFault, ModelConfig> faults = {
+    {"mixer=dot rescale=1 heads=128", "--rescale: expected heads of 2 channels at least, found 1"},
+    {"mixer=dot rescale=1 heads=64", "no error"},
+    {"rescale=1 heads=128", "no error"}};
+
+const Rows<std::string, ModelConfig> keys = {"positions=rotary rescale=7.5"};
 
 }  // namespace
 }  // namespace abh

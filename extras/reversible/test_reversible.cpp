@@ -213,6 +213,11 @@ double rest(const NetworkMemory& memory) {
   return static_cast<double>(memory.activation_bytes + memory.border_bytes + memory.workspace_bytes);
 }
 
+TEST_CASE("reversible: files have the key only where it is on", "[reversible][config]") {
+  CHECK(ModelConfig().metadata().count("reversible") == 0);
+  CHECK(ModelConfig::from_metadata({{"reversible", "1"}}, "file").metadata().at("reversible") == "1");
+}
+
 TEST_CASE("reversible: memory of 32 layers is that of 4", "[reversible][memory]") {
   for (const MixerProperties& mixer : Mixers::properties) {
     for (const std::string& positions : all_positions()) {

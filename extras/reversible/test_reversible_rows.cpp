@@ -1,6 +1,7 @@
 // The rows that this feature adds to lists of the core's tests.
 
 #include "extras/seq2seq/encoder_case.hpp"
+#include "tests/harness/config_rows.hpp"
 
 namespace abh {
 namespace {
@@ -24,6 +25,11 @@ const Rows<NetworkCase> networks([] {
                      network_case("dot,additive", "0", 0, "reversible=1 positions=alibi span=3 ramp=2"),
                      translating};
 });
+
+const Rows<ConfigFault, ModelConfig> faults = {
+    {"reversible=1", "no error"},
+    {"reversible=1 norm=post", "--reversible: expected --norm pre, found post"},
+    {"reversible=1 skip=normed", "--reversible: expected --additive-skip stream, found normed"}};
 
 }  // namespace
 }  // namespace abh

@@ -1,5 +1,6 @@
 // The rows that this feature adds to lists of the core's tests.
 
+#include "tests/harness/config_rows.hpp"
 #include "tests/harness/network_rows.hpp"
 
 namespace abh {
@@ -19,6 +20,11 @@ const Rows<NetworkCase> networks([] {
   }
   return cases;
 });
+
+const Rows<ConfigFault, ModelConfig> faults = {
+    {"mixer=dot span=5 pattern=strided stride=3", "--span: expected 0 where there is a --pattern, found 5"},
+    {"mixer=dot attention_window=5 pattern=strided stride=3",
+     "--attention-window: expected 0 where there is a --pattern, found 5"}};
 
 }  // namespace
 }  // namespace abh

@@ -1,5 +1,6 @@
 // The rows that this feature adds to lists of the core's tests.
 
+#include "tests/harness/config_rows.hpp"
 #include "tests/harness/memory_rows.hpp"
 
 namespace abh {
@@ -61,6 +62,17 @@ const Rows<ScratchCase, ForLongSteps> longer = {
     {"additive,dot", "256", 48, 3, 5, 6, 1, 520, true, true, 3},
     {"metric,additive", "65", 64, 4, 7, 0, 2, 129, true, false, 3},
 };
+
+const Rows<ConfigFault, ModelConfig> faults = {
+    {"window=wide", "--window: expected whole numbers, 0 for a global window, or a comma list of them, found \"wide\""},
+    {"causal=0 window=5",
+     "--window: expected 0 or at least the context, 64, where causal is 0 and the mixer additive, found 5"},
+    {"causal=0 window=5 mixer=average",
+     "--window: expected 0 or at least the context, 64, where causal is 0 and the mixer average, found 5"},
+    {"causal=0 window=64", "no error"},
+    {"mixer=dot,additive,dot,dot window=5,0,5,5 causal=0", "no error"}};
+
+const Rows<std::string, ModelConfig> keys = {"window=3,0"};
 
 }  // namespace
 }  // namespace abh

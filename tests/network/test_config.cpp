@@ -6,6 +6,7 @@
 #include "files/safetensors.hpp"
 #include "settings/schedule.hpp"
 #include "settings/setting_flags.hpp"
+#include "tests/harness/config_rows.hpp"
 #include "tests/harness/settings.hpp"
 
 namespace abh {
@@ -16,11 +17,6 @@ ModelConfig valid() {
   model.vocabulary = 65;
   return model;
 }
-
-// Changes to a valid configuration, and the message that they cause.
-struct Case {
-  std::string changes, message;
-};
 
 std::string error_of(const std::function<void()>& body) {
   try {
@@ -93,73 +89,39 @@ TEST_CASE("config: one window for all layers, or one a layer", "[config]") {
 }
 
 TEST_CASE("config: what does not make a network is refused", "[config]") {
-  const Case cases[] = {
-      {"", "no error"},
-      {"layers=0", "--layers: expected 1 to 1000, found 0"},
-      {"layers=1001", "--layers: expected 1 to 1000, found 1001"},
-      {"channels=0", "--channels: expected 1 to 262144, found 0"},
-      {"channels=262145", "--channels: expected 1 to 262144, found 262145"},
-      {"heads=0", "--heads: expected 1 to 262144, found 0"},
-      {"context=0", "--context: expected 1 to 4194304, found 0"},
-      {"vocabulary_size=0", "vocabulary_size: expected 1 to 2097152, found 0"},
-      {"vocabulary_size=0 patch_inputs=4", "classes: expected 1 to 2097152, found 0"},
-      {"patch_inputs=4 classes=2", "vocabulary_size: expected 0 to 0, found 65"},
-      {"vocabulary_size=0 patch_inputs=262145 classes=2", "patch_inputs: expected 0 to 262144, found 262145"},
-      {"vocabulary_size=0 patch_inputs=4 classes=2", "no error"},
-      {"hidden_channels=-1", "hidden_channels: expected 0 to 1048576, found -1"},
-      {"head_channels=65537", "head_channels: expected 0 to 65536, found 65537"},
-      {"conv_kernel=1025", "--conv-kernel: expected 0 to 1024, found 1025"},
-      {"conv_groups=-1", "--conv-groups: expected 0 to 262144, found -1"},
-      {"heads=3", "--heads: 3 does not divide the 128 channels"},
-      {"conv_kernel=4 conv_groups=3", "--conv-groups: 3 does not divide the 128 channels"},
-      {"mixer=nothing", "--mixer: expected " + listed_mixers() + ", or a comma list of them, found \"nothing\""},
-      {"window=wide",
-       "--window: expected whole numbers, 0 for a global window, or a comma list of them, found \"wide\""},
-      {"causal=0 window=5",
-       "--window: expected 0 or at least the context, 64, where causal is 0 and the mixer additive, found 5"},
-      {"causal=0 window=5 mixer=leap",
-       "--window: expected 0 or at least the context, 64, where causal is 0 and the mixer leap, found 5"},
-      {"causal=0 window=5 mixer=average",
-       "--window: expected 0 or at least the context, 64, where causal is 0 and the mixer average, found 5"},
-      {"causal=0 positions=alibi",
-       "--positions: alibi needs causal 1 where the mixer is additive, whose weights decay in one direction"},
-      {"causal=0 positions=alibi mixer=leap",
-       "--positions: alibi needs causal 1 where the mixer is leap, whose weights decay in one direction"},
-      {"causal=0 positions=alibi mixer=average", "no error"},
-      {"values=both", "--additive-values: expected shared or own, found \"both\""},
-      {"positions=sine", "--positions: expected learned, none, sinusoidal, rotary or alibi, found \"sine\""},
-      {"positions=alibi alibi_slopes=bloom", "--alibi-slopes: expected formula or interleaved, found \"bloom\""},
-      {"positions=alibi alibi_slopes=interleaved", "no error"},
-      {"reversible=1", "no error"},
-      {"reversible=1 norm=post", "--reversible: expected --norm pre, found post"},
-      {"reversible=1 skip=normed", "--reversible: expected --additive-skip stream, found normed"},
-      {"alibi_slopes=interleaved",
-       "--alibi-slopes: interleaved goes with --positions alibi, found --positions learned"},
-      // A head of one channel has no deviation.
-      {"mixer=dot rescale=1 heads=128", "--rescale: expected heads of 2 channels at least, found 1"},
-      {"mixer=dot rescale=1 heads=64", "no error"},
-      {"rescale=1 heads=128", "no error"},
-      {"mixer=leap normed_values=1 heads=128", "--normed-values: expected heads of 2 channels at least, found 1"},
-      // Unused settings are not checked. The cores may have heads of any width.
-      {"conv_groups=3", "no error"},
-      {"conv_kernel=4 conv_groups=0", "no error"},
-      {"mixer=metric heads=3 head_channels=50", "no error"},
-      {"causal=0", "no error"},
-      {"causal=0 window=64", "no error"},
-      {"causal=0 mixer=dot attention_window=5",
-       "--attention-window: expected 0 or at least the context, 64, where causal is 0 and the mixer dot, found 5"},
-      {"causal=0 mixer=dot attention_window=64", "no error"},
-      {"causal=0 mixer=dot span=5", "--span: expected 0 where causal is 0 and the mixer dot, found 5"},
-      {"mixer=dot span=5 pattern=strided stride=3", "--span: expected 0 where there is a --pattern, found 5"},
-      {"mixer=dot attention_window=5 pattern=strided stride=3",
-       "--attention-window: expected 0 where there is a --pattern, found 5"},
-      {"causal=0 attention_window=5", "no error"},
-      {"mixer=dot causal=0 positions=alibi", "no error"},
-      {"mixer=dot,additive,dot,dot window=5,0,5,5 causal=0", "no error"},
-      {"mixer=dot,dot,additive,dot heads=3 head_channels=50", "--heads: 3 does not divide the 128 channels"}};
+  const std::vector<ConfigFault> cases = Rows<ConfigFault, ModelConfig>::all(
+      {{"", "no error"},
+       {"layers=0", "--layers: expected 1 to 1000, found 0"},
+       {"layers=1001", "--layers: expected 1 to 1000, found 1001"},
+       {"channels=0", "--channels: expected 1 to 262144, found 0"},
+       {"channels=262145", "--channels: expected 1 to 262144, found 262145"},
+       {"heads=0", "--heads: expected 1 to 262144, found 0"},
+       {"context=0", "--context: expected 1 to 4194304, found 0"},
+       {"vocabulary_size=0", "vocabulary_size: expected 1 to 2097152, found 0"},
+       {"hidden_channels=-1", "hidden_channels: expected 0 to 1048576, found -1"},
+       {"head_channels=65537", "head_channels: expected 0 to 65536, found 65537"},
+       {"conv_kernel=1025", "--conv-kernel: expected 0 to 1024, found 1025"},
+       {"conv_groups=-1", "--conv-groups: expected 0 to 262144, found -1"},
+       {"heads=3", "--heads: 3 does not divide the 128 channels"},
+       {"conv_kernel=4 conv_groups=3", "--conv-groups: 3 does not divide the 128 channels"},
+       {"mixer=nothing", "--mixer: expected " + listed_mixers() + ", or a comma list of them, found \"nothing\""},
+       {"values=both", "--additive-values: expected shared or own, found \"both\""},
+       {"positions=sine", "--positions: expected learned, none, sinusoidal, rotary or alibi, found \"sine\""},
+       {"positions=alibi alibi_slopes=bloom", "--alibi-slopes: expected formula or interleaved, found \"bloom\""},
+       {"positions=alibi alibi_slopes=interleaved", "no error"},
+       {"alibi_slopes=interleaved",
+        "--alibi-slopes: interleaved goes with --positions alibi, found --positions learned"},
+       // Unused settings are not checked. The cores may have heads of any width.
+       {"conv_groups=3", "no error"},
+       {"conv_kernel=4 conv_groups=0", "no error"},
+       {"mixer=metric heads=3 head_channels=50", "no error"},
+       {"causal=0 mixer=dot attention_window=5",
+        "--attention-window: expected 0 or at least the context, 64, where causal is 0 and the mixer dot, found 5"},
+       {"causal=0 mixer=dot attention_window=64", "no error"},
+       {"mixer=dot causal=0 positions=alibi", "no error"},
+       {"mixer=dot,dot,additive,dot heads=3 head_channels=50", "--heads: 3 does not divide the 128 channels"}});
   for (const auto& [changes, message] : cases) {
     CAPTURE(changes);
-    if (!is_built(settings(changes)) || (!has_extras && contains(changes, "causal=0"))) continue;
     CHECK(error_of([&, &changed_by = changes] { check_model(changed(valid(), changed_by)); }) == message);
   }
   ModelConfig two_lines = valid();
@@ -169,37 +131,34 @@ TEST_CASE("config: what does not make a network is refused", "[config]") {
 
 TEST_CASE("config: training settings out of range are refused", "[config]") {
   const std::string shards = "--shards: expected a power of two that divides the 12 sequences of --batch, found ";
-  const Case cases[] = {{"", "no error"},
-                        {"batch=0", "--batch: expected 1 to 65536, found 0"},
-                        {"shards=1", "no error"},
-                        {"shards=2", "no error"},
-                        {"shards=4", "no error"},
-                        {"shards=3", shards + "3"},
-                        {"shards=5", shards + "5"},
-                        {"shards=6", shards + "6"},
-                        {"shards=8", shards + "8"},
-                        {"shards=12", shards + "12"},
-                        {"chunk=-1", "--chunk: expected 0 to 4194304, found -1"},
-                        {"truncated=1", "--truncated: expected a length of chunks, --chunk, found --chunk 0"},
-                        {"chunk=3 truncated=1", "no error"},
-                        {"steps=-1", "--steps: expected 0 to 1000000000, found -1"},
-                        {"warmup=-5", "--warmup: expected 0 to 1000000000, found -5"},
-                        {"eval_every=-1", "--eval-every: expected 0 to 1000000000, found -1"},
-                        {"checkpoint_every=-1", "--checkpoint-every: expected 0 to 1000000000, found -1"},
-                        {"log_every=-1", "--log-every: expected 0 to 1000000000, found -1"},
-                        {"dropout=1.5", "--dropout: expected 0 to 1, found 1.5"},
-                        {"label_smoothing=-0.1", "--label-smoothing: expected 0 to 1, found -0.1"},
-                        {"weight_decay=-1", "--weight-decay: expected 0 to 1e+06, found -1"},
-                        {"optimizer=sgd", "--optimizer: expected adamw or muon, found \"sgd\""},
-                        {"muon_rounds=-1", "--muon-rounds: expected 0 to 100, found -1"},
-                        {"clip=-1", "--clip: expected 0 to 1e+30, found -1"},
-                        {"beta1=2", "--beta1: expected 0 to below 1, found 2"},
-                        {"beta2=2", "--beta2: expected 0 to below 1, found 2"},
-                        {"init_std=-1", "--init-std: expected 0 to 1e+06, found -1"},
-                        {"weight_average=-1", "--weight-average: expected 0 to 1000000000, found -1"}};
+  const std::vector<ConfigFault> cases = Rows<ConfigFault, TrainingConfig>::all(
+      {{"", "no error"},
+       {"batch=0", "--batch: expected 1 to 65536, found 0"},
+       {"shards=1", "no error"},
+       {"shards=2", "no error"},
+       {"shards=4", "no error"},
+       {"shards=3", shards + "3"},
+       {"shards=5", shards + "5"},
+       {"shards=6", shards + "6"},
+       {"shards=8", shards + "8"},
+       {"shards=12", shards + "12"},
+       {"steps=-1", "--steps: expected 0 to 1000000000, found -1"},
+       {"warmup=-5", "--warmup: expected 0 to 1000000000, found -5"},
+       {"eval_every=-1", "--eval-every: expected 0 to 1000000000, found -1"},
+       {"checkpoint_every=-1", "--checkpoint-every: expected 0 to 1000000000, found -1"},
+       {"log_every=-1", "--log-every: expected 0 to 1000000000, found -1"},
+       {"dropout=1.5", "--dropout: expected 0 to 1, found 1.5"},
+       {"label_smoothing=-0.1", "--label-smoothing: expected 0 to 1, found -0.1"},
+       {"weight_decay=-1", "--weight-decay: expected 0 to 1e+06, found -1"},
+       {"optimizer=sgd", "--optimizer: expected adamw or muon, found \"sgd\""},
+       {"muon_rounds=-1", "--muon-rounds: expected 0 to 100, found -1"},
+       {"clip=-1", "--clip: expected 0 to 1e+30, found -1"},
+       {"beta1=2", "--beta1: expected 0 to below 1, found 2"},
+       {"beta2=2", "--beta2: expected 0 to below 1, found 2"},
+       {"init_std=-1", "--init-std: expected 0 to 1e+06, found -1"},
+       {"weight_average=-1", "--weight-average: expected 0 to 1000000000, found -1"}});
   for (const auto& [changes, message] : cases) {
     CAPTURE(changes);
-    if (!is_built(settings(changes))) continue;
     CHECK(error_of([&, &changed_by = changes] { changed(TrainingConfig(), changed_by).check(); }) == message);
   }
   const TrainingConfig no_number{.learning_rate = std::nan("")};
@@ -209,47 +168,39 @@ TEST_CASE("config: training settings out of range are refused", "[config]") {
 }
 
 TEST_CASE("config: metadata there and back", "[config]") {
-  // Every field away from its default, so that one that is forgotten shows.
+  // Every field away from its default, so that one that is forgotten shows. Features add the values of their keys.
   using Metadata = std::map<std::string, std::string>;
-  const auto require_complete = [](const Metadata& written, const Metadata& defaults) {
-    CHECK(written.size() == defaults.size());
-    for (const auto& [key, value] : written) {
-      INFO(key);
-      CHECK((value != defaults.at(key) || !has_extras));
+  const auto changed_in = [](const Metadata& defaults, const std::string& core, const std::vector<std::string>& more) {
+    Metadata all = defaults;
+    for (const auto& [key, value] : settings(core)) all[key] = value;
+    for (const std::string& of_feature : more) {
+      for (const auto& [key, value] : settings(of_feature)) all[key] = value;
     }
-  };
-  // The settings that this build supports: those of absent features keep their defaults.
-  const auto built = [](Metadata all, const Metadata& defaults) {
-    for (auto& [key, value] : all) {
-      if (!absent_feature(key, value).empty()) value = defaults.at(key);
+    CHECK(all.size() == defaults.size());
+    for (const auto& [key, value] : all) {
+      INFO(key);
+      CHECK((value != defaults.at(key) || !feature_of(key).empty()));
     }
     return all;
   };
-  const Metadata written = built(
-      settings("layers=2 channels=30 heads=5 hidden_channels=77 head_channels=9 context=33 vocabulary_size=12 "
-               "mixer=dot,metric "
-               "window=3,0 values=own projection=1 skip=normed causal=0 attention_bias=1 conv_kernel=3 conv_groups=2 "
-               "ffn_bias=0 "
-               "embedding_norm=1 final_norm=0 logit_bias=1 logit_scale=0.1 positions=rotary focus=exp rescale=7.5 "
-               "normed_values=1 alibi_slopes=interleaved"),
-      ModelConfig().metadata());
-  require_complete(written, ModelConfig().metadata());
+  const Metadata written = changed_in(
+      ModelConfig().metadata(),
+      "layers=2 channels=30 heads=5 hidden_channels=77 head_channels=9 context=33 vocabulary_size=12 mixer=dot,metric "
+      "values=own projection=1 skip=normed causal=0 attention_bias=1 conv_kernel=3 conv_groups=2 ffn_bias=0 "
+      "embedding_norm=1 final_norm=0 logit_bias=1 logit_scale=0.1 positions=alibi alibi_slopes=interleaved",
+      Rows<std::string, ModelConfig>::all());
   const ModelConfig model = ModelConfig::from_metadata(written, "file");
   CHECK(model.metadata() == written);
   CHECK(model.logit_scale == 0.1);
   CHECK(mixers_of(model).size() == 2);
-  // A key that is there only where something is on.
-  CHECK(written.count("reversible") == 0);
-  if (has_extras) CHECK(ModelConfig::from_metadata({{"reversible", "1"}}, "file").metadata().at("reversible") == "1");
 
-  Metadata kept = built(
-      settings(
-          "batch=3 steps=17 optimizer=muon muon_rounds=3 warmup=5 weight_decay=1e-300 clip=0 beta1=0.5 beta2=0.75 "
-          "label_smoothing=0.05 init_std=0.5 type=bf16 eval_every=1 checkpoint_every=2 log_every=3 "
-          "learning_rate=0.30000000000000004 schedule=linear dropout=0.3333333333333333 shards=4 chunk=7 truncated=1 "
-          "weight_average=1000000000 seed=18446744073709551615"),
-      TrainingConfig().metadata());
-  require_complete(kept, TrainingConfig().metadata());
+  Metadata kept = changed_in(
+      TrainingConfig().metadata(),
+      "batch=3 steps=17 optimizer=muon muon_rounds=3 warmup=5 weight_decay=1e-300 clip=0 beta1=0.5 beta2=0.75 "
+      "label_smoothing=0.05 init_std=0.5 type=bf16 eval_every=1 checkpoint_every=2 log_every=3 "
+      "learning_rate=0.30000000000000004 schedule=linear dropout=0.3333333333333333 shards=4 weight_average=1000000000 "
+      "seed=18446744073709551615",
+      Rows<std::string, TrainingConfig>::all());
   // A key that is there only where its value is not 0, in files of any version: those without it stay as they were.
   kept["eval_tokens"] = "1000000";
   const TrainingConfig training = TrainingConfig::from_metadata(kept, "file");

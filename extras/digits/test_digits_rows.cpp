@@ -1,0 +1,15 @@
+// The rows that this feature adds to lists of the core's tests.
+
+#include "tests/harness/config_rows.hpp"
+
+namespace abh {
+namespace {
+
+const Rows<ConfigFault, ModelConfig> faults = {
+    {"vocabulary_size=0 patch_inputs=4", "classes: expected 1 to 2097152, found 0"},
+    {"patch_inputs=4 classes=2", "vocabulary_size: expected 0 to 0, found 65"},
+    {"vocabulary_size=0 patch_inputs=262145 classes=2", "patch_inputs: expected 0 to 262144, found 262145"},
+    {"vocabulary_size=0 patch_inputs=4 classes=2", "no error"}};
+
+}  // namespace
+}  // namespace abh
