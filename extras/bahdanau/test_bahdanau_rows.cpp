@@ -1,5 +1,6 @@
 // The rows that this feature adds to lists of the core's tests.
 
+#include "tests/harness/golden_case.hpp"
 #include "tests/harness/network_rows.hpp"
 #include "tests/harness/weight_order.hpp"
 
@@ -10,6 +11,15 @@ const Rows<NetworkCase> networks([] { return attention_window_cases("dot,bahdana
 
 const Rows<WeightOrder> weights = {
     {"bahdanau", "norm_weight_d norm_bias_d query_hd key_hd value_hd score_nk output_dh"}};
+
+const Rows<Content> golden([] {
+  const std::map<char, Index> sizes = {{'b', 2}, {'c', 4}, {'s', 6}, {'d', 5}, {'e', 3}, {'h', 6}, {'n', 2}, {'k', 3}};
+  const std::string names = in_and_out + "weight.query_hd weight.score_nk weight.output_dh ";
+  return std::vector{
+      inputs(settings("case=bahdanau_attention heads=2"), sizes, names + "weight.key_hd weight.value_hd"),
+      inputs(settings("case=bahdanau_attention heads=2"), sizes,
+             names + "input.memory_bse weight.key_he weight.value_he")};
+});
 
 }  // namespace
 }  // namespace abh

@@ -1,6 +1,7 @@
 // The rows that this feature adds to lists of the core's tests.
 
 #include "tests/harness/config_rows.hpp"
+#include "tests/harness/golden_case.hpp"
 #include "tests/harness/weight_order.hpp"
 
 namespace abh {
@@ -17,6 +18,15 @@ const Rows<ConfigFault, ModelConfig> faults = {
     {"mixer=leap normed_values=1 heads=128", "--normed-values: expected heads of 2 channels at least, found 1"}};
 
 const Rows<std::string, ModelConfig> keys = {"focus=exp normed_values=1"};
+
+// A network takes every setting.
+const Rows<Content> golden([] { return std::vector{with(network_inputs(), "focus=exp")}; });
+
+const Rows<GoldenFault> golden_faults([] {
+  return std::vector<GoldenFault>{
+      {additive_inputs(), "normed_values=1", "metadata normed_values: the case has no use for it"},
+      {additive_inputs(), "focus=exp", "metadata focus: the case has no use for it"}};
+});
 
 }  // namespace
 }  // namespace abh

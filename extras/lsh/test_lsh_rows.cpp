@@ -1,5 +1,6 @@
 // The rows that this feature adds to lists of the core's tests.
 
+#include "tests/harness/golden_case.hpp"
 #include "tests/harness/weight_order.hpp"
 
 namespace abh {
@@ -7,6 +8,12 @@ namespace {
 
 const Rows<WeightOrder> weights = {{"lsh", "norm_weight_d norm_bias_d project_hd value_hd rotations_nukr output_dh",
                                     "lsh_rounds=2 lsh_buckets=4 lsh_piece=3"}};
+
+const Rows<Content> golden([] {
+  return std::vector{inputs(settings("case=lsh_attention heads=2 chunk=3 duplicates=counted causal=0"),
+                            {{'b', 2}, {'c', 7}, {'d', 4}, {'h', 6}, {'n', 2}, {'u', 2}, {'k', 3}, {'r', 2}},
+                            in_and_out + "input.rotations_nukr weight.project_hd weight.value_hd weight.output_dh")};
+});
 
 }  // namespace
 }  // namespace abh

@@ -1,6 +1,7 @@
 // The rows that this feature adds to lists of the core's tests.
 
 #include "tests/harness/config_rows.hpp"
+#include "tests/harness/golden_case.hpp"
 #include "tests/harness/network_rows.hpp"
 #include "tests/harness/weight_order.hpp"
 
@@ -22,6 +23,19 @@ const Rows<ConfigFault, ModelConfig> faults = {
     {"rescale=1 heads=128", "no error"}};
 
 const Rows<std::string, ModelConfig> keys = {"positions=rotary rescale=7.5"};
+
+const Rows<Content> golden([] {
+  return std::vector{with(dot_inputs(), "positions=rotary rescale=4"), without_table(network_inputs(), "sinusoidal"),
+                     without_table(network_inputs(), "rotary")};
+});
+
+const Rows<GoldenFault> golden_faults([] {
+  return std::vector<GoldenFault>{
+      {dot_inputs(), "rescale=-1", "rescale"},
+      {dot_inputs(), "heads=6 rescale=1", "--rescale: expected heads of 2 channels at least, found 1"},
+      {additive_inputs(), "positions=rotary", "expected none or alibi, found \"rotary\""},
+      {additive_inputs(), "rescale=1", "metadata rescale: the case has no use for it"}};
+});
 
 }  // namespace
 }  // namespace abh

@@ -2,6 +2,7 @@
 
 #include "extras/seq2seq/encoder_case.hpp"
 #include "tests/harness/config_rows.hpp"
+#include "tests/harness/golden_case.hpp"
 
 namespace abh {
 namespace {
@@ -30,6 +31,18 @@ const Rows<ConfigFault, ModelConfig> faults = {
     {"reversible=1", "no error"},
     {"reversible=1 norm=post", "--reversible: expected --norm pre, found post"},
     {"reversible=1 skip=normed", "--reversible: expected --additive-skip stream, found normed"}};
+
+Content reversible_inputs() { return with(network_inputs(), "case=reversible_language_model"); }
+
+const Rows<Content> golden([] { return std::vector{reversible_inputs(), with(reversible_inputs(), "chunk=3")}; });
+
+const Rows<GoldenFault> golden_faults([] {
+  return std::vector<GoldenFault>{
+      {reversible_inputs(), "skip=normed", "--reversible: expected --additive-skip stream, found normed"},
+      {reversible_inputs(), "norm=post", "--reversible: expected --norm pre, found post"},
+      {reversible_inputs(), "chunk=-1", "chunk"},
+      {reversible_inputs(), "truncated=1", "metadata truncated: the case has no use for it"}};
+});
 
 }  // namespace
 }  // namespace abh

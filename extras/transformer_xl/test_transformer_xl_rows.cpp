@@ -1,5 +1,6 @@
 // The rows that this feature adds to lists of the core's tests.
 
+#include "tests/harness/golden_case.hpp"
 #include "tests/harness/weight_order.hpp"
 
 namespace abh {
@@ -8,6 +9,20 @@ namespace {
 const Rows<WeightOrder> weights = {
     {"transformer_xl",
      "norm_weight_d norm_bias_d query_hd key_hd value_hd position_hd content_bias_nk position_bias_nk output_dh"}};
+
+const Rows<Content> golden([] {
+  std::vector<Content> contents;
+  for (const std::string memory : {"", " input.memory_bsd"}) {
+    contents.push_back(
+        inputs({{"case", "transformer_xl_attention"}, {"heads", "2"}, {"clamp", memory.empty() ? "0" : "3"}},
+               {{'b', 2}, {'c', 4}, {'s', 6}, {'d', 4}, {'h', 6}, {'n', 2}, {'k', 3}},
+               in_and_out +
+                   "weight.query_hd weight.key_hd weight.value_hd weight.position_hd weight.content_bias_nk "
+                   "weight.position_bias_nk weight.output_dh" +
+                   memory));
+  }
+  return contents;
+});
 
 }  // namespace
 }  // namespace abh

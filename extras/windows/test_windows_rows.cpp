@@ -1,6 +1,7 @@
 // The rows that this feature adds to lists of the core's tests.
 
 #include "tests/harness/config_rows.hpp"
+#include "tests/harness/golden_case.hpp"
 #include "tests/harness/memory_rows.hpp"
 
 namespace abh {
@@ -73,6 +74,24 @@ const Rows<ConfigFault, ModelConfig> faults = {
     {"mixer=dot,additive,dot,dot window=5,0,5,5 causal=0", "no error"}};
 
 const Rows<std::string, ModelConfig> keys = {"window=3,0"};
+
+const Rows<Content> golden([] {
+  return std::vector{with(pooling_inputs(), "window=2"), with(decaying_pooling_inputs(), "window=2"),
+                     with(additive_inputs(), "window=3"), with(network_inputs(), "window=0,2")};
+});
+
+const Rows<GoldenFault> golden_faults([] {
+  std::vector<GoldenFault> all = {
+      {additive_inputs(), "causal=0 window=1", "--window: expected 0"},
+      {dot_inputs(), "window=2", "metadata window: the case has no use for it"},
+      {inputs(settings("case=additive_pooling causal=0"), {{'b', 1}, {'n', 2}, {'c', 3}, {'k', 1}},
+              "input.a_bnc input.x_bnck output.g_bnck"),
+       "window=2", "--window: expected 0", "", false}};
+  for (const char* window : {"window=-1", "window=x", "window=1,2", "window="}) {
+    all.push_back({additive_inputs(), window, "window"});
+  }
+  return all;
+});
 
 }  // namespace
 }  // namespace abh
