@@ -52,7 +52,7 @@ if is_tiny_shakespeare "$text"; then
 fi
 [ ! -e "$text" ] || say "$text is not Tiny Shakespeare (its SHA-256 is not $sha256): left out"
 
-# Whoever names a file means that file: no fallback.
+# A file that is named has no fallback.
 if [ -n "${TINYSHAKESPEARE:-}" ]; then
   if is_tiny_shakespeare "$TINYSHAKESPEARE"; then
     printf '%s\n' "$TINYSHAKESPEARE"

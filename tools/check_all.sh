@@ -18,6 +18,7 @@ check() {
   if "$@"; then echo "== $name: passed, $((SECONDS - begin)) s"; else failed+=("$name"); echo "== $name: FAILED"; fi
 }
 
+check "words" tools/check_words.py
 check "format" bash -c 'git ls-files "*.cpp" "*.hpp" "*.cu" | xargs clang-format --dry-run --Werror'
 check "all tests" tools/test.sh build
 check "tests that take minutes each" build/tests "[check_all]"

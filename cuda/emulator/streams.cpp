@@ -43,7 +43,7 @@ std::atomic<std::size_t> last_size = 0, last_length = 0;
 Stream& of(cudaStream_t stream) { return *reinterpret_cast<Stream*>(stream); }
 Event& of(cudaEvent_t event) { return *reinterpret_cast<Event*>(event); }
 
-// Whether every node comes before the end of the first stream, through others or not.
+// Whether a path leads from every node to the end of the first stream.
 bool all_joined(const Recording& recording) {
   std::vector<bool> before(recording.nodes.size());
   for (const std::size_t i : recording.streams.front()->last) before[i] = true;

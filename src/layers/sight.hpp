@@ -76,7 +76,7 @@ struct Sight {
     return {first > 0 ? first : 0, end < C ? end : C};
   }
 
-  // Whether all of the queries see all of the keys, some see some, or nobody sees anything.
+  // The mask of a tile of queries and keys.
   ABH_HOST_DEVICE constexpr Seen of_tiles(Stretch queries, Stretch keys) const {
     const Stretch seen = keys_of(queries, keys.end);
     if (seen.empty() || seen.end <= keys.begin) return Seen::none;

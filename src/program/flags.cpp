@@ -285,7 +285,7 @@ std::string Flags::nearest_flag(std::string_view written) const {
 }
 
 std::optional<int> Flags::parse(int argc, const char* const* argv) {
-  // Whoever asks for help gets it, however wrong the rest of the line is.
+  // --help prints the help even if the rest of the line is wrong.
   for (int i = 1; i < argc && std::strcmp(argv[i], "--") != 0; ++i) {
     const std::string_view token = argv[i];
     const bool asks_for_help = token == "--help" || token == "-h", asks_for_version = token == "--version";

@@ -16,7 +16,7 @@ namespace abh {
 // otherwise a plain line a call, without control characters.
 class Progress {
  public:
-  // Whether there is a live line, or will be.
+  // Whether the display is a live line.
   bool live() const { return terminal_; }
 
   // `steps` is the step the run ends at.

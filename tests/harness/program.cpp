@@ -66,7 +66,7 @@ Outcome run_program_of_build(const std::string& name, const Arguments& arguments
     ::dup2(in[0], 0);
     ::dup2(out[1], 1);
     ::dup2(err[1], 2);
-    // Whoever runs the tests may ignore some of them, as nohup does.
+    // The caller of the tests may ignore some of them, as nohup does.
     for (const int signal : {SIGPIPE, SIGHUP, SIGINT, SIGTERM}) ::signal(signal, SIG_DFL);
     if (options.ignore_signal) ::signal(options.signal, SIG_IGN);
     if (options.largest_file != RLIM_INFINITY) {
