@@ -41,7 +41,7 @@ FirstSet first_of(const Grammar& grammar, const Alternative& alternative) {
   return out;
 }
 
-// Whether the text of a piece may have a letter at its front, or else at its back.
+// Whether the text of a piece may have a letter at that edge: its front, else its back.
 bool letter_at_edge(const Grammar& grammar, const Piece& piece, bool front) {
   if (piece.kind == Piece::text) return is_letter(front ? piece.value.front() : piece.value.back());
   if (piece.kind == Piece::recall) return true;
