@@ -1,6 +1,7 @@
 // The rows that this feature adds to lists of the core's tests.
 
 #include "tests/harness/golden_case.hpp"
+#include "tests/harness/import_case.hpp"
 #include "tests/harness/network_rows.hpp"
 #include "tests/harness/weight_order.hpp"
 
@@ -20,6 +21,8 @@ const Rows<Content> golden([] {
       inputs(settings("case=bahdanau_attention heads=2"), sizes,
              names + "input.memory_bse weight.key_he weight.value_he")};
 });
+
+const Rows<std::string, ForSizes> sizes = {"bahdanau"};
 
 }  // namespace
 }  // namespace abh

@@ -2,6 +2,7 @@
 
 #include "tests/harness/config_rows.hpp"
 #include "tests/harness/golden_case.hpp"
+#include "tests/harness/import_case.hpp"
 #include "tests/harness/weight_order.hpp"
 
 namespace abh {
@@ -27,6 +28,26 @@ const Rows<GoldenFault> golden_faults([] {
       {additive_inputs(), "normed_values=1", "metadata normed_values: the case has no use for it"},
       {additive_inputs(), "focus=exp", "metadata focus: the case has no use for it"}};
 });
+
+const Rows<ImportCase> imported = {
+    {"--mixer leap --leap-focus exp --rescale 4 --normed-values 1 --window 3 --positions alibi --heads 1",
+     "ffn_bias conv_kernel conv_groups context positions window focus rescale normed_values"}};
+
+const Rows<ModelConfig, ForPython> in_python([] {
+  std::vector<ModelConfig> configs;
+  for (const MixerProperties& mixer : Mixers::properties) {
+    if (mixer.takes("segments") || mixer.takes("hashing")) continue;
+    configs.push_back(changed(model_for_python(mixer.name),
+                              "positions=alibi alibi_slopes=interleaved window=2,0 values=own projection=1 skip=normed "
+                              "focus=exp rescale=2.5 normed_values=1 conv_kernel=3 conv_groups=2 ffn_bias=0 "
+                              "embedding_norm=1 logit_bias=1 final_norm=0 logit_scale=0.5"));
+  }
+  return configs;
+});
+
+const Rows<std::string, ForPythonOfOurs> of_ours = {"leap"};
+
+const Rows<std::string, ForPyTorch> in_pytorch = {"--mixer dot,leap --layers 2 --positions alibi --rescale 4"};
 
 }  // namespace
 }  // namespace abh

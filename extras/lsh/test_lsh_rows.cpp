@@ -1,6 +1,7 @@
 // The rows that this feature adds to lists of the core's tests.
 
 #include "tests/harness/golden_case.hpp"
+#include "tests/harness/import_case.hpp"
 #include "tests/harness/weight_order.hpp"
 
 namespace abh {
@@ -13,6 +14,11 @@ const Rows<Content> golden([] {
   return std::vector{inputs(settings("case=lsh_attention heads=2 chunk=3 duplicates=counted causal=0"),
                             {{'b', 2}, {'c', 7}, {'d', 4}, {'h', 6}, {'n', 2}, {'u', 2}, {'k', 3}, {'r', 2}},
                             in_and_out + "input.rotations_nukr weight.project_hd weight.value_hd weight.output_dh")};
+});
+
+const Rows<ModelConfig, ForPython> in_python([] {
+  return std::vector{
+      changed(model_for_python("lsh"), "lsh_rounds=3 lsh_buckets=6 lsh_piece=2 head_channels=5 causal=0")};
 });
 
 }  // namespace

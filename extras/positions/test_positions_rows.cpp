@@ -2,6 +2,7 @@
 
 #include "tests/harness/config_rows.hpp"
 #include "tests/harness/golden_case.hpp"
+#include "tests/harness/import_case.hpp"
 #include "tests/harness/network_rows.hpp"
 #include "tests/harness/weight_order.hpp"
 
@@ -36,6 +37,9 @@ const Rows<GoldenFault> golden_faults([] {
       {additive_inputs(), "positions=rotary", "expected none or alibi, found \"rotary\""},
       {additive_inputs(), "rescale=1", "metadata rescale: the case has no use for it"}};
 });
+
+const Rows<std::string, ForPyTorch> in_pytorch = {
+    "--mixer metric --positions sinusoidal --conv-groups 2 --conv-kernel 3"};
 
 }  // namespace
 }  // namespace abh

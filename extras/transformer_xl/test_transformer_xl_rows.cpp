@@ -1,6 +1,7 @@
 // The rows that this feature adds to lists of the core's tests.
 
 #include "tests/harness/golden_case.hpp"
+#include "tests/harness/import_case.hpp"
 #include "tests/harness/weight_order.hpp"
 
 namespace abh {
@@ -22,6 +23,11 @@ const Rows<Content> golden([] {
                    memory));
   }
   return contents;
+});
+
+const Rows<ModelConfig, ForPython> in_python([] {
+  return std::vector{
+      changed(model_for_python("transformer_xl"), "segment=2 memory=5 clamp=3 head_channels=5 conv_kernel=2")};
 });
 
 }  // namespace

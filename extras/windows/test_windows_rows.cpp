@@ -2,6 +2,7 @@
 
 #include "tests/harness/config_rows.hpp"
 #include "tests/harness/golden_case.hpp"
+#include "tests/harness/import_case.hpp"
 #include "tests/harness/memory_rows.hpp"
 
 namespace abh {
@@ -92,6 +93,12 @@ const Rows<GoldenFault> golden_faults([] {
   }
   return all;
 });
+
+const Rows<ImportCase> imported = {
+    {"--mixer additive --additive-values own --additive-projection 1 --additive-skip normed --window 3",
+     "ffn_bias conv_kernel conv_groups values projection skip window"}};
+
+const Rows<std::string, ForPyTorch> in_pytorch = {"--tokenizer byte --mixer additive --window 3"};
 
 }  // namespace
 }  // namespace abh
