@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # tools/tsan_training.sh: short training runs of every mixer under the thread sanitizer: on three threads, and on the
 # emulator, where every CUDA thread counts as a thread; then text from the emulator, which runs the step functions.
-# OPTIONS in the environment: of CMake, as -DOMIT_AVX2=ON for the CPU layers of the baseline, whose threads are the same, and
-# -DBUILD_EMULATOR=OFF for runs on threads alone.
+# OPTIONS in the environment: of CMake, as -DOMIT_AVX2=ON for the CPU layers of the baseline, whose threads are the same,
+# -DBUILD_EMULATOR=OFF for runs on threads alone, and -DEXTRAS=OFF for the mixers of the core.
 set -euo pipefail
 tools/need.sh cmake c++
 # shellcheck disable=SC2086 # options are words
@@ -14,6 +14,8 @@ export TSAN_OPTIONS=halt_on_error=1
 # Every mixer there is, as the help of --mixer lists them.
 mixers=$(build-tsan/train --help | tr '\n' ' ' | sed -n 's/.*--mixer LIST [^[]*\[\([^]]*\)\].*/\1/p' | sed 's/,//g; s/ or / /')
 [ -n "$mixers" ]
+window="--window 4"
+! grep -q '^EXTRAS:BOOL=OFF' build-tsan/CMakeCache.txt || window=
 for mixer in $mixers; do
   case $mixer in
     transformer_xl) of_mixer="--positions none --segment 8 --memory 8" ;;
@@ -22,7 +24,7 @@ for mixer in $mixers; do
   esac
   # shellcheck disable=SC2086 # flags are words
   build-tsan/train --data build-tsan/corpus.txt --out build-tsan/run --overwrite --threads 3 --mixer $mixer $of_mixer \
-    --steps 3 --batch 4 --layers 2 --channels 32 --context 16 --dropout 0.1 --window 4 --eval-every 0 | tail -n 1
+    --steps 3 --batch 4 --layers 2 --channels 32 --context 16 --dropout 0.1 $window --eval-every 0 | tail -n 1
 done
 grep -q '^BUILD_EMULATOR:BOOL=ON' build-tsan/CMakeCache.txt || exit 0
 # A CUDA thread costs up to a millisecond here, and the whole validation split is evaluated: a short text.
