@@ -40,7 +40,7 @@ TEST_CASE("a logarithm has the bits of glibc's", "[logarithm]") {
   }
 }
 
-TEST_CASE("a logarithm has the bits of glibc's for every positive float", "[logarithm][slow]") {
+TEST_CASE("a logarithm has the bits of glibc's for every positive float", "[logarithm][slow][check_all]") {
   CHECK(others(0, infinity_bits + 1, 1) == 0);
 }
 #endif

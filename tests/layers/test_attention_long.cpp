@@ -72,7 +72,10 @@ TEST_CASE("attention: a heavy key before many light ones", "[attention][long]") 
 }
 
 TEST_CASE("attention: a heavy key before a million light ones", "[attention][long][heavy]") {
-  check_forward(1, 1 << 20, 4, 1e-5, [](const auto& body) { for_each_device(1, body); });
+  check_forward(1, 1 << 20, 4, 1e-5, [](const auto& body) { for_each_cpu(1, body); });
+}
+TEST_CASE("attention: a heavy key before a million light ones on the GPU", "[attention][long][gpu][check_all]") {
+  check_forward(1, 1 << 20, 4, 1e-5, [](const auto& body) { for_each_gpu(body); });
 }
 
 TEST_CASE("attention: a step over a past of a million positions", "[attention][long][heavy]") {
