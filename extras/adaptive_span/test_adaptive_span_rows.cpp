@@ -2,6 +2,7 @@
 
 #include "tests/harness/config_rows.hpp"
 #include "tests/harness/network_rows.hpp"
+#include "tests/harness/program_rows.hpp"
 
 namespace abh {
 namespace {
@@ -16,6 +17,14 @@ const Rows<NetworkCase> networks([] {
 
 const Rows<ConfigFault, ModelConfig> faults = {
     {"causal=0 mixer=dot span=5", "--span: expected 0 where causal is 0 and the mixer dot, found 5"}};
+
+const Rows<FlagNotes> notes = {{"--mixer leap --attention-window 4 --span 3",
+                                {"attention-window: no layer is metric, quadratic, dot or bahdanau",
+                                 "span: no layer is metric, quadratic or dot"}},
+                               {"--mixer leap --ramp 4", {"ramp: no layer is metric, quadratic or dot"}},
+                               {"--mixer dot --ramp 4 --penalty 0.1", {"ramp: --span is 0", "penalty: --span is 0"}},
+                               {"--mixer dot --ramp 4 --penalty 0.1 --span 3", {}},
+                               {"--mixer metric --attention-window 4 --span 3", {}}};
 
 }  // namespace
 }  // namespace abh

@@ -1,6 +1,8 @@
 // The common behaviour of the answer tasks, tested through the programs as users run them.
 
+#include <algorithm>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "runs/checkpoint.hpp"
@@ -8,6 +10,7 @@
 #include "tests/harness/lines.hpp"
 #include "tests/harness/pattern.hpp"
 #include "tests/harness/program.hpp"
+#include "tests/harness/weights_by_name.hpp"
 
 using namespace abh;
 
@@ -113,4 +116,73 @@ TEST_CASE("tasks: pairs are translated by all threads, with the same mean", "[ta
   };
   CHECK(bleu(one).starts_with("bleu: "));
   CHECK(bleu(three) == bleu(one));
+}
+
+TEST_CASE("programs: --init-from with another context keeps the positions that both have, for every task",
+          "[tasks][programs]") {
+  const TestFolder place;
+  const std::string pairs = place / "pairs.tsv", reviews = place / "reviews.csv";
+  std::string lines, labelled;
+  for (Index n = 17; n < 117; ++n) {
+    lines += std::to_string(n) + "\t" + std::to_string(n * n) + "\n";
+    labelled +=
+        std::string(n % 3 ? "more" : "less") + ",the number " + std::to_string(n % 9) + (n % 3 ? " up\n" : "\n");
+  }
+  write_bytes(pairs, lines);
+  write_bytes(reviews, labelled);
+  const std::string network = " --channels 16 --heads 2 --batch 8 --steps 12 --learning-rate 0.01 --warmup 0 --task ";
+  const std::pair<const char*, Arguments> tasks[] = {
+      {"pairs", words(network + "pairs --encoder-layers 1 --decoder-layers 1 --data") + Arguments{pairs}},
+      {"reviews", words(network + "reviews --class-pooling cls --data") + Arguments{reviews}},
+      {"reviews mean", words(network + "reviews --data") + Arguments{reviews}},
+      {"recall", words(network + "recall --eval-tokens 900")}};
+  for (const auto& [name, flags] : tasks) {
+    INFO(name);
+    const std::string task = lines_of(name, ' ').front(), old = place / (name + std::string(" old"));
+    require_success(train(flags + words("--context 12") + Arguments{"--out", old}));
+    const Checkpoint before = model_of(old);
+    Arguments begun = {"--task", task, "--init-from", old, "--steps", "0"};
+    begun = begun + words("--batch 1 --eval-tokens 50");
+    if (task != "recall") begun = begun + Arguments{"--data", flags.back()};
+    const std::string losses = last_losses(require_success(train(begun + Arguments{"--out", place / "same"})));
+    for (const char* context : {"12", "10", "30", "400"}) {
+      CAPTURE(context);
+      const std::string run = place / (name + std::string(context));
+      const Outcome outcome = require_success(train(begun + Arguments{"--context", context, "--out", run}));
+      const Checkpoint after = model_of(run);
+      // No example is longer than ten tokens, and none is changed by a longer table of positions.
+      if (task != "recall") CHECK(last_losses(outcome) == losses);
+      CHECK(bool(contains(outcome.out, "positions from 13 on are new")) == (after.config.context > 12));
+      for (const auto& [tensor, values] : by_name(after.config, after.weights)) {
+        INFO(tensor);
+        const std::vector<float> was = by_name(before.config, before.weights).at(tensor);
+        const std::size_t both = std::min(was.size(), values.size());
+        CHECK(std::equal(was.data(), was.data() + both, values.data()));
+      }
+    }
+  }
+  const std::string old = place / "recall old";
+  const auto reach_of = [&](const std::string& flags) {
+    const Outcome outcome = train(words("--task recall --steps 0 --batch 1 --eval-tokens 50 " + flags) +
+                                  Arguments{"--init-from", old, "--out", place / "reach"});
+    require_success(outcome);
+    const bool said{contains(outcome.out, "note: the symbol is up to ")};
+    return model_of(place / "reach").task.at("reach") + (said ? ", said" : "");
+  };
+  CHECK(reach_of("") == "10");
+  CHECK(reach_of("--context 8") == "6, said");
+  CHECK(reach_of("--context 30") == "28, said");
+  CHECK(reach_of("--context 30 --reach 10") == "10");
+  CHECK(reach_of("--context 30 --reach 20") == "20");
+  require_refusal(train(words("--task recall --context 8 --reach 7") + Arguments{"--init-from", old}), 2,
+                  {"--reach: expected at most 6"});
+}
+
+TEST_CASE("tasks: --init-from refuses the model of another task", "[tasks][programs]") {
+  const Workplace place;
+  const std::string reviews = place / "reviews";
+  require_success(train(words("--task reviews --steps 0") + Arguments{"--out", reviews}));
+  require_refusal(train({"--init-from", reviews, "--data", place.data, "--out", place.run}), 1,
+                  {"--task: expected reviews, as in " + reviews, "found text; give --task reviews"});
+  CHECK_FALSE(exists(place.run));
 }

@@ -3,6 +3,7 @@
 #include "tests/harness/golden_case.hpp"
 #include "tests/harness/import_case.hpp"
 #include "tests/harness/network_rows.hpp"
+#include "tests/harness/program_rows.hpp"
 #include "tests/harness/weight_order.hpp"
 
 namespace abh {
@@ -23,6 +24,12 @@ const Rows<Content> golden([] {
 });
 
 const Rows<std::string, ForSizes> sizes = {"bahdanau"};
+
+const Rows<std::string, ForLearning> learning = {"--mixer bahdanau"};
+
+const Rows<FlagNotes> notes = {
+    {"--mixer bahdanau --positions rotary", {"positions rotary: no layer is metric, quadratic or dot"}},
+    {"--mixer bahdanau --positions alibi", {}}};
 
 }  // namespace
 }  // namespace abh

@@ -5,6 +5,7 @@
 #include "tests/harness/config_rows.hpp"
 #include "tests/harness/golden_case.hpp"
 #include "tests/harness/memory_rows.hpp"
+#include "tests/harness/program_rows.hpp"
 
 namespace abh {
 namespace {
@@ -58,6 +59,10 @@ const Rows<GoldenExample> examples([] {
 const Rows<GoldenFault> golden_faults([] {
   return std::vector<GoldenFault>{{network_inputs(), "chunk=2", "metadata chunk: the case has no use for it"}};
 });
+
+const Rows<FlagNotes> notes = {
+    {"--chunk 8 --truncated 1 --mixer leap", {"truncated: --chunk is not shorter than --context"}},
+    {"--chunk 4 --truncated 1 --mixer leap", {}}};
 
 }  // namespace
 }  // namespace abh

@@ -2,6 +2,7 @@
 
 #include "tests/harness/golden_case.hpp"
 #include "tests/harness/network_rows.hpp"
+#include "tests/harness/program_rows.hpp"
 
 namespace abh {
 namespace {
@@ -41,6 +42,10 @@ const Rows<GoldenFault> golden_faults([] {
       {vision_inputs(), "pooling=max", "metadata pooling: expected mean or cls"},
       {vision_inputs(), "pooling=mean", "weight.embedding.cls_d"}};
 });
+
+const Rows<Refusal> refusals = {
+    {"train", {"--class-pooling", "cls"}, {"--class-pooling: expected a task with classes, found --task text"}},
+    {"train", {"--class-pooling", "mean", "--task", "pairs"}, {"--class-pooling", "found --task pairs"}}};
 
 }  // namespace
 }  // namespace abh

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "tests/harness/golden_case.hpp"
+#include "tests/harness/program_rows.hpp"
 
 namespace abh {
 namespace {
@@ -38,6 +39,8 @@ const Rows<GoldenExample> examples([] {
                                     {with(without, "kernel=gaussian"), 2},
                                     {with(without, "kernel=boxcar"), 2, "expected average, gaussian or parametric"}};
 });
+
+const Rows<std::string, ForHelp> programs = {"regress"};
 
 }  // namespace
 }  // namespace abh

@@ -3,6 +3,7 @@
 #include "tests/harness/config_rows.hpp"
 #include "tests/harness/golden_case.hpp"
 #include "tests/harness/import_case.hpp"
+#include "tests/harness/program_rows.hpp"
 #include "tests/harness/weight_order.hpp"
 
 namespace abh {
@@ -48,6 +49,18 @@ const Rows<ModelConfig, ForPython> in_python([] {
 const Rows<std::string, ForPythonOfOurs> of_ours = {"leap"};
 
 const Rows<std::string, ForPyTorch> in_pytorch = {"--mixer dot,leap --layers 2 --positions alibi --rescale 4"};
+
+const Rows<FlagNotes> notes = {
+    {"--mixer dot --window 4 --leap-focus exp --normed-values 1",
+     {"window: no layer is additive, leap or average", "leap-focus: no layer is leap",
+      "normed-values: no layer is leap"}},
+    {"--mixer leap --additive-values own --additive-projection 1 --additive-skip normed",
+     {"additive-values: no layer is additive", "additive-projection: no layer is additive",
+      "additive-skip: no layer is additive"}},
+    {"--mixer average,identity --layers 2 --positions alibi",
+     {"heads: no layer is additive, metric, quadratic, dot, bahdanau, transformer_xl, lsh or leap",
+      "positions alibi: no layer is additive, metric, quadratic, dot, bahdanau or leap"}},
+    {"--mixer leap,dot --layers 2 --window 4 --rescale 3 --positions rotary --leap-focus exp", {}}};
 
 }  // namespace
 }  // namespace abh

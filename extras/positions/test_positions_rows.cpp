@@ -4,6 +4,7 @@
 #include "tests/harness/golden_case.hpp"
 #include "tests/harness/import_case.hpp"
 #include "tests/harness/network_rows.hpp"
+#include "tests/harness/program_rows.hpp"
 #include "tests/harness/weight_order.hpp"
 
 namespace abh {
@@ -40,6 +41,14 @@ const Rows<GoldenFault> golden_faults([] {
 
 const Rows<std::string, ForPyTorch> in_pytorch = {
     "--mixer metric --positions sinusoidal --conv-groups 2 --conv-kernel 3"};
+
+const Rows<std::string, ForLearning> learning = {"--mixer dot,additive --layers 2 --positions sinusoidal",
+                                                 "--mixer dot,additive --layers 2 --positions rotary --rescale 8",
+                                                 "--mixer metric,quadratic --layers 2 --positions rotary"};
+
+const Rows<FlagNotes> notes = {
+    {"--mixer additive --rescale 3 --positions rotary",
+     {"rescale: no layer is dot or leap", "positions rotary: no layer is metric, quadratic or dot"}}};
 
 }  // namespace
 }  // namespace abh

@@ -1,6 +1,7 @@
 // The rows that this feature adds to lists of the core's tests.
 
 #include "extras/seq2seq/encoder_case.hpp"
+#include "tests/harness/program_rows.hpp"
 
 namespace abh {
 namespace {
@@ -24,6 +25,16 @@ const Rows<NetworkCase> networks([] {
   cases.push_back(network_case("additive,dot", "0", 3, "norm=post activation=relu embedding_scale=0.5"));
   return cases;
 });
+
+const Rows<Refusal> refusals = {
+    {"generate", {"--length-penalty", "0.6"}, {"--length-penalty: expected a --beam of 2 at least"}}};
+
+const Rows<std::string, ForHelp> programs = {"average_checkpoints"};
+
+const Rows<FlagNotes> notes = {
+    {"--norm post --final-norm 0", {"final-norm: --norm is post"}},
+    {"--embeddings separate --cross dot", {"embeddings: there is no source", "cross: there is no source"}},
+    {"--task dates --mixer identity --heads 2 --cross bahdanau --embeddings separate", {}}};
 
 }  // namespace
 }  // namespace abh

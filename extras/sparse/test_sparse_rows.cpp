@@ -3,6 +3,7 @@
 #include "tests/harness/config_rows.hpp"
 #include "tests/harness/golden_case.hpp"
 #include "tests/harness/network_rows.hpp"
+#include "tests/harness/program_rows.hpp"
 
 namespace abh {
 namespace {
@@ -53,6 +54,9 @@ const Rows<GoldenFault> golden_faults([] {
   }
   return all;
 });
+
+const Rows<FlagNotes> notes = {
+    {"--mixer metric --pattern strided --stride 3", {"pattern: no layer is dot", "stride: no layer is dot"}}};
 
 }  // namespace
 }  // namespace abh

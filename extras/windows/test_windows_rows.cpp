@@ -4,6 +4,7 @@
 #include "tests/harness/golden_case.hpp"
 #include "tests/harness/import_case.hpp"
 #include "tests/harness/memory_rows.hpp"
+#include "tests/harness/program_rows.hpp"
 
 namespace abh {
 namespace {
@@ -99,6 +100,21 @@ const Rows<ImportCase> imported = {
      "ffn_bias conv_kernel conv_groups values projection skip window"}};
 
 const Rows<std::string, ForPyTorch> in_pytorch = {"--tokenizer byte --mixer additive --window 3"};
+
+const Rows<Refusal> refusals = {{"train", {"--window", "4,x", "--layers", "2"}, {"--window", "whole number", "x"}},
+                                {"train", {"--window", "-4"}, {"--window", "-4"}},
+                                {"train", {"--window", "4,4,4", "--layers", "2"}, {"--window", "1 or 2 entries"}},
+                                {"train", {"--window", "9223372036854775808"}, {"--window", "9223372036854775808"}}};
+
+const Rows<std::string, TooLarge> too_large = {"--window 4194303 --channels 262144 --positions none"};
+
+const Rows<std::string, ForLearning> learning = {
+    "--mixer additive --window 3", "--mixer additive --window 100 --positions none",
+    "--mixer dot,additive,metric,quadratic --layers 4 --window 0,2,0,0 --conv-groups 2"};
+
+const Rows<std::string, Extreme> extreme = {"--window 1"};
+
+const Rows<std::string, OtherModel> other_models = {"--window 3"};
 
 }  // namespace
 }  // namespace abh

@@ -2,16 +2,14 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "network/model.hpp"
 #include "runs/checkpoint.hpp"
 #include "tests/harness/catch.hpp"
 #include "tests/harness/lines.hpp"
-#include "tests/harness/program.hpp"
+#include "tests/harness/program_rows.hpp"
 
 using namespace abh;
 
@@ -20,17 +18,6 @@ namespace {
 // A field of a row of log.csv, the first row after the header being 0.
 double logged(const std::string& run, std::size_t row, std::size_t field) {
   return std::stod(lines_of(lines_of(read_bytes(run + "/log.csv")).at(row + 1), ',').at(field));
-}
-
-bool says(const Outcome& outcome, const std::string& what) { return outcome.out.find(what) != std::string::npos; }
-
-std::map<std::string, std::vector<float>> tensors_of(const Checkpoint& model) {
-  std::map<std::string, std::vector<float>> tensors;
-  for (const Parameter& parameter : parameter_table(model.config)) {
-    const auto first = model.weights.begin() + parameter.offset;
-    tensors[parameter.name] = {first, first + parameter.count};
-  }
-  return tensors;
 }
 
 }  // namespace
@@ -86,67 +73,6 @@ TEST_CASE("programs: a run with --init-from repeats, and goes on as if nothing h
   require_success(generate({"--checkpoint", place / "whole", "--prompt", "the z\xc3\xa9", "--tokens", "20"}));
 }
 
-TEST_CASE("programs: --init-from with another context keeps the positions that both have, for every task",
-          "[programs]") {
-  if (!has_extras) return;
-  const TestFolder place;
-  const std::string pairs = place / "pairs.tsv", reviews = place / "reviews.csv";
-  std::string lines, labelled;
-  for (Index n = 17; n < 117; ++n) {
-    lines += std::to_string(n) + "\t" + std::to_string(n * n) + "\n";
-    labelled +=
-        std::string(n % 3 ? "more" : "less") + ",the number " + std::to_string(n % 9) + (n % 3 ? " up\n" : "\n");
-  }
-  write_bytes(pairs, lines);
-  write_bytes(reviews, labelled);
-  const std::string network = " --channels 16 --heads 2 --batch 8 --steps 12 --learning-rate 0.01 --warmup 0 --task ";
-  const std::pair<const char*, Arguments> tasks[] = {
-      {"pairs", words(network + "pairs --encoder-layers 1 --decoder-layers 1 --data") + Arguments{pairs}},
-      {"reviews", words(network + "reviews --class-pooling cls --data") + Arguments{reviews}},
-      {"reviews mean", words(network + "reviews --data") + Arguments{reviews}},
-      {"recall", words(network + "recall --eval-tokens 900")}};
-  for (const auto& [name, flags] : tasks) {
-    INFO(name);
-    const std::string task = lines_of(name, ' ').front(), old = place / (name + std::string(" old"));
-    require_success(train(flags + words("--context 12") + Arguments{"--out", old}));
-    const Checkpoint before = model_of(old);
-    Arguments begun = {"--task", task, "--init-from", old, "--steps", "0"};
-    begun = begun + words("--batch 1 --eval-tokens 50");
-    if (task != "recall") begun = begun + Arguments{"--data", flags.back()};
-    const std::string losses = last_losses(require_success(train(begun + Arguments{"--out", place / "same"})));
-    for (const char* context : {"12", "10", "30", "400"}) {
-      CAPTURE(context);
-      const std::string run = place / (name + std::string(context));
-      const Outcome outcome = require_success(train(begun + Arguments{"--context", context, "--out", run}));
-      const Checkpoint after = model_of(run);
-      // No example is longer than ten tokens, and none is changed by a longer table of positions.
-      if (task != "recall") CHECK(last_losses(outcome) == losses);
-      CHECK(says(outcome, "positions from 13 on are new") == (after.config.context > 12));
-      for (const auto& [tensor, values] : tensors_of(after)) {
-        INFO(tensor);
-        const std::vector<float> was = tensors_of(before).at(tensor);
-        const std::size_t both = std::min(was.size(), values.size());
-        CHECK(std::equal(was.data(), was.data() + both, values.data()));
-      }
-    }
-  }
-  const std::string old = place / "recall old";
-  const auto reach_of = [&](const std::string& flags) {
-    const Outcome outcome = train(words("--task recall --steps 0 --batch 1 --eval-tokens 50 " + flags) +
-                                  Arguments{"--init-from", old, "--out", place / "reach"});
-    require_success(outcome);
-    const bool said = says(outcome, "note: the symbol is up to ");
-    return model_of(place / "reach").task.at("reach") + (said ? ", said" : "");
-  };
-  CHECK(reach_of("") == "10");
-  CHECK(reach_of("--context 8") == "6, said");
-  CHECK(reach_of("--context 30") == "28, said");
-  CHECK(reach_of("--context 30 --reach 10") == "10");
-  CHECK(reach_of("--context 30 --reach 20") == "20");
-  require_refusal(train(words("--task recall --context 8 --reach 7") + Arguments{"--init-from", old}), 2,
-                  {"--reach: expected at most 6"});
-}
-
 TEST_CASE("programs: characters that the new text lacks stay in the model", "[programs]") {
   const Workplace place;
   const std::string model = trained();
@@ -171,12 +97,11 @@ TEST_CASE("programs: --init-from refuses another model", "[programs][heavy]") {
   const Workplace place;
   const std::string model = trained();
   const Arguments flags = {"--init-from", model, "--data", place.data, "--out", place.run};
-  for (const char* change :
-       {"--layers 2", "--channels 16", "--heads 4", "--mixer dot", "--window 3", "--positions none", "--conv-kernel 0",
-        "--logit-bias 1", "--additive-values own", "--tokenizer byte"}) {
+  for (const std::string& change : Rows<std::string, OtherModel>::all(
+           {"--layers 2", "--channels 16", "--heads 4", "--mixer dot", "--positions none", "--conv-kernel 0",
+            "--logit-bias 1", "--additive-values own", "--tokenizer byte"})) {
     INFO(change);
     const Arguments changed = words(change);
-    if (!knows_flags(changed)) continue;
     require_refusal(train(flags + changed), 1, {changed[0] + ": expected ", "found " + changed[1], "--init-from"});
   }
   require_refusal(train(flags + words("--preset baby")), 1, {"--preset: ", "found baby", "--init-from"});
@@ -193,11 +118,6 @@ TEST_CASE("programs: --init-from refuses another model", "[programs][heavy]") {
   file.write(place / "other.safetensors");
   require_refusal(train(with(flags, {"--init-from", place / "other.safetensors"})), 1,
                   {place / "other.safetensors: ", "later positions"});
-  if (const std::string reviews = place / "reviews"; has_extras) {
-    require_success(train(words("--task reviews --steps 0") + Arguments{"--out", reviews}));
-    require_refusal(train(with(flags, {"--init-from", reviews})), 1,
-                    {"--task: expected reviews, as in " + reviews, "found text; give --task reviews"});
-  }
   CHECK_FALSE(exists(place.run));
   // Flags that repeat the file's settings change nothing. Flags that are no part of the model may have any value.
   require_success(train(place.flags({"--init-from", model, "--conv-groups", "0", "--dropout", "0.5", "--seed", "9"})));

@@ -16,7 +16,7 @@
 #include "tests/harness/catch.hpp"
 #include "tests/harness/lines.hpp"
 #include "tests/harness/pattern.hpp"
-#include "tests/harness/program.hpp"
+#include "tests/harness/program_rows.hpp"
 #include "tests/harness/settings.hpp"
 
 using namespace abh;
@@ -97,12 +97,9 @@ TEST_CASE("programs: --tokenizer byte takes any file", "[programs]") {
 
 TEST_CASE("programs: flags that make no sense are refused with status 2, before any file is read", "[programs]") {
   const Workplace place;
-  struct Case {
-    std::string program;
-    Arguments arguments;
-    std::vector<std::string> words;
-  };
-  const std::vector<Case> cases = {
+  std::string positions;
+  for (const std::string& each : all_positions()) positions += (positions.empty() ? "" : ", ") + each;
+  const std::vector<Refusal> cases = Rows<Refusal>::all({
       {"train", {"--leyers", "2"}, {"--leyers", "did you mean --layers?"}},
       {"train", {"--learning-rat", "2"}, {"did you mean --learning-rate?"}},
       {"train", {"--quux", "2"}, {"--quux", "did you mean --"}},
@@ -134,9 +131,7 @@ TEST_CASE("programs: flags that make no sense are refused with status 2, before 
       {"train", {"--preset", "huge"}, {"--preset", "tiny, baby, shakespeare, fastformer", "huge"}},
       {"train", {"--tokenizer", "word"}, {"--tokenizer", "char, byte"}},
       {"train", {"--device", "tpu"}, {"--device", "auto, plain, cpu, cuda, emulated"}},
-      {"train",
-       {"--positions", "sine"},
-       {"--positions", has_extras ? "learned, none, sinusoidal, rotary, alibi" : "learned, none, alibi"}},
+      {"train", {"--positions", "sine"}, {"--positions", positions}},
       {"train", {"--alibi-slopes", "interleaved"}, {"--alibi-slopes", "--positions alibi", "learned"}},
       {"train", {"--positions", "alibi", "--alibi-slopes", "bloom"}, {"--alibi-slopes", "formula, interleaved"}},
       {"train", {"--final-norm", "yes"}, {"--final-norm", "0 or 1"}},
@@ -148,18 +143,12 @@ TEST_CASE("programs: flags that make no sense are refused with status 2, before 
       {"train", {"--mixer", "dots"}, {"--mixer", listed_mixers(), "dots"}},
       {"train", {"--mixer", ""}, {"--mixer", "expected"}},
       {"train", {"--layers", "2", "--mixer", "dot,"}, {"--mixer", "expected"}},
-      {"train", {"--window", "4,x", "--layers", "2"}, {"--window", "whole number", "x"}},
-      {"train", {"--window", "-4"}, {"--window", "-4"}},
-      {"train", {"--window", "4,4,4", "--layers", "2"}, {"--window", "1 or 2 entries"}},
-      {"train", {"--window", "9223372036854775808"}, {"--window", "9223372036854775808"}},
       {"train", {"--context", "99999999999"}, {"--context", "from 1"}},
       {"train", {"--type", "bf16", "--device", "cpu"}, {"--type bf16", "--device"}},
       {"train", {"--out", ""}, {"--out", "folder"}},
       {"train", {"--resume", ""}, {"--resume", "folder"}},
       {"train", {"--resume", "run", "--overwrite"}, {"--overwrite", "--resume"}},
       {"train", {"--overwrite=1"}, {"--overwrite", "takes no value"}},
-      {"train", {"--class-pooling", "cls"}, {"--class-pooling: expected a task with classes, found --task text"}},
-      {"train", {"--class-pooling", "mean", "--task", "pairs"}, {"--class-pooling", "found --task pairs"}},
       {"generate", {"--type", "bf16", "--device", "cpu"}, {"--type bf16", "--device"}},
       {"generate", {"--temprature", "1"}, {"did you mean --temperature?"}},
       {"generate", {"--temperature", "-1"}, {"--temperature", "-1"}},
@@ -169,16 +158,14 @@ TEST_CASE("programs: flags that make no sense are refused with status 2, before 
       {"generate", {"--tokens", "-1"}, {"--tokens", "at least 0"}},
       {"generate", {"--top-k", "5", "--temperature", "0"}, {"--top-k: expected a --temperature above 0"}},
       {"generate", {"--top-p", "0.5", "--temperature", "0"}, {"--top-p: expected a --temperature above 0"}},
-      {"generate", {"--length-penalty", "0.6"}, {"--length-penalty: expected a --beam of 2 at least"}},
       {"generate", {"--threads", "0"}, {"--threads", "from 1"}},
       {"generate", {"--prompt"}, {"--prompt", "needs a value"}},
-  };
+  });
   const std::string no_such_file = place / "nowhere";
-  for (const Case& each : cases) {
+  for (const Refusal& each : cases) {
     std::string line = each.program;
     for (const std::string& word : each.arguments) line += " " + word;
     INFO(line);
-    if (!knows_flags(each.arguments)) continue;
     // If a file were read first, the file that is not there would be the error.
     const bool training = each.program == "train";
     Arguments arguments = each.arguments;
@@ -206,9 +193,8 @@ TEST_CASE("programs: --help names every flag with its default, --version the rel
 }
 
 TEST_CASE("programs: --help has no placeholder of the registry of mixers left", "[programs]") {
-  std::vector<std::string> names = {"train", "generate", "evaluate", "golden", "bench"};
-  if (has_extras) names.insert(names.end(), {"draw", "regress", "average_checkpoints"});
-  for (const std::string& name : names) {
+  for (const std::string& name :
+       Rows<std::string, ForHelp>::all({"train", "generate", "evaluate", "golden", "bench"})) {
     CAPTURE(name);
     const std::string help = require_success(run_program_of_build(name, {"--help"})).out;
     CHECK_FALSE(contains(help, "{"));
@@ -218,11 +204,10 @@ TEST_CASE("programs: --help has no placeholder of the registry of mixers left", 
 
 TEST_CASE("programs: more memory than there is is refused at once", "[programs]") {
   const Workplace place;
-  for (const char* changes : {"--channels 200000 --layers 100", "--batch 65536 --channels 131072",
-                              "--window 4194303 --channels 262144 --positions none",
-                              "--conv-kernel 1024 --conv-groups 1 --channels 262144"}) {
+  for (const std::string& changes :
+       Rows<std::string, TooLarge>::all({"--channels 200000 --layers 100", "--batch 65536 --channels 131072",
+                                         "--conv-kernel 1024 --conv-groups 1 --channels 262144"})) {
     INFO(changes);
-    if (!knows_flags(words(changes))) continue;
     const Outcome outcome = train(place.flags(words(changes)), {.timeout_s = 20});
     require_refusal(outcome, 1,
                     {"out of memory: this needs ", "MiB", "--context", "--recompute 1 and a short --chunk"});
@@ -434,16 +419,12 @@ TEST_CASE("programs: 0 for evaluation, checkpoints and log means the end only", 
 }
 
 TEST_CASE("programs: every mixer, and a mixed list, learns and generates", "[programs][heavy]") {
-  for (const char* changes :
-       {"--mixer additive", "--mixer additive --window 3", "--mixer additive --window 100 --positions none",
-        "--mixer additive --additive-values own --additive-projection 1 --additive-skip normed", "--mixer metric",
-        "--mixer quadratic", "--mixer bahdanau", "--mixer dot", "--mixer dot --positions none --conv-kernel 0",
-        "--mixer dot,additive --layers 2 --positions sinusoidal",
-        "--mixer dot,additive --layers 2 --positions rotary --rescale 8",
-        "--mixer metric,quadratic --layers 2 --positions rotary", "--mixer dot,additive --layers 2 --positions alibi",
-        "--mixer dot,additive,metric,quadratic --layers 4 --window 0,2,0,0 --conv-groups 2"}) {
+  for (const std::string& changes : Rows<std::string, ForLearning>::all(
+           {"--mixer additive", "--mixer additive --additive-values own --additive-projection 1 --additive-skip normed",
+            "--mixer metric", "--mixer quadratic", "--mixer dot", "--mixer dot --positions none --conv-kernel 0",
+            "--mixer dot,additive --layers 2 --positions alibi",
+            "--mixer dot,additive,metric,quadratic --layers 4 --conv-groups 2"})) {
     INFO(changes);
-    if (!knows_flags(words(changes))) continue;
     const std::string run = trained(with(words(changes), {"--steps", "40", "--learning-rate", "0.01"}));
     const std::string last = last_line(read_bytes(run + "/log.csv"));
     CHECK(std::stod(last.substr(last.find(',') + 1)) < 2.8);  // the training loss; ln 18 = 2.89
@@ -515,64 +496,27 @@ TEST_CASE("programs: every flag of train is accepted and has an effect on the se
 }
 
 TEST_CASE("programs: train says which flags change nothing", "[programs]") {
-  if (!has_extras) return;
   const Workplace place;
-  const auto notes = [&](const std::string& flags) {
-    return notes_of(train(place.flags(with({"--steps", "0"}, words(flags)))));
-  };
-  using Notes = std::vector<std::string>;
-  CHECK(notes("--mixer dot --window 4 --leap-focus exp --normed-values 1") ==
-        Notes{"window: no layer is additive, leap or average", "leap-focus: no layer is leap",
-              "normed-values: no layer is leap"});
-  CHECK(notes("--mixer leap --additive-values own --additive-projection 1 --additive-skip normed") ==
-        Notes{"additive-values: no layer is additive", "additive-projection: no layer is additive",
-              "additive-skip: no layer is additive"});
-  CHECK(notes("--mixer additive --rescale 3 --positions rotary") ==
-        Notes{"rescale: no layer is dot or leap", "positions rotary: no layer is metric, quadratic or dot"});
-  CHECK(notes("--mixer average,identity --layers 2 --positions alibi") ==
-        Notes{"heads: no layer is additive, metric, quadratic, dot, bahdanau, transformer_xl, lsh or leap",
-              "positions alibi: no layer is additive, metric, quadratic, dot, bahdanau or leap"});
-  CHECK(notes("--mixer leap,dot --layers 2 --window 4 --rescale 3 --positions rotary --leap-focus exp").empty());
-  CHECK(notes("--mixer bahdanau --positions rotary") ==
-        Notes{"positions rotary: no layer is metric, quadratic or dot"});
-  CHECK(notes("--mixer bahdanau --positions alibi").empty());
-  CHECK(notes("--mixer leap --attention-window 4 --span 3") ==
-        Notes{"attention-window: no layer is metric, quadratic, dot or bahdanau",
-              "span: no layer is metric, quadratic or dot"});
-  CHECK(notes("--mixer leap --ramp 4") == Notes{"ramp: no layer is metric, quadratic or dot"});
-  CHECK(notes("--mixer dot --ramp 4 --penalty 0.1") == Notes{"ramp: --span is 0", "penalty: --span is 0"});
-  CHECK(notes("--mixer dot --ramp 4 --penalty 0.1 --span 3").empty());
-  CHECK(notes("--mixer metric --attention-window 4 --span 3").empty());
-  CHECK(notes("--mixer metric --pattern strided --stride 3") ==
-        Notes{"pattern: no layer is dot", "stride: no layer is dot"});
-  CHECK(notes("--mixer additive --positions alibi --additive-skip normed").empty());
-  CHECK(notes("--alibi-slopes formula") == Notes{"alibi-slopes: --positions is learned"});
-  CHECK(notes("--positions alibi --alibi-slopes interleaved") ==
-        Notes{"alibi-slopes: the number of heads is a power of two"});
-  CHECK(notes("--positions alibi --alibi-slopes interleaved --channels 6 --heads 3 --conv-kernel 0").empty());
-  CHECK(notes("--conv-groups 2 --conv-kernel 0") == Notes{"conv-groups: --conv-kernel is 0"});
-  CHECK(notes("--norm post --final-norm 0") == Notes{"final-norm: --norm is post"});
-  CHECK(notes("--embeddings separate --cross dot") ==
-        Notes{"embeddings: there is no source", "cross: there is no source"});
-  CHECK(notes("--muon-rounds 3") == Notes{"muon-rounds: --optimizer is adamw"});
-  CHECK(notes("--muon-rounds 3 --optimizer muon").empty());
-  CHECK(notes("--chunk 8 --truncated 1 --mixer leap") == Notes{"truncated: --chunk is not shorter than --context"});
-  CHECK(notes("--chunk 4 --truncated 1 --mixer leap").empty());
-  CHECK(notes("--steps 2 --schedule linear") == Notes{"schedule: --warmup is not shorter than the run"});
-  CHECK(notes("--steps 3 --schedule linear").empty());
-  CHECK(notes("--steps 2 --eval-tokens 8") == Notes{"eval-tokens: --eval-every is not shorter than the run"});
-  CHECK(notes("--steps 2 --eval-tokens 8 --eval-every 0").size() == 1);
-  CHECK(notes("--steps 2 --eval-tokens 8 --eval-every 1").empty());
-  CHECK(notes("").empty());
-
-  const auto notes_of_task = [&](const std::string& flags) {
-    return notes_of(train(words("--steps 0 --task " + flags) + Arguments{"--out", place.run}));
-  };
-  CHECK(notes_of_task("digits --logit-bias 1 --embedding-scale 2") ==
-        Notes{"logit-bias: a classifier always has a bias", "embedding-scale: the network reads no tokens"});
-  CHECK(notes_of_task("digits --class-pooling cls --embedding-scale 2").empty());
-  CHECK(notes_of_task("dates --mixer identity --heads 2 --cross bahdanau --embeddings separate").empty());
-  CHECK(notes_of_task("sort").empty());  // a recipe's values are no flags
+  for (const FlagNotes& each : Rows<FlagNotes>::all({
+           {"--mixer additive --positions alibi --additive-skip normed", {}},
+           {"--alibi-slopes formula", {"alibi-slopes: --positions is learned"}},
+           {"--positions alibi --alibi-slopes interleaved", {"alibi-slopes: the number of heads is a power of two"}},
+           {"--positions alibi --alibi-slopes interleaved --channels 6 --heads 3 --conv-kernel 0", {}},
+           {"--conv-groups 2 --conv-kernel 0", {"conv-groups: --conv-kernel is 0"}},
+           {"--muon-rounds 3", {"muon-rounds: --optimizer is adamw"}},
+           {"--muon-rounds 3 --optimizer muon", {}},
+           {"--steps 2 --schedule linear", {"schedule: --warmup is not shorter than the run"}},
+           {"--steps 3 --schedule linear", {}},
+           {"--steps 2 --eval-tokens 8", {"eval-tokens: --eval-every is not shorter than the run"}},
+           {"--steps 2 --eval-tokens 8 --eval-every 0", {"eval-tokens: --eval-every is not shorter than the run"}},
+           {"--steps 2 --eval-tokens 8 --eval-every 1", {}},
+           {"", {}},
+       })) {
+    INFO(each.flags);
+    const Arguments flags = with({"--steps", "0"}, words(each.flags));
+    CHECK(notes_of(train(contains(each.flags, "--task") ? with(flags, {"--out", place.run}) : place.flags(flags))) ==
+          each.notes);
+  }
 }
 
 TEST_CASE("programs: presets are starting points that other flags override", "[programs]") {
@@ -597,12 +541,11 @@ TEST_CASE("programs: presets are starting points that other flags override", "[p
 
 TEST_CASE("programs: extreme but legal settings work", "[programs][heavy]") {
   const Workplace place;
-  for (const char* changes :
-       {"--dropout 1", "--label-smoothing 1", "--learning-rate 0", "--init-std 0", "--weight-decay 0 --clip 0",
-        "--channels 1 --heads 1", "--heads 8 --mixer metric", "--context 1 --batch 1", "--context 1 --mixer dot",
-        "--conv-kernel 40", "--warmup 1000", "--window 1", "--threads 5 --steps 2"}) {
+  for (const std::string& changes : Rows<std::string, Extreme>::all(
+           {"--dropout 1", "--label-smoothing 1", "--learning-rate 0", "--init-std 0", "--weight-decay 0 --clip 0",
+            "--channels 1 --heads 1", "--heads 8 --mixer metric", "--context 1 --batch 1", "--context 1 --mixer dot",
+            "--conv-kernel 40", "--warmup 1000", "--threads 5 --steps 2"})) {
     INFO(changes);
-    if (!knows_flags(words(changes))) continue;
     require_success(train(place.flags(with(words(changes), {"--out", place / "extreme"}))));
     require_success(generate({"--checkpoint", place / "extreme", "--tokens", "20"}));
   }
