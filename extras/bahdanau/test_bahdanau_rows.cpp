@@ -1,5 +1,6 @@
 // The rows that this feature adds to lists of the core's tests.
 
+#include "tests/harness/generator_rows.hpp"
 #include "tests/harness/golden_case.hpp"
 #include "tests/harness/import_case.hpp"
 #include "tests/harness/network_rows.hpp"
@@ -30,6 +31,10 @@ const Rows<std::string, ForLearning> learning = {"--mixer bahdanau"};
 const Rows<FlagNotes> notes = {
     {"--mixer bahdanau --positions rotary", {"positions rotary: no layer is metric, quadratic or dot"}},
     {"--mixer bahdanau --positions alibi", {}}};
+
+const Rows<GeneratorCase, WithinContext> within = {{"bahdanau"}};
+
+const Rows<GeneratorCase, EndlessText> endless = {{"bahdanau", "sinusoidal", "5"}};
 
 }  // namespace
 }  // namespace abh

@@ -1,6 +1,7 @@
 // The rows that this feature adds to lists of the core's tests.
 
 #include "tests/harness/config_rows.hpp"
+#include "tests/harness/generator_rows.hpp"
 #include "tests/harness/golden_case.hpp"
 #include "tests/harness/import_case.hpp"
 #include "tests/harness/program_rows.hpp"
@@ -61,6 +62,9 @@ const Rows<FlagNotes> notes = {
      {"heads: no layer is additive, metric, quadratic, dot, bahdanau, transformer_xl, lsh or leap",
       "positions alibi: no layer is additive, metric, quadratic, dot, bahdanau or leap"}},
     {"--mixer leap,dot --layers 2 --window 4 --rescale 3 --positions rotary --leap-focus exp", {}}};
+
+const Rows<GeneratorCase, LongPrompt> prompts = {{"leap,average", "none", "0,7"},
+                                                 {"leap,average", "sinusoidal", "0,7"}};
 
 }  // namespace
 }  // namespace abh

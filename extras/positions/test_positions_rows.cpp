@@ -1,6 +1,7 @@
 // The rows that this feature adds to lists of the core's tests.
 
 #include "tests/harness/config_rows.hpp"
+#include "tests/harness/generator_rows.hpp"
 #include "tests/harness/golden_case.hpp"
 #include "tests/harness/import_case.hpp"
 #include "tests/harness/network_rows.hpp"
@@ -49,6 +50,12 @@ const Rows<std::string, ForLearning> learning = {"--mixer dot,additive --layers 
 const Rows<FlagNotes> notes = {
     {"--mixer additive --rescale 3 --positions rotary",
      {"rescale: no layer is dot or leap", "positions rotary: no layer is metric, quadratic or dot"}}};
+
+const Rows<GeneratorCase, FullContext> full = {{"dot", "sinusoidal"}, {"dot,additive", "rotary"}, {"metric", "rotary"}};
+
+const Rows<GeneratorCase, LongPrompt> prompts = {{"additive", "sinusoidal"}};
+
+const Rows<GeneratorCase, EndlessText> endless = {{"additive", "sinusoidal"}, {"additive", "rotary"}};
 
 }  // namespace
 }  // namespace abh

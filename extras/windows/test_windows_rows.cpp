@@ -1,6 +1,7 @@
 // The rows that this feature adds to lists of the core's tests.
 
 #include "tests/harness/config_rows.hpp"
+#include "tests/harness/generator_rows.hpp"
 #include "tests/harness/golden_case.hpp"
 #include "tests/harness/import_case.hpp"
 #include "tests/harness/memory_rows.hpp"
@@ -115,6 +116,13 @@ const Rows<std::string, ForLearning> learning = {
 const Rows<std::string, Extreme> extreme = {"--window 1"};
 
 const Rows<std::string, OtherModel> other_models = {"--window 3"};
+
+const Rows<GeneratorCase, LongPrompt> prompts = {{"additive", "none", "5,300"}, {"additive", "sinusoidal", "5,300"}};
+
+const Rows<GeneratorCase, EndlessText> endless = {{"additive", "none", "5"},
+                                                  {"additive", "sinusoidal", "5"},
+                                                  {"additive", "alibi", "5"},
+                                                  {"dot,quadratic", "alibi", "5"}};
 
 }  // namespace
 }  // namespace abh

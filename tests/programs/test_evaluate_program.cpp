@@ -5,41 +5,18 @@
 
 #include "runs/checkpoint.hpp"
 #include "tests/harness/catch.hpp"
+#include "tests/harness/evaluate_line.hpp"
 #include "tests/harness/pattern.hpp"
 #include "tests/harness/program.hpp"
 
 using namespace abh;
-
-namespace {
-
-struct Line {
-  std::string corpus;
-  double characters, per_character, bits_per_character, per_byte, bits_per_byte;
-};
-
-Line line_of(const Outcome& outcome) {
-  require_success(outcome);
-  const std::string number = "([0-9]+\\.[0-9]{4})";
-  const std::string line = last_line(outcome.out);
-  INFO(line);
-  const Parts parts = whole_match(line, "evaluate: (.*), ([0-9]+) characters, " + number + " nats/char \\(" + number +
-                                            " bits/char\\), " + number + " nats/byte \\(" + number + " bits/byte\\)");
-  REQUIRE_FALSE(parts.empty());
-  CHECK(outcome.out.ends_with(line + "\n"));
-  return {parts[1],           std::stod(parts[2]), std::stod(parts[3]), std::stod(parts[4]), std::stod(parts[5]),
-          std::stod(parts[6])};
-}
-
-bool near(double a, double b) { return std::abs(a - b) <= 1.01e-4; }
-
-}  // namespace
 
 TEST_CASE("programs: evaluate finds the loss that training found", "[programs]") {
   const Workplace place;
   const std::string validation = place / "play.v2.txt";
   write_bytes(validation, read_bytes(place.data).substr(2700));
   for (const std::string& run : {trained(), trained({"--mixer", "dot", "--positions", "none"})}) {
-    const Line line = line_of(evaluate({"--checkpoint", run, "--data", validation}));
+    const EvaluateLine line = line_of(evaluate({"--checkpoint", run, "--data", validation}));
     CHECK(line.corpus == "play.v2");
     CHECK(line.characters == 299);
     CHECK(near(line.per_character, model_of(run).validation_loss.value()));
@@ -64,7 +41,7 @@ TEST_CASE("programs: evaluate counts characters and bytes", "[programs]") {
   const Arguments flags = {"--steps", "0", "--init-std", "0"};
   SECTION("characters") {
     require_success(train(place.flags(flags)));
-    const Line line = line_of(evaluate({"--checkpoint", place.run, "--data", place.data}));
+    const EvaluateLine line = line_of(evaluate({"--checkpoint", place.run, "--data", place.data}));
     const double cost = std::log(static_cast<double>(model_of(place.run).config.vocabulary));
     CHECK(line.characters == 2999);
     CHECK(near(line.per_character, cost));
@@ -72,7 +49,7 @@ TEST_CASE("programs: evaluate counts characters and bytes", "[programs]") {
   }
   SECTION("bytes") {
     require_success(train(with(place.flags(flags), {"--tokenizer", "byte"})));
-    const Line line = line_of(evaluate({"--checkpoint", place.run, "--data", place.data}));
+    const EvaluateLine line = line_of(evaluate({"--checkpoint", place.run, "--data", place.data}));
     CHECK(line.characters == 2999);
     CHECK(near(line.per_byte, std::log(256.0)));
     CHECK(near(line.per_character, std::log(256.0) * bytes / 2999));
@@ -92,18 +69,7 @@ TEST_CASE("programs: evaluate takes windows up to the position table, or any wit
   CHECK(loss(learned, "1") != loss(learned, "8"));
   CHECK(loss(none, "0") == loss(none, "8"));
   CHECK(loss(none, "300") != loss(none, "8"));
-  const double whole = loss(none, "5000");
-  CHECK(whole == loss(none, "2999"));  // one window
-  // The whole text as one sequence, in the memory of a chunk.
-  for (const std::string device : {"cpu", "plain"}) {
-    for (const std::string chunk : {"127", "4000"}) {
-      if (!has_extras) continue;
-      const Outcome outcome = evaluate(
-          {"--checkpoint", none, "--data", place.data, "--context", "5000", "--chunk", chunk, "--device", device});
-      CHECK(near(line_of(outcome).per_byte, whole));
-      CHECK(contains(outcome.out, "; windows of 5000 characters, in chunks of " + chunk + "; device " + device));
-    }
-  }
+  CHECK(loss(none, "5000") == loss(none, "2999"));  // one window
   require_refusal(evaluate({"--checkpoint", learned, "--data", place.data, "--context", "9"}), 1,
                   {"--context: ", "at most 8", "position table", "found 9"});
 }
@@ -162,7 +128,7 @@ TEST_CASE("programs: evaluate refuses what it cannot use", "[programs]") {
   refused({"--checkpoint", ""}, 2, {"--checkpoint: "});
   refused({"--data", ""}, 2, {"--data: "});
   refused({"--context", "-1"}, 2, {"--context: ", "from 0"});
-  refused({"--chunk", "-1"}, 2, {"--chunk: ", has_extras ? "from 0" : "needs the feature chunks"});
+  refused({"--chunk", "-1"}, 2, {"--chunk: "});
   refused({"--by-charakter"}, 2, {"did you mean --by-character?"});
   refused({"--type", "bf16", "--device", "cpu"}, 2, {"--type bf16", "--device"});
 }

@@ -14,6 +14,7 @@
 #include "tasks/text/evaluation.hpp"
 #include "tests/harness/catch.hpp"
 #include "tests/harness/error_of.hpp"
+#include "tests/harness/evaluation_case.hpp"
 #include "tests/harness/model_case.hpp"
 #include "tests/harness/near.hpp"
 #include "tests/harness/settings.hpp"
@@ -21,65 +22,6 @@
 using namespace abh;
 
 namespace {
-
-const DeviceChoice one_thread{.device = "cpu", .threads = 1};
-
-// A model that knows nothing of the text, but has its opinions.
-TextModel some_model(const Tokenizer& tokenizer, const std::string& positions = "learned",
-                     const std::string& mixer = "additive,dot") {
-  const ModelConfig config =
-      model_with("layers=2 channels=16 heads=2 context=8 conv_kernel=2 mixer=" + mixer + " positions=" + positions +
-                 " vocabulary_size=" + std::to_string(tokenizer.size()));
-  return {config, tokenizer, some_weights(config, 0.3, 7), 5};
-}
-
-// A text without regularity of `count` of these characters.
-std::string mixed_text(const std::vector<std::string>& characters, Index count) {
-  std::string text;
-  std::uint32_t state = 1;
-  for (Index i = 0; i < count; ++i) {
-    state = state * 1664525u + 1013904223u;
-    text += characters[(state >> 16) % characters.size()];
-  }
-  return text;
-}
-
-// The loss of each token but the first, from the logits of step-by-step inference that begins anew at each window.
-std::vector<double> stepwise(const TextModel& checkpoint, const std::string& text, Index C) {
-  const auto model = with_weights(make_model(one_thread, checkpoint.config, {.positions = C}), checkpoint.weights);
-  const std::vector<Token> tokens = checkpoint.tokenizer.encode(text, "text");
-  std::vector<double> losses;
-  for (std::size_t i = 0; i + 1 < tokens.size(); ++i) {
-    const Index position = static_cast<Index>(i) % C;
-    if (position == 0) model->start();
-    const auto logits_v = model->step(tokens[i], position);
-    double sum = 0;
-    for (const float logit : logits_v) sum += std::exp(static_cast<double>(logit));
-    losses.push_back(std::log(sum) - static_cast<double>(logits_v[static_cast<std::size_t>(tokens[i + 1])]));
-  }
-  return losses;
-}
-
-struct Shown {
-  std::vector<std::string> characters;
-  std::vector<std::optional<double>> nats;
-  // The nats of all characters but the first.
-  std::vector<double> of_targets() const {
-    std::vector<double> all;
-    for (std::size_t i = 1; i < nats.size(); ++i) all.push_back(nats[i].value());
-    return all;
-  }
-};
-
-std::pair<Evaluation, Shown> evaluate(const TextModel& checkpoint, const std::string& text, const Cut& cut,
-                                      const DeviceChoice& device = one_thread) {
-  Shown shown;
-  const auto each = [&](std::string_view character, std::optional<double> nats) {
-    shown.characters.emplace_back(character);
-    shown.nats.push_back(nats);
-  };
-  return {evaluate_text(device, "float", checkpoint, cut, text, "text.txt", each), shown};
-}
 
 // Rows of characters, and what is shown of them after the legend.
 struct ShownRows {
@@ -106,8 +48,7 @@ double sum_of(const std::vector<double>& values) { return std::accumulate(values
 
 TEST_CASE("evaluation: every target once, in windows laid end to end, whatever a batch holds", "[evaluation][heavy]") {
   const std::vector<std::string> letters = {"a", "b", "\n", "\xc3\xa9", "\xe2\x82\xac"};  // é and €
-  for (const std::string positions : {"learned", "none", "sinusoidal", "rotary", "alibi"}) {
-    if (!is_built({{"positions", positions}})) continue;
+  for (const std::string& positions : all_positions()) {
     // Windows and batches that end with the text, and others; 1024 tokens are a batch.
     for (const auto& [size, C] : std::vector<std::pair<Index, Index>>{
              {2, 1}, {2, 8}, {9, 8}, {10, 8}, {300, 7}, {1025, 8}, {1026, 8}, {4500, 5}, {300, 40}, {5000, 3000}}) {
@@ -128,39 +69,6 @@ TEST_CASE("evaluation: every target once, in windows laid end to end, whatever a
       CHECK_FALSE(!(distance(shown.of_targets(), expected) <= 1e-4));
     }
   }
-}
-
-TEST_CASE("evaluation: chunk by chunk every target costs what it costs at once", "[evaluation][chunks][heavy]") {
-  if (!has_extras) return;
-  const Index size = 301;
-  const std::string letters = "ab\n\xc3\xa9";
-  bool rounds = false;  // otherwise than at once, as a pooling does that goes on from its average
-  const std::string text = mixed_text({"a", "b", "\n", "\xc3\xa9"}, size);
-  for (const std::string positions : {"learned", "none", "sinusoidal", "rotary", "alibi"}) {
-    for (const std::string mixer : {"additive,dot", "leap,additive", "quadratic,metric"}) {
-      TextModel model = some_model(Tokenizer::of_characters(letters, "x"), positions, mixer);
-      // Many windows, a few, and one that is longer than the text.
-      for (const Index C : {7, 100, 5000}) {
-        if (positions == "learned" && C > 8) continue;
-        const auto& [evaluation, shown] = evaluate(model, text, {C});
-        // Chunks of one position, of odd lengths, as long as the window, and longer.
-        for (const Index chunk : {1, 3, 7, 64, 300, 6000}) {
-          if (chunk == 1 && C > 7) continue;
-          for (const std::string device : {"cpu", "plain"}) {
-            CAPTURE(positions, mixer, C, chunk, device);
-            const auto& [in_chunks, shown_so] = evaluate(model, text, {C, chunk}, {.device = device, .threads = 1});
-            CHECK(in_chunks.characters == size - 1);
-            CHECK(in_chunks.bytes == evaluation.bytes);
-            CHECK_FALSE(!(std::abs(in_chunks.nats - evaluation.nats) <= 1e-5 * evaluation.nats));
-            rounds = rounds || (device == "cpu" && in_chunks.nats != evaluation.nats);
-            CHECK(shown_so.characters == shown.characters);
-            CHECK_FALSE(!(distance(shown_so.of_targets(), shown.of_targets()) <= 1e-4));
-          }
-        }
-      }
-    }
-  }
-  CHECK(rounds);
 }
 
 TEST_CASE("evaluation: bytes are put together to characters where the text is UTF-8", "[evaluation]") {
@@ -190,16 +98,14 @@ TEST_CASE("evaluation: bytes are put together to characters where the text is UT
 
 TEST_CASE("evaluation: what cannot be evaluated is refused", "[evaluation]") {
   TextModel model = some_model(Tokenizer::of_characters("ab\n", "x"));
-  const auto error = [&](const std::string& text, Index C, Index chunk = 0) {
-    return error_of([&] { return evaluate(model, text, {C, chunk}); });
+  const auto error = [&](const std::string& text, Index C) {
+    return error_of([&] { return evaluate(model, text, {C}); });
   };
   CHECK(error("ab", 8) == "no error");
   CHECK(error("a", 8) == "text.txt: too short: 1 character, expected 2 at least");
   CHECK(error("abc", 8).find("text.txt: character 3, 'c' (U+0063)") == 0);
   CHECK(error(std::string(5000, 'a') + "\xff", 8).find("text.txt: invalid UTF-8 at byte offset 5000") == 0);
   CHECK(error("ab", 9) == "--context: expected at most 8, the rows of this model's position table, found 9");
-  CHECK(error("ab", 9, 4) == error("ab", 9));
-  if (has_extras) CHECK(error("ab", 8, 4) == "no error");
   model.weights[0] = HUGE_VALF;
   CHECK(contains(error("\na", 8), "not finite"));
   model.config.causal = false;

@@ -10,6 +10,7 @@
 #include "base/error.hpp"
 #include "tasks/text/generator.hpp"
 #include "tests/harness/catch.hpp"
+#include "tests/harness/generator_rows.hpp"
 #include "tests/harness/model_case.hpp"
 #include "tests/harness/settings.hpp"
 
@@ -148,9 +149,9 @@ TEST_CASE("generator: extreme temperatures and logits", "[generator]") {
 }
 
 TEST_CASE("generator: within the context it follows the model step by step", "[generator]") {
-  for (const char* mixer : {"additive", "metric", "quadratic", "dot", "bahdanau", "dot,additive"}) {
+  for (const auto& [mixer, positions, window] :
+       Rows<GeneratorCase, WithinContext>::all({{"additive"}, {"metric"}, {"quadratic"}, {"dot"}, {"dot,additive"}})) {
     INFO(mixer);
-    if (!is_built({{"mixer", mixer}})) continue;
     const TextModel checkpoint = some_checkpoint(mixer);
     const auto model = stepwise_model(checkpoint);
     Generator generator(one_thread, checkpoint);
@@ -165,12 +166,13 @@ TEST_CASE("generator: within the context it follows the model step by step", "[g
 }
 
 TEST_CASE("generator: a full context goes on from its last half", "[generator]") {
-  for (const auto& [mixer, positions] :
-       {std::pair{"additive", "learned"}, std::pair{"dot", "learned"}, std::pair{"dot", "none"},
-        std::pair{"metric", "none"}, std::pair{"dot,additive", "none"}, std::pair{"dot", "sinusoidal"},
-        std::pair{"dot,additive", "rotary"}, std::pair{"metric", "rotary"}, std::pair{"quadratic", "alibi"}}) {
+  for (const auto& [mixer, positions, window] : Rows<GeneratorCase, FullContext>::all({{"additive"},
+                                                                                       {"dot"},
+                                                                                       {"dot", "none"},
+                                                                                       {"metric", "none"},
+                                                                                       {"dot,additive", "none"},
+                                                                                       {"quadratic", "alibi"}})) {
     INFO(mixer << ", positions " << positions);
-    if (!is_built({{"positions", positions}})) continue;
     const TextModel checkpoint = some_checkpoint(mixer, positions);
     const auto model = stepwise_model(checkpoint);
     const std::vector<Token> text = {0, 5, 2, 9, 1, 7, 3, 8, 4, 6, 10, 2, 5, 5, 1, 0, 9, 3, 3, 7};
@@ -217,15 +219,12 @@ TEST_CASE("generator: of a long prompt no more is read than the model can rememb
     }
   }
   // A model that can remember the whole prompt reads all of it, in several passes.
-  for (const auto& [mixer, window] : {std::pair{"additive", "0"}, {"additive", "5,300"}, {"leap,average", "0,7"}}) {
-    for (const char* positions : {"none", "sinusoidal"}) {
-      INFO(mixer << ", window " << window << ", " << positions);
-      if (!is_built({{"mixer", mixer}, {"window", window}, {"positions", positions}})) continue;
-      const TextModel checkpoint = some_checkpoint(mixer, positions, window);
-      std::vector<Token> prompt;
-      for (Index i = 0; i < 700; ++i) prompt.push_back(static_cast<Token>((i * i + 3) % 11));
-      check_reading(checkpoint, 2, prompt, 20, 2);
-    }
+  for (const auto& [mixer, positions, window] : Rows<GeneratorCase, LongPrompt>::all({{"additive", "none"}})) {
+    INFO(mixer << ", window " << window << ", " << positions);
+    const TextModel checkpoint = some_checkpoint(mixer, positions, window);
+    std::vector<Token> prompt;
+    for (Index i = 0; i < 700; ++i) prompt.push_back(static_cast<Token>((i * i + 3) % 11));
+    check_reading(checkpoint, 2, prompt, 20, 2);
   }
   // Five million tokens in the time of a few.
   const TextModel checkpoint = some_checkpoint("additive", "learned");
@@ -236,15 +235,9 @@ TEST_CASE("generator: of a long prompt no more is read than the model can rememb
 }
 
 TEST_CASE("generator: without a table of positions a recurrent model never forgets by halves", "[generator]") {
-  struct Case {
-    const char *window, *positions, *mixer = "additive";
-  };
-  for (const auto& [window, positions, mixer] :
-       {Case{"0", "none"}, Case{"5", "none"}, Case{"0", "sinusoidal"}, Case{"5", "sinusoidal"}, Case{"0", "alibi"},
-        Case{"5", "alibi"}, Case{"0", "rotary"}, Case{"0", "none", "dot,metric"}, Case{"5", "sinusoidal", "bahdanau"},
-        Case{"5", "alibi", "dot,quadratic"}}) {
+  for (const auto& [mixer, positions, window] : Rows<GeneratorCase, EndlessText>::all(
+           {{"additive", "none"}, {"additive", "alibi"}, {"dot,metric", "none"}, {"dot,quadratic", "alibi"}})) {
     INFO("window " << window << ", positions " << positions << ", " << mixer);
-    if (!is_built({{"mixer", mixer}, {"window", window}, {"positions", positions}})) continue;
     const TextModel checkpoint = some_checkpoint(mixer, positions, window, 8, "attention_window=3,5");
     const auto model = stepwise_model(checkpoint);
     Generator generator(one_thread, checkpoint);
