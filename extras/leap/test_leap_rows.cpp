@@ -3,6 +3,7 @@
 #include "tests/harness/config_rows.hpp"
 #include "tests/harness/generator_rows.hpp"
 #include "tests/harness/golden_case.hpp"
+#include "tests/harness/gpu_rows.hpp"
 #include "tests/harness/import_case.hpp"
 #include "tests/harness/program_rows.hpp"
 #include "tests/harness/weight_order.hpp"
@@ -65,6 +66,8 @@ const Rows<FlagNotes> notes = {
 
 const Rows<GeneratorCase, LongPrompt> prompts = {{"leap,average", "none", "0,7"},
                                                  {"leap,average", "sinusoidal", "0,7"}};
+
+const Rows<std::string, FiveMixers> five = {"additive,dot,metric,quadratic,leap"};
 
 }  // namespace
 }  // namespace abh

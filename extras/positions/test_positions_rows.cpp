@@ -3,6 +3,7 @@
 #include "tests/harness/config_rows.hpp"
 #include "tests/harness/generator_rows.hpp"
 #include "tests/harness/golden_case.hpp"
+#include "tests/harness/gpu_rows.hpp"
 #include "tests/harness/import_case.hpp"
 #include "tests/harness/network_rows.hpp"
 #include "tests/harness/program_rows.hpp"
@@ -56,6 +57,16 @@ const Rows<GeneratorCase, FullContext> full = {{"dot", "sinusoidal"}, {"dot,addi
 const Rows<GeneratorCase, LongPrompt> prompts = {{"additive", "sinusoidal"}};
 
 const Rows<GeneratorCase, EndlessText> endless = {{"additive", "sinusoidal"}, {"additive", "rotary"}};
+
+const Rows<SteppedMixers> stepped([] {
+  std::vector<SteppedMixers> rows;
+  for (const std::string positions : {"sinusoidal", "rotary", "alibi"}) {
+    for (const char* mixers : {"dot,additive", "metric,quadratic"}) {
+      rows.push_back({mixers, "window=0,4 rescale=5 positions=" + positions});
+    }
+  }
+  return rows;
+});
 
 }  // namespace
 }  // namespace abh

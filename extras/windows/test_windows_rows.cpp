@@ -3,6 +3,7 @@
 #include "tests/harness/config_rows.hpp"
 #include "tests/harness/generator_rows.hpp"
 #include "tests/harness/golden_case.hpp"
+#include "tests/harness/gpu_rows.hpp"
 #include "tests/harness/import_case.hpp"
 #include "tests/harness/memory_rows.hpp"
 #include "tests/harness/program_rows.hpp"
@@ -123,6 +124,10 @@ const Rows<GeneratorCase, EndlessText> endless = {{"additive", "none", "5"},
                                                   {"additive", "sinusoidal", "5"},
                                                   {"additive", "alibi", "5"},
                                                   {"dot,quadratic", "alibi", "5"}};
+
+const Rows<std::string, ThreeMixers> three = {"window=5,0,0"};
+
+const Rows<SteppedMixers> stepped = {{"additive", "window=0,4"}, {"average", "window=0,4"}, {"leap", "window=0,4"}};
 
 }  // namespace
 }  // namespace abh

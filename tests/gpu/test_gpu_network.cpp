@@ -7,6 +7,7 @@
 
 #include "base/random.hpp"
 #include "tests/harness/catch.hpp"
+#include "tests/harness/gpu_rows.hpp"
 #include "tests/harness/layer_case.hpp"
 #include "tests/harness/model_case.hpp"
 #include "tests/harness/near.hpp"
@@ -44,9 +45,9 @@ struct Setting {
   std::string gemm = "auto";
 };
 
-Setting setting_of(const std::string& mixer) {
+Setting setting_of(const std::string& mixer, const std::string& changes = "") {
   return {model_with("layers=2 channels=32 heads=4 context=32 vocabulary_size=19 conv_kernel=3 conv_groups=0 mixer=" +
-                     mixer + " " + needs_of(mixer)),
+                     mixer + " " + needs_of(mixer) + changes),
           {.batch = 2, .steps = 50, .learning_rate = 1e-2, .warmup = 5, .dropout = 0.1, .label_smoothing = 0.05}};
 }
 
@@ -132,16 +133,15 @@ TEST_CASE("gpu network: training with Muon follows the CPU", "[gpu_network][gpu]
 #if defined(ABH_EMULATOR)
 TEST_CASE("gpu network: with products as cuBLASLt is asked for them, training follows the CPU", "[gpu_network][gpu]") {
   for (const auto& [type, tolerance] : {std::pair<const char*, double>{"float", 1e-4}, {"bf16", 1e-2}}) {
-    Setting s = setting_of(std::string("additive,dot,metric,quadratic,") + (has_extras ? "leap" : "average"));
-    s.model.layers = 5;
-    s.model.conv_groups = 1;
-    s.model.attention_bias = s.model.logit_bias = s.model.additive.projection = true;
-    s.training.optimizer = "muon";
-    s.gemm = "library";
-    const auto [loss, norm, first, last] = follow("emulated", s, type, 4);
-    CAPTURE(type, loss, norm, first, last);
-    CHECK_FALSE(!(loss <= tolerance));
-    CHECK(last < first);
+    for (const std::string& mixers : Rows<std::string, FiveMixers>::all({"additive,dot,metric,quadratic,average"})) {
+      Setting s = setting_of(mixers, "layers=5 conv_groups=1 attention_bias=1 logit_bias=1 projection=1");
+      s.training.optimizer = "muon";
+      s.gemm = "library";
+      const auto [loss, norm, first, last] = follow("emulated", s, type, 4);
+      CAPTURE(mixers, type, loss, norm, first, last);
+      CHECK_FALSE(!(loss <= tolerance));
+      CHECK(last < first);
+    }
   }
 }
 #endif
@@ -200,75 +200,67 @@ TEST_CASE("gpu network: training in bf16 stays near float", "[gpu_network][gpu]"
 
 TEST_CASE("gpu network: the same bits in every order of threads, and again", "[gpu_network][gpu]") {
   for_each_gpu_and_type([&](const std::string& device, const std::string& type) {
-    Setting s = setting_of("additive,dot,metric");
-    s.model.layers = 3;
-    if (has_extras) s.model.window = "5,0,0";
-    if (type == "bf16") s.training.optimizer = "muon";
-    s.training.weight_average = 2;
-    std::vector<std::vector<float>> runs;
-    for (const int order : {0, 1, 2, 2}) {
-      set_thread_order(order);
-      const auto model = model_on(device, s, type);
-      std::vector<float>& run = runs.emplace_back();
-      for (Index step = 0; step < 3; ++step) {
-        const Model::StepResult result = train(*model, s, step);
-        run.push_back(static_cast<float>(result.loss));
-        run.push_back(static_cast<float>(result.gradient_norm));
+    for (const std::string& changes : Rows<std::string, ThreeMixers>::all({""})) {
+      Setting s = setting_of("additive,dot,metric", "layers=3 " + changes);
+      if (type == "bf16") s.training.optimizer = "muon";
+      s.training.weight_average = 2;
+      std::vector<std::vector<float>> runs;
+      for (const int order : {0, 1, 2, 2}) {
+        set_thread_order(order);
+        const auto model = model_on(device, s, type);
+        std::vector<float>& run = runs.emplace_back();
+        for (Index step = 0; step < 3; ++step) {
+          const Model::StepResult result = train(*model, s, step);
+          run.push_back(static_cast<float>(result.loss));
+          run.push_back(static_cast<float>(result.gradient_norm));
+        }
+        for (const auto arena : {Model::Arena::weights, Model::Arena::first_moments, Model::Arena::second_moments,
+                                 Model::Arena::average}) {
+          const std::vector<float> values = model->read(arena);
+          run.insert(run.end(), values.begin(), values.end());
+        }
       }
-      for (const auto arena :
-           {Model::Arena::weights, Model::Arena::first_moments, Model::Arena::second_moments, Model::Arena::average}) {
-        const std::vector<float> values = model->read(arena);
-        run.insert(run.end(), values.begin(), values.end());
-      }
+      set_thread_order(0);
+      for (const std::vector<float>& run : runs) CHECK((run == runs[0]));
     }
-    set_thread_order(0);
-    for (const std::vector<float>& run : runs) CHECK((run == runs[0]));
   });
 }
 
 TEST_CASE("gpu network: what is computed again is the same, bit by bit", "[gpu_network][gpu]") {
   for_each_gpu_and_type([&](const std::string& device, const std::string& type) {
     // Every mixer with a norm, and all that has a bias or is computed again in its place.
-    Setting s = setting_of(std::string("additive,dot,metric,quadratic,") + (has_extras ? "leap" : "average"));
-    s.model.layers = 5;
-    s.model.embedding_norm = s.model.final_norm = s.model.logit_bias = s.model.additive.projection = true;
-    s.model.attention_bias = true;
-    std::vector<std::vector<float>> runs;
-    for (const int order : {0, 1, 2}) {  // of what a graph leaves open: gradients of weights beside those of inputs
-      set_thread_order(order);
-      for (const bool recompute : {false, true}) {
-        const auto model = model_on(device, s, type, recompute);
-        std::vector<float>& run = runs.emplace_back();
-        for (Index step = 0; step < 3; ++step) {  // a GPU records the second one and replays what follows
-          const Model::StepResult result = train(*model, s, step);
-          run.push_back(static_cast<float>(result.loss));
-          run.push_back(static_cast<float>(result.gradient_norm));
+    for (const std::string& mixers : Rows<std::string, FiveMixers>::all({"additive,dot,metric,quadratic,average"})) {
+      const Setting s =
+          setting_of(mixers, "layers=5 embedding_norm=1 final_norm=1 logit_bias=1 projection=1 attention_bias=1");
+      std::vector<std::vector<float>> runs;
+      for (const int order : {0, 1, 2}) {  // of what a graph leaves open: gradients of weights beside those of inputs
+        set_thread_order(order);
+        for (const bool recompute : {false, true}) {
+          const auto model = model_on(device, s, type, recompute);
+          std::vector<float>& run = runs.emplace_back();
+          for (Index step = 0; step < 3; ++step) {  // a GPU records the second one and replays what follows
+            const Model::StepResult result = train(*model, s, step);
+            run.push_back(static_cast<float>(result.loss));
+            run.push_back(static_cast<float>(result.gradient_norm));
+          }
+          const std::vector<float> weights = model->read(Model::Arena::weights);
+          run.insert(run.end(), weights.begin(), weights.end());
         }
-        const std::vector<float> weights = model->read(Model::Arena::weights);
-        run.insert(run.end(), weights.begin(), weights.end());
       }
+      set_thread_order(0);
+      for (const std::vector<float>& run : runs) CHECK((run == runs[0]));
     }
-    set_thread_order(0);
-    for (const std::vector<float>& run : runs) CHECK((run == runs[0]));
   });
 }
 
 TEST_CASE("gpu network: evaluation and steps of inference follow the CPU", "[gpu_network][gpu]") {
   for (const std::string& device : gpu_devices()) {
-    std::vector<Setting> settings;
+    std::vector<SteppedMixers> rows = {{"dot,additive", "positions=alibi"}, {"metric,quadratic", "positions=alibi"}};
     for (const MixerProperties& properties : Mixers::properties) {
-      if (!properties.takes("hashing")) settings.push_back(setting_of(properties.name));  // what hashes has no steps
+      if (!properties.takes("hashing")) rows.push_back({properties.name});  // what hashes has no steps
     }
-    for (const char* positions : {"sinusoidal", "rotary", "alibi"}) {
-      if (!is_built({{"positions", positions}})) continue;
-      for (const char* mixers : {"dot,additive", "metric,quadratic"}) {
-        settings.push_back(setting_of(mixers));
-        settings.back().model.positions = positions;
-        settings.back().model.rescale = has_extras ? 5 : 0;
-      }
-    }
-    for (Setting& s : settings) {
-      if (has_extras) s.model.window = "0,4";
+    for (const auto& [mixers, changes] : Rows<SteppedMixers>::all(rows)) {
+      const Setting s = setting_of(mixers, changes);
       std::vector<std::vector<float>> logits;
       std::vector<double> losses;
       for (const std::string& each : {std::string("cpu"), device}) {

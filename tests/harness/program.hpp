@@ -11,7 +11,6 @@
 #include <utility>
 #include <vector>
 
-#include "base/extras.hpp"
 #include "catch.hpp"
 #include "files/safetensors.hpp"
 #include "folder.hpp"
@@ -44,15 +43,6 @@ struct RunOptions {
 };
 
 using Arguments = std::vector<std::string>;
-
-// Whether this build has the features of these flags, --flag value.
-inline bool knows_flags(const Arguments& flags) {
-  for (std::size_t i = 0; i < flags.size(); ++i) {
-    const std::string value = i + 1 < flags.size() ? flags[i + 1] : "";
-    if (flags[i].starts_with("--") && !absent_feature(flags[i].substr(2), value).empty()) return false;
-  }
-  return true;
-}
 
 // Arguments put together from pieces; a later flag does not replace an earlier one.
 Arguments operator+(Arguments first, const Arguments& second);

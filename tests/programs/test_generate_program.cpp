@@ -138,9 +138,8 @@ TEST_CASE("programs: a text without line breaks has a default prompt too", "[pro
 TEST_CASE("programs: every mixer writes on beyond its context", "[programs][heavy]") {
   for (const MixerProperties& properties : Mixers::properties) {
     const std::string mixer = properties.name;
-    for (const std::string positions : {"learned", "none", "sinusoidal", "rotary", "alibi"}) {
+    for (const std::string& positions : all_positions()) {
       if (properties.takes("hashing") || (properties.takes("segments") && positions != "none")) continue;
-      if (!absent_feature("positions", positions).empty()) continue;
       INFO(mixer << ", positions " << positions);
       const std::string run = trained(with(words(flags_of(mixer)), {"--positions", positions}));
       CHECK(generated({"--checkpoint", run, "--prompt", "cat", "--tokens", "300"}).size() == 304);
