@@ -1,11 +1,15 @@
 // The rows that this feature adds to lists of the core's tests.
 
+#include <cmath>
+
+#include "tests/harness/catch.hpp"
 #include "tests/harness/config_rows.hpp"
 #include "tests/harness/generator_rows.hpp"
 #include "tests/harness/golden_case.hpp"
 #include "tests/harness/gpu_rows.hpp"
 #include "tests/harness/import_case.hpp"
 #include "tests/harness/program_rows.hpp"
+#include "tests/harness/shown_rows.hpp"
 #include "tests/harness/weight_order.hpp"
 
 namespace abh {
@@ -68,6 +72,20 @@ const Rows<GeneratorCase, LongPrompt> prompts = {{"leap,average", "none", "0,7"}
                                                  {"leap,average", "sinusoidal", "0,7"}};
 
 const Rows<std::string, FiveMixers> five = {"additive,dot,metric,quadratic,leap"};
+
+const Rows<ShownPooling> poolings = {{"leap", "weight_bncs", "key_bcd", "pooled_key_bcd"},
+                                     {"leap", "weight_bncs", "value_bcd", "pooled_value_bcd"}};
+
+// The output is the gated pooled value plus the residual, and nothing else.
+const Rows<ShownBlock> shown_blocks = {
+    {"leap", [](const auto& shown) {
+       const std::vector<double>& passed_bcn = shown.at("blocks.0.mixer.passed_bcn");
+       for (std::size_t i = 0; i < 2 * 9 * 12; ++i) {
+         const double value = shown.at("blocks.0.mixer.pooled_value_bcd")[i];
+         const double out = shown.at("x_bcd")[i] + passed_bcn[i / 12 * 2 + i % 12 / 6] * value;
+         CHECK_FALSE(!(std::abs(out - shown.at("blocks.0.mixer.out_bcd")[i]) <= 1e-5));
+       }
+     }}};
 
 }  // namespace
 }  // namespace abh

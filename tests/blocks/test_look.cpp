@@ -1,10 +1,10 @@
-#include <array>
 #include <map>
 #include <string>
 
 #include "files/safetensors.hpp"
 #include "tests/harness/model_case.hpp"
 #include "tests/harness/network_case.hpp"
+#include "tests/harness/shown_rows.hpp"
 
 namespace abh {
 namespace {
@@ -129,39 +129,30 @@ TEST_CASE("look: a model shows what it computes of a batch", "[look][gpu]") {
         CHECK_FALSE(!(std::abs(sum - 1) <= 1e-5));
       }
       // The average is the weighted sum of the payload: (weight, payload, average) of each mixer that pools.
-      const std::vector<std::array<std::string, 3>> poolings = {{"weight_bncs", "h_bcd", "y_bcd"},
-                                                                {"a_weight_bncs", "q_bcd", "P_bcd"},
-                                                                {"e_weight_bncs", "t_bcd", "u_bcd"},
-                                                                {"weight_bncs", "key_bcd", "pooled_key_bcd"},
-                                                                {"weight_bncs", "value_bcd", "pooled_value_bcd"}};
-      int pooled = 0;
-      for (const auto& [weight_name, payload_name, average_name] : poolings) {
-        const auto average = shown.find("blocks.0.mixer." + average_name);
-        const auto pooling = shown.find("blocks.0.mixer." + weight_name);
-        if (average == shown.end() || pooling == shown.end()) continue;
+      for (const auto& [pooling_mixer, weight_name, payload_name, average_name] :
+           Rows<ShownPooling>::all({{"average", "weight_bncs", "h_bcd", "y_bcd"},
+                                    {"additive", "a_weight_bncs", "q_bcd", "P_bcd"},
+                                    {"additive", "e_weight_bncs", "t_bcd", "u_bcd"}})) {
+        const bool pools =
+            shown.count("blocks.0.mixer." + average_name) == 1 && shown.count("blocks.0.mixer." + weight_name) == 1;
+        CHECK(pools == (mixer.name == pooling_mixer));
+        if (!pools) continue;
+        const std::vector<double>& average = shown.at("blocks.0.mixer." + average_name);
+        const std::vector<double>& pooling = shown.at("blocks.0.mixer." + weight_name);
         const std::vector<double>& payload = shown.at("blocks.0.mixer." + payload_name);
-        ++pooled;
         for (std::size_t i = 0; i < 2 * 9 * 12; ++i) {
           const std::size_t b = i / 108, c = i / 12 % 9, d = i % 12, n = d / 6;
           double sum = 0;
           for (std::size_t s = 0; s < 9; ++s) {
-            const double share = pooling->second[((b * 2 + n) * 9 + c) * 9 + s];
+            const double share = pooling[((b * 2 + n) * 9 + c) * 9 + s];
             CHECK((share == 0 || (s <= c && batch.mask_bc[b * 9 + s] == 1)));
             sum += share * payload[(b * 9 + s) * 12 + d];
           }
-          CHECK_FALSE(!(std::abs(sum - average->second[i]) <= 1e-5));
+          CHECK_FALSE(!(std::abs(sum - average[i]) <= 1e-5));
         }
       }
-      const std::map<std::string, int> expected_pooled = {{"average", 1}, {"additive", 2}, {"leap", 2}};
-      const auto wanted = expected_pooled.find(mixer.name);
-      CHECK(pooled == (wanted == expected_pooled.end() ? 0 : wanted->second));
-      // leap's output is the gated pooled value plus the residual, and nothing else.
-      if (const auto passed = shown.find("blocks.0.mixer.passed_bcn"); passed != shown.end()) {
-        for (std::size_t i = 0; i < 2 * 9 * 12; ++i) {
-          const double value = shown.at("blocks.0.mixer.pooled_value_bcd")[i];
-          const double out = shown.at("x_bcd")[i] + passed->second[i / 12 * 2 + i % 12 / 6] * value;
-          CHECK_FALSE(!(std::abs(out - shown.at("blocks.0.mixer.out_bcd")[i]) <= 1e-5));
-        }
+      for (const auto& [name, check] : Rows<ShownBlock>::all()) {
+        if (mixer.name == name) check(shown);
       }
       // A packed metric is symmetric, and a matrix that makes keys of p.
       if (const auto metric = shown.find("blocks.0.mixer.metric_nkk"); metric != shown.end()) {
