@@ -1,6 +1,7 @@
 #include "layers/attention.hpp"
 
-#include "cpu/attention_tiles.hpp"
+#include "cpu/attention_backward_tiles.hpp"
+#include "cpu/attention_forward_tiles.hpp"
 #include "plain/plain.hpp"
 
 namespace abh {
@@ -24,8 +25,9 @@ void forward_in_tiles(Device& device, const AttentionForward<T>& a) {
     // First, last, second, last but one, ...: a causal block costs more the later it is, and workers get neighbours.
     const Index i = task % blocks;
     const Index t = i % 2 == 0 ? i / 2 : blocks - 1 - i / 2;
-    forward_block<biased, T>(a, head / in.N, head % in.N, t * block, block, bias.of_head(head % in.N),
-                             per_worker + worker * forward_scratch<T>(in.K, in.S, block));
+    ForwardBlock<biased, T>(a, head / in.N, head % in.N, t * block, block, bias.of_head(head % in.N),
+                            per_worker + worker * forward_scratch<T>(in.K, in.S, block))
+        .run();
   });
 }
 

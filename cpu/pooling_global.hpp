@@ -75,6 +75,39 @@ void pooling_forward_global(Device& device, const PoolingForward<T>& a, const De
   for_sequences(device, s, PoolingOrder::up, weights, summary, connect, rows, [](Index, Index) {});
 }
 
+// The gradients of the logits of head bn, from alpha, beta, kappa and, where passes are in stretches, left of its slot.
+template <class T, class Slots>
+void logit_gradients(const PoolingBackward<T>& a, Index bn, Index slot, const Slots& alpha, const Slots& beta,
+                     const Slots& kappa, const Slots& left) {
+  using A = Accum<T>;
+  const Index C = a.in.shape.C;
+  A* d_logit_c = a.d_logit_bnc + bn * C;
+  const A* d_lse_c = a.d_lse_bnc ? a.d_lse_bnc + bn * C : nullptr;
+  const A* sum_c = a.sum_bnc + bn * C;
+  // `anchor` is the drift that enters a stretch at its last position. At position c the factor left_c of it remains.
+  A drift = A(0), anchor = A(0);
+  const auto walk = [&]<bool anchored>(Index begin, Index end) {
+    for (Index c = end - 1; c >= begin; --c) {
+      const A share = alpha[slot][c];
+      const A local = kappa[slot][c];
+      if (d_lse_c && sum_c[c] != A(0)) drift += d_lse_c[c];  // (pooling_chunk.2)
+      const A all = anchored ? fused<A>(anchor, left[slot][c], drift) : drift;
+      d_logit_c[c] = share * (local + all);                      // (pooling.10)
+      drift = fused<A>(beta[slot][c], drift, -(share * local));  // (pooling.11)
+      if (anchored && c == begin) anchor = fused<A>(beta[slot][c], all, -(share * local));
+    }
+  };
+  if (!in_stretches(a.in.shape)) {
+    walk.template operator()<false>(0, C);
+    return;
+  }
+  for (Index end = C, begin; end > 0; end = begin) {
+    begin = (end - 1) / stretch * stretch;
+    walk.template operator()<true>(begin, end);
+    drift = A(0);
+  }
+}
+
 template <class Decay, class Device, class T>
 void pooling_backward_global(Device& device, const PoolingBackward<T>& a, const Decay& decay) {
   using A = Accum<T>;
@@ -163,33 +196,7 @@ void pooling_backward_global(Device& device, const PoolingBackward<T>& a, const 
                        });
   };
   // Last, since kappa is a sum over the channels of a row, and the drift one over the positions after it.
-  const auto finish = [&](Index bn, Index slot) {
-    A* d_logit_c = a.d_logit_bnc + bn * C;
-    const A* d_lse_c = a.d_lse_bnc ? a.d_lse_bnc + bn * C : nullptr;
-    const A* sum_c = a.sum_bnc + bn * C;
-    // `anchor` is the drift that enters a stretch at its last position. At position c the factor left_c of it remains.
-    A drift = A(0), anchor = A(0);
-    const auto walk = [&]<bool anchored>(Index begin, Index end) {
-      for (Index c = end - 1; c >= begin; --c) {
-        const A share = alpha[slot][c];
-        const A local = kappa[slot][c];
-        if (d_lse_c && sum_c[c] != A(0)) drift += d_lse_c[c];  // (pooling_chunk.2)
-        const A all = anchored ? fused<A>(anchor, left[slot][c], drift) : drift;
-        d_logit_c[c] = share * (local + all);                      // (pooling.10)
-        drift = fused<A>(beta[slot][c], drift, -(share * local));  // (pooling.11)
-        if (anchored && c == begin) anchor = fused<A>(beta[slot][c], all, -(share * local));
-      }
-    };
-    if (!in_stretches(s)) {
-      walk.template operator()<false>(0, C);
-      return;
-    }
-    for (Index end = C, begin; end > 0; end = begin) {
-      begin = (end - 1) / stretch * stretch;
-      walk.template operator()<true>(begin, end);
-      drift = A(0);
-    }
-  };
+  const auto finish = [&](Index bn, Index slot) { logit_gradients(a, bn, slot, alpha, beta, kappa, left); };
   for_sequences(device, s, PoolingOrder::down, weights, summary, connect, rows, finish);
 }
 
