@@ -16,18 +16,18 @@ struct LshSettings : FeatureDefaults {
   template <class Visitor, class Self>
   static void visit(Visitor&& visit, Self& s) {
     visit(WholeSetting{{"lsh_rounds", "lsh-rounds", "N", "hash rounds; more rounds find more of the large scores",
-                        left_out},
+                        unless_default},
                        0,
                        1000},
           s.lsh_rounds);
-    visit(WholeSetting{{"lsh_buckets", "lsh-buckets", "N", "buckets of a hash round, an even number", left_out},
+    visit(WholeSetting{{"lsh_buckets", "lsh-buckets", "N", "buckets of a hash round, an even number", unless_default},
                        0,
                        largest_channels},
           s.lsh_buckets);
     visit(WholeSetting{{"lsh_piece", "lsh-piece", "TOKENS",
                         "length of the chunks into which the sorted tokens are cut; a token attends to its own chunk "
                         "and the one before",
-                        left_out},
+                        unless_default},
                        0,
                        largest_context},
           s.lsh_piece);

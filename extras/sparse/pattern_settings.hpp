@@ -19,23 +19,24 @@ struct PatternSettings : FeatureDefaults {
     visit(ChoiceSetting{{"pattern", "pattern", "",
                          "keys that a token attends to: all; the last --stride and every --stride-th; or its own block "
                          "and the last --summary of each earlier block",
-                         left_out},
+                         unless_default},
                         {"none", "strided", "fixed"}},
           s.pattern);
     visit(WholeSetting{{"stride", "stride", "TOKENS",
-                        "length of the window of --pattern strided, or of a block of --pattern fixed", left_out},
+                        "length of the window of --pattern strided, or of a block of --pattern fixed", unless_default},
                        0,
                        largest_context},
           s.stride);
-    visit(WholeSetting{{"summary", "summary", "TOKENS",
-                        "tokens at the end of a block that later blocks attend to, with --pattern fixed", left_out},
-                       0,
-                       largest_context},
-          s.summary);
+    visit(
+        WholeSetting{{"summary", "summary", "TOKENS",
+                      "tokens at the end of a block that later blocks attend to, with --pattern fixed", unless_default},
+                     0,
+                     largest_context},
+        s.summary);
     visit(ChoiceSetting{{"part", "part", "",
                          "the two parts of a --pattern: both in one softmax, or in turn layer by layer, or head by "
                          "head",
-                         left_out},
+                         unless_default},
                         {"merged", "layers", "heads"}},
           s.part);
   }

@@ -12,9 +12,8 @@ class MemoryFlag {
  public:
   void add_to(Flags& flags) {
     flags.integer("memory", memory_, "TOKENS",
-                  std::string("tokens before a segment of ") + TransformerXlMixer::properties.name +
-                      " that it attends to; -1: as in training",
-                  -1, largest_context);
+                  "tokens before a segment of transformer_xl that it attends to; -1: as in training", -1,
+                  largest_context);
   }
   // Error where the network has no segments.
   void apply_to(ModelConfig& config) const {

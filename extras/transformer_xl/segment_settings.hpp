@@ -16,15 +16,16 @@ struct SegmentSettings : FeatureDefaults {
 
   template <class Visitor, class Self>
   static void visit(Visitor&& visit, Self& s) {
-    visit(WholeSetting{{"segment", "segment", "TOKENS", "segment length, in tokens", left_out}, 0, largest_context},
-          s.segment);
+    visit(
+        WholeSetting{{"segment", "segment", "TOKENS", "segment length, in tokens", unless_default}, 0, largest_context},
+        s.segment);
     visit(WholeSetting{{"memory", "memory", "TOKENS",
-                        "tokens before a segment that it attends to, without a gradient into them", left_out},
+                        "tokens before a segment that it attends to, without a gradient into them", unless_default},
                        0,
                        largest_context},
           s.memory);
     visit(WholeSetting{{"clamp", "clamp", "TOKENS", "largest distance, as which all longer ones count; 0: no limit",
-                        left_out},
+                        unless_default},
                        0,
                        largest_context},
           s.clamp);

@@ -92,24 +92,24 @@ class MetadataReader {
 struct MetadataWriter {
   std::map<std::string, std::string>& metadata;
   void operator()(const Setting& setting, const std::string& value) const {
-    if (setting.since == left_out && value == "0") return;
+    if (setting.since == unless_default && value == "0") return;
     metadata[setting.key] = value;
   }
   void operator()(const Setting& setting, bool value) const {
-    if (setting.since == left_out && !value) return;
+    if (setting.since == unless_default && !value) return;
     metadata[setting.key] = value ? "1" : "0";
   }
   void operator()(const ChoiceSetting& setting, const std::string& value) const {
-    if (setting.since == left_out && value == setting.choices.front()) return;
+    if (setting.since == unless_default && value == setting.choices.front()) return;
     metadata[setting.key] = value;
   }
   void operator()(const RealSetting& setting, double value) const {
-    if (setting.since == left_out && value == setting.otherwise) return;
+    if (setting.since == unless_default && value == setting.otherwise) return;
     metadata[setting.key] = to_text(value);
   }
   template <class Number>
   void operator()(const Setting& setting, Number value) const {
-    if (setting.since == left_out && value == Number{0}) return;
+    if (setting.since == unless_default && value == Number{0}) return;
     metadata[setting.key] = to_text(value);
   }
 };

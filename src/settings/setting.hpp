@@ -24,9 +24,10 @@ inline constexpr Index largest_muon_rounds = 100;
 
 // One setting, described once: its key in metadata, its flag, help and limits. A visitor turns it into a flag, a line
 // of metadata or a check. A setting without a flag can be set by golden files alone.
-// `since`: the version of files in which the key came (safetensors_version); an older file does without. left_out: a
-// file of any version has the key only where the value is not its default, which is 0, false or the first choice.
-inline constexpr Index left_out = std::numeric_limits<Index>::max();
+// `since`: the version of files in which the key came (safetensors_version); an older file does without.
+// unless_default: a file of any version has the key only where the value is not its default, which is 0, false or the
+// first choice.
+inline constexpr Index unless_default = std::numeric_limits<Index>::max();
 struct Setting {
   const char* key;
   std::string flag = "", unit = "", help = "";

@@ -65,54 +65,57 @@ void visit_model(Visitor&& visit, Config& m) {
                        3},
                       {"formula", "interleaved"}},
         m.alibi_slopes);
-  visit(WholeSetting{{"classes", "", "", "", left_out}, 0, largest_vocabulary}, m.classes);
+  visit(WholeSetting{{"classes", "", "", "", unless_default}, 0, largest_vocabulary}, m.classes);
   visit(ChoiceSetting{{"pooling", "class-pooling", "",
                        "input of the classifier: the mean of all positions, or an extra position in front of them",
-                       left_out},
+                       unless_default},
                       {"mean", "cls"}},
         m.class_pooling);
-  visit(WholeSetting{{"patch_inputs", "", "", "", left_out}, 0, largest_patch_inputs}, m.patch_inputs);
+  visit(WholeSetting{{"patch_inputs", "", "", "", unless_default}, 0, largest_patch_inputs}, m.patch_inputs);
   visit(ChoiceSetting{{"norm", "norm", "",
-                       "place of the layernorms: before a block, or after its sum with the residual stream", left_out},
+                       "place of the layernorms: before a block, or after its sum with the residual stream",
+                       unless_default},
                       {"pre", "post"}},
         m.norm);
-  visit(
-      Setting{"reversible", "reversible", "",
-              "use two residual streams and recompute activations: memory for one block, whatever the depth", left_out},
-      m.reversible);
-  visit(ChoiceSetting{{"activation", "activation", "", "activation function of the feed-forward net", left_out},
+  visit(Setting{"reversible", "reversible", "",
+                "use two residual streams and recompute activations: memory for one block, whatever the depth",
+                unless_default},
+        m.reversible);
+  visit(ChoiceSetting{{"activation", "activation", "", "activation function of the feed-forward net", unless_default},
                       {"gelu", "relu"}},
         m.activation);
-  visit(RealSetting{{"embedding_scale", "embedding-scale", "FACTOR", "factor of the token embeddings", left_out},
+  visit(RealSetting{{"embedding_scale", "embedding-scale", "FACTOR", "factor of the token embeddings", unless_default},
                     -1e6,
                     1e6,
                     false,
                     1},
         m.embedding_scale);
-  visit(
-      WholeSetting{{"encoder_layers", "encoder-layers", "N", "layers of the encoder, which reads the source", left_out},
-                   0,
-                   largest_layers},
-      m.encoder_layers);
+  visit(WholeSetting{{"encoder_layers", "encoder-layers", "N", "layers of the encoder, which reads the source",
+                      unless_default},
+                     0,
+                     largest_layers},
+        m.encoder_layers);
   visit(WholeSetting{{"decoder_layers", "decoder-layers", "N",
-                      "layers of the decoder, which writes and attends to the encoder", left_out},
+                      "layers of the decoder, which writes and attends to the encoder", unless_default},
                      0,
                      largest_layers},
         m.decoder_layers);
-  visit(WholeSetting{{"source_vocabulary_size", "", "", "", left_out}, 0, largest_vocabulary}, m.source_vocabulary);
-  visit(WholeSetting{{"source_context", "", "", "", left_out}, 0, largest_context}, m.source_context);
+  visit(WholeSetting{{"source_vocabulary_size", "", "", "", unless_default}, 0, largest_vocabulary},
+        m.source_vocabulary);
+  visit(WholeSetting{{"source_context", "", "", "", unless_default}, 0, largest_context}, m.source_context);
   visit(
-      ChoiceSetting{
-          {"embeddings", "embeddings", "",
-           "embedding tables of source, target and logits: three, two (target and logits share one), or one", left_out},
-          {"separate", "target", "shared"}},
+      ChoiceSetting{{"embeddings", "embeddings", "",
+                     "embedding tables of source, target and logits: three, two (target and logits share one), or one",
+                     unless_default},
+                    {"separate", "target", "shared"}},
       m.embeddings);
-  visit(ChoiceSetting{{"cross", "cross", "", "scores between decoder and encoder", left_out}, {"dot", "bahdanau"}},
-        m.cross);
+  visit(
+      ChoiceSetting{{"cross", "cross", "", "scores between decoder and encoder", unless_default}, {"dot", "bahdanau"}},
+      m.cross);
   visit(
       Setting{"attention_window", "attention-window", "LIST",
               "window of attention, in tokens; 0: no window; one number, or a comma-separated list with one per layer",
-              left_out},
+              unless_default},
       m.attention_window);
   m.extras.each([&](auto& feature) { feature.visit(visit, feature); });
 }
@@ -184,7 +187,7 @@ void visit_training(Visitor&& visit, Config& t) {
   visit(WholeSetting{{"eval_tokens", "eval-tokens", "TOKENS",
                       "evaluate on about so many tokens, spread over the validation split, and on all at the end; 0: "
                       "always on all",
-                      left_out, true},
+                      unless_default, true},
                      0,
                      largest_eval_tokens},
         t.eval_tokens);
@@ -197,7 +200,7 @@ void visit_training(Visitor&& visit, Config& t) {
       WholeSetting{
           {"keep_checkpoints", "keep-checkpoints", "N",
            "keep the weights of the last N checkpoints in RUN/checkpoint.STEP.safetensors, for average_checkpoints",
-           left_out, true},
+           unless_default, true},
           0,
           largest_kept_checkpoints},
       t.keep_checkpoints);
