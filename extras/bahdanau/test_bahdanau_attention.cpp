@@ -219,15 +219,8 @@ TEST_CASE("bahdanau_attention: on the GPU", "[bahdanau_attention][gpu]") {
 }
 
 TEST_CASE("bahdanau_attention: nothing to do", "[bahdanau_attention][gpu]") {
-  for_each_number([]<class T>(auto& device, const std::string&, T) {
-    for (const AttentionCase& sizes :
-         {AttentionCase{.B = 0, .C = 4, .N = 2, .K = 3}, AttentionCase{.B = 2, .C = 0, .N = 2, .K = 3}}) {
-      const BahdanauAttentionCase layer{sizes};
-      const Values<T> in = converted<T>(random_values(layer.inputs(), 1));
-      CHECK(converted<double>(run_forward<T>(layer, device, in)) == Values<double>{{}});
-      CHECK(run_backward<T>(layer, device, in, {{}}) == Values<double>{{}, {}, {}, Array<double>(6, 0.0)});
-    }
-  });
+  check_no_rows(BahdanauAttentionCase{{.B = 0, .C = 4, .N = 2, .K = 3}});
+  check_no_rows(BahdanauAttentionCase{{.B = 2, .C = 0, .N = 2, .K = 3}});
 }
 
 }  // namespace

@@ -93,8 +93,8 @@ TEST_CASE("pooling: one average for all positions, many heads and channels", "[p
 
 TEST_CASE("pooling: one average for all positions, no sequences, no positions", "[pooling][gpu]") {
   for (Index payloads : {1, 2}) {
-    check_nothing({{0, 5, 2, 3, 0, false, payloads}});
-    check_nothing({{2, 0, 2, 3, 0, false, payloads}});
+    check_no_rows(PoolingCase{{0, 5, 2, 3, 0, false, payloads}});
+    check_no_rows(PoolingCase{{2, 0, 2, 3, 0, false, payloads}});
   }
 }
 

@@ -210,14 +210,9 @@ TEST_CASE("kernel_regression: scratch memory grows with the queries alone", "[ke
 }
 
 TEST_CASE("kernel_regression: on the GPU", "[kernel_regression][gpu]") {
-  check_gpu("kernel_regression", "5 x 7", KernelRegressionCase{.C = 5, .S = 7});
-  check_gpu("kernel_regression", "37 x 83", KernelRegressionCase{.C = 37, .S = 83});
-  check_gpu("kernel_regression", "40 x 64, leave one out",
-            KernelRegressionCase{.C = 40, .S = 64, .leave_one_out = true});
-  check_gpu("kernel_regression", "67 x 67, leave one out",
-            KernelRegressionCase{.C = 67, .S = 67, .leave_one_out = true});
-  check_gpu("kernel_regression", "1 x 1", KernelRegressionCase{.C = 1, .S = 1});
-  check_gpu("kernel_regression", "9 x 33, width 2",
+  check_gpu("kernel_regression", KernelRegressionCase{.C = 5, .S = 7}, KernelRegressionCase{.C = 37, .S = 83},
+            KernelRegressionCase{.C = 40, .S = 64, .leave_one_out = true},
+            KernelRegressionCase{.C = 67, .S = 67, .leave_one_out = true}, KernelRegressionCase{.C = 1, .S = 1},
             KernelRegressionCase{.C = 9, .S = 33, .learned = false, .fixed_width = 2});
   check_alignment(KernelRegressionCase{.C = 3, .S = 16});
 }

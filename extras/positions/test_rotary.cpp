@@ -135,26 +135,20 @@ TEST_CASE("rotary: may work in place", "[rotary][gpu]") {
 }
 
 TEST_CASE("rotary: no rows", "[rotary][gpu]") {
-  for_each_device(2, [&](auto& device) {
-    CHECK(run_backward<float>(RotaryCase{.B = 2, .C = 0, .N = 1, .K = 3}, device, {{}, {}}, {{}})[0].empty());
-    CHECK(run_backward<float>(RotaryCase{.B = 0, .C = 2, .N = 1, .K = 3}, device, {{}, turns<float>(2, 3)}, {{}})[0]
-              .empty());
-  });
+  check_no_rows(RotaryCase{.B = 2, .C = 0, .N = 1, .K = 3});
+  check_no_rows(RotaryCase{.B = 0, .C = 2, .N = 1, .K = 3});
 }
 
 TEST_CASE("rotary: on the GPU, rows and strides of any size", "[rotary][gpu]") {
   for (Index K : {1, 2, 7, 37, 64, 261, 264}) {
-    check_gpu("rotary", "K " + std::to_string(K), RotaryCase{.B = 3, .C = 5, .N = 2, .K = K});
+    check_gpu("rotary", RotaryCase{.B = 3, .C = 5, .N = 2, .K = K});
   }
-  check_gpu("rotary", "many rows", RotaryCase{.B = 3, .C = 37, .N = 3, .K = 40});
-  check_gpu("rotary", "odd stride", RotaryCase{.B = 1, .C = 5, .N = 2, .K = 40, .gap = 3});
-  check_gpu("rotary", "even stride", RotaryCase{.B = 1, .C = 5, .N = 2, .K = 40, .gap = 8});
-  check_gpu("rotary", "even stride, odd one of its gradient",
-            RotaryCase{.B = 1, .C = 5, .N = 2, .K = 40, .gap = 8, .d_gap = 11});
-  check_gpu("rotary", "odd stride out",
-            RotaryCase{.B = 1, .C = 5, .N = 2, .K = 40, .gap = 0, .d_gap = 0, .out_gap = 5});
-  check_gpu("rotary", "odd heads, even stride in", RotaryCase{.B = 1, .C = 5, .N = 3, .K = 13, .gap = 9});
-  check_gpu("rotary", "odd heads, even strides",
+  check_gpu("rotary", RotaryCase{.B = 3, .C = 37, .N = 3, .K = 40},
+            RotaryCase{.B = 1, .C = 5, .N = 2, .K = 40, .gap = 3},
+            RotaryCase{.B = 1, .C = 5, .N = 2, .K = 40, .gap = 8},
+            RotaryCase{.B = 1, .C = 5, .N = 2, .K = 40, .gap = 8, .d_gap = 11},
+            RotaryCase{.B = 1, .C = 5, .N = 2, .K = 40, .gap = 0, .d_gap = 0, .out_gap = 5},
+            RotaryCase{.B = 1, .C = 5, .N = 3, .K = 13, .gap = 9},
             RotaryCase{.B = 1, .C = 5, .N = 3, .K = 13, .gap = 9, .d_gap = 9, .out_gap = 9});
   check_alignment(RotaryCase{.B = 1, .C = 3, .N = 2, .K = 8});
 }

@@ -93,8 +93,8 @@ TEST_CASE("pooling_windowed: no sequences, no positions", "[pooling_windowed][gp
     PoolingCase none{{0, 5, 2, 3, 2, true, payloads}}, empty{{2, 0, 2, 3, 2, true, payloads}};
     for (const bool decays : {false, true}) {
       none.decays = empty.decays = decays;
-      check_nothing(none);
-      check_nothing(empty);
+      check_no_rows(none);
+      check_no_rows(empty);
     }
   }
 }

@@ -7,7 +7,7 @@
 //   - float in plain loops, every instruction set of this machine, width 1, and the GPUs of this build (the emulator, a
 //     real one) against double (1e-5 forward, 2e-5 backward);
 //   - that 1, 2 and 3 threads give the same bits, and so does a second run.
-// check_gpu(layer, what, case) checks the GPUs alone, in float and in bf16, and adds to the table of `make gradcheck`.
+// check_gpu(layer, cases...) checks the GPUs alone, in float and in bf16, and adds to the table of `make gradcheck`.
 //
 // Before every pass, arrays to be written hold NaN, arrays to be added to hold numbers, and scratch memory holds NaN.
 // So that a case runs on any device, its arrays are Arrays, and all other data that a layer reads is kept().
@@ -366,6 +366,14 @@ void check_gpu(const std::string& name, const std::string& what, const Case& lay
       multiplies_matrices<Case>);
 }
 
+// Several cases, each with its sizes for `what`.
+template <class First, class... Rest>
+requires(!std::is_convertible_v<First, std::string>) void check_gpu(const std::string& name, const First& first,
+                                                                    const Rest&... rest) {
+  check_gpu(name, sizes_of(first.inputs()), first);
+  (check_gpu(name, sizes_of(rest.inputs()), rest), ...);
+}
+
 // A GPU reads and writes up to 16 bytes at once where an array and its rows allow it. Runs body(what) as it is, then
 // with each of the arrays that it makes at other places, alone; the first time `what` is empty.
 template <class Body>
@@ -407,6 +415,28 @@ void check_alignment(const Case& layer, double tolerance = 2e-5) {
         check(device, name, bf16{});
       },
       multiplies_matrices<Case>);
+}
+
+// A case of no rows: no output, no gradient of an input, and gradients of weights that stay as they are.
+template <class Case>
+void check_no_rows(const Case& layer) {
+  INFO(sizes_of(layer.inputs()));
+  const auto check = [&]<class T>(auto& device, const std::string& name, T) {
+    INFO(name);
+    const Values<T> in = converted<T>(random_values(layer.inputs(), 1));
+    const Values<T> d_out = converted<T>(random_values(layer.outputs(), 2));
+    for (const Array<T>& out : run_forward<T>(layer, device, in)) CHECK(out.empty());
+    for (const Array<double>& d_in : run_backward<T>(layer, device, in, d_out)) {
+      CHECK((d_in == Array<double>(d_in.size(), 0.0)));
+    }
+  };
+  CpuDevice<Isa::baseline> in_double(2);
+  check(in_double, "double", double{});
+  for_each_cpu(2, [&](auto& device, const std::string& name) { check(device, name, float{}); });
+  for_each_gpu([&](auto& device, const std::string& name) {
+    check(device, name, float{});
+    check(device, name, bf16{});
+  });
 }
 
 template <class Case>

@@ -101,14 +101,8 @@ TEST_CASE("attention: what is not a number stays so", "[attention]") {
 }
 
 TEST_CASE("attention: nothing to do", "[attention][gpu]") {
-  for_each_number([]<class T>(auto& device, const std::string&, T) {
-    for (const AttentionCase& layer :
-         {AttentionCase{.B = 0, .C = 4, .N = 2, .K = 3}, AttentionCase{.B = 2, .C = 0, .N = 2, .K = 3},
-          AttentionCase{.B = 2, .C = 0, .N = 2, .K = 200}}) {
-      CHECK(converted<double>(run_forward<T>(layer, device, {{}, {}, {}})) == Values<double>{{}});
-      CHECK(run_backward<T>(layer, device, {{}, {}, {}}, {{}}) == Values<double>{{}, {}, {}});
-    }
-  });
+  check_no_rows(AttentionCase{.B = 0, .C = 4, .N = 2, .K = 3});
+  for (const Index K : {3, 200}) check_no_rows(AttentionCase{.B = 2, .C = 0, .N = 2, .K = K});
 }
 
 TEST_CASE("attention: a row that sees nothing is 0 with infinite lse, and so are its gradients", "[attention][gpu]") {

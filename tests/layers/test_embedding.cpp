@@ -117,20 +117,16 @@ TEST_CASE("embedding: lane widths agree at every odd size", "[embedding]") {
 }
 
 TEST_CASE("embedding: on the GPU", "[embedding][gpu]") {
-  check_gpu("embedding", "3 x 37 x 40, 13 tokens", embedding(3, 37, 40, 13, 37));
-  check_gpu("embedding", "3 x 1 x 40, 13 tokens", embedding(3, 1, 40, 13, 1));
-  check_gpu("embedding", "1 x 1025 x 8, 65 tokens", embedding(1, 1025, 8, 65, 1025));
+  check_gpu("embedding", embedding(3, 37, 40, 13, 37), embedding(3, 1, 40, 13, 1), embedding(1, 1025, 8, 65, 1025));
   // An odd number of channels, positions that are not reached, and none.
-  check_gpu("embedding", "5 x 7 x 37, 3 tokens, 9 positions", embedding(5, 7, 37, 3, 9));
-  check_gpu("embedding", "2 x 29 x 66, 11 tokens, no positions", embedding(2, 29, 66, 11, 0, false));
-  check_gpu("embedding", "1 x 1 x 1, 1 token", embedding(1, 1, 1, 1, 1));
-  check_gpu("embedding", "6 x 17 x 32, 3 tokens, gaps", with_gaps(embedding(6, 17, 32, 3, 17)));
+  check_gpu("embedding", embedding(5, 7, 37, 3, 9), embedding(2, 29, 66, 11, 0, false), embedding(1, 1, 1, 1, 1),
+            with_gaps(embedding(6, 17, 32, 3, 17)));
   // More sequences than are summed at once, all with the same token.
-  check_gpu("embedding", "21 x 19 x 5, 1 token", embedding(21, 19, 5, 1, 19));
+  check_gpu("embedding", embedding(21, 19, 5, 1, 19));
   // Two tiles of the table, and chunks that are cut by the size of the vocabulary: 2 groups of rows, the last has 1.
-  check_gpu("embedding", "3 x 200 x 6, 150 tokens", embedding(3, 200, 6, 150, 200));
+  check_gpu("embedding", embedding(3, 200, 6, 150, 200));
   // A large vocabulary: one chunk, added to the gradient directly, with 8 tiles of which the last is not full.
-  check_gpu("embedding", "2 x 167 x 34, 1000 tokens", embedding(2, 167, 34, 1000, 167));
+  check_gpu("embedding", embedding(2, 167, 34, 1000, 167));
   check_alignment(embedding(2, 9, 8, 5, 9), 0);
 }
 

@@ -33,17 +33,7 @@ TEST_CASE("layernorm: the worked example of the chapter", "[layernorm]") {
   check(cpu);
 }
 
-TEST_CASE("layernorm: no rows", "[layernorm][gpu]") {
-  const Values<double> in = {{}, {1, 2}, {3, 4}};
-  CpuDevice<Isa::baseline> device(2);
-  CHECK(run_backward<double>(LayernormCase{.BC = 0, .D = 2}, device, in, {{}})[1] == Array<double>{0, 0});
-  for_each_gpu([&](auto& gpu, const std::string& name) {
-    INFO(name);
-    const Values<double> d_in = run_backward<float>(LayernormCase{.BC = 0, .D = 2}, gpu, converted<float>(in), {{}});
-    CHECK(d_in[1] == Array<double>{0, 0});
-    CHECK(d_in[2] == Array<double>{0, 0});
-  });
-}
+TEST_CASE("layernorm: no rows", "[layernorm][gpu]") { check_no_rows(LayernormCase{.BC = 0, .D = 2}); }
 
 TEST_CASE("layernorm: rows with a large mean keep their digits", "[layernorm][gpu]") {
   const LayernormCase layer{4, 100};
@@ -74,22 +64,16 @@ TEST_CASE("layernorm: lane widths agree at every odd size", "[layernorm]") {
 }
 
 TEST_CASE("layernorm: on the GPU", "[layernorm][gpu]") {
-  check_gpu("layernorm", "3 x 37 x 40, residual", LayernormCase{.BC = 3 * 37, .D = 40, .residual = true});
-  check_gpu("layernorm", "3 x 37 x 37", LayernormCase{.BC = 3 * 37, .D = 37});
-  check_gpu("layernorm", "3 x 1 x 40", LayernormCase{.BC = 3, .D = 40});
-  check_gpu("layernorm", "1 x 1025 x 8, residual", LayernormCase{.BC = 1025, .D = 8, .residual = true});
+  check_gpu("layernorm", LayernormCase{.BC = 3 * 37, .D = 40, .residual = true}, LayernormCase{.BC = 3 * 37, .D = 37},
+            LayernormCase{.BC = 3, .D = 40}, LayernormCase{.BC = 1025, .D = 8, .residual = true});
   // Rows that a lane holds in one pack, two and four, full and not, and as single numbers; and a single short one.
-  check_gpu("layernorm", "19 x 256, residual", LayernormCase{.BC = 19, .D = 256, .residual = true});
-  check_gpu("layernorm", "10 x 384", LayernormCase{.BC = 10, .D = 384});
-  check_gpu("layernorm", "5 x 520", LayernormCase{.BC = 5, .D = 520});
-  check_gpu("layernorm", "5 x 1024, residual", LayernormCase{.BC = 5, .D = 1024, .residual = true});
-  check_gpu("layernorm", "9 x 255, residual", LayernormCase{.BC = 9, .D = 255, .residual = true});
-  check_gpu("layernorm", "1 x 5", LayernormCase{.BC = 1, .D = 5});
+  check_gpu("layernorm", LayernormCase{.BC = 19, .D = 256, .residual = true}, LayernormCase{.BC = 10, .D = 384},
+            LayernormCase{.BC = 5, .D = 520}, LayernormCase{.BC = 5, .D = 1024, .residual = true},
+            LayernormCase{.BC = 9, .D = 255, .residual = true}, LayernormCase{.BC = 1, .D = 5});
   // Longer rows than the lanes of a warp hold, aligned and not.
-  check_gpu("layernorm", "9 x 1032, residual", LayernormCase{.BC = 9, .D = 1032, .residual = true});
-  check_gpu("layernorm", "17 x 515, residual", LayernormCase{.BC = 17, .D = 515, .residual = true});
-  check_gpu("layernorm", "2 x 40000", LayernormCase{.BC = 2, .D = 40000});
-  check_gpu("layernorm", "2 x 40001", LayernormCase{.BC = 2, .D = 40001});
+  check_gpu("layernorm", LayernormCase{.BC = 9, .D = 1032, .residual = true},
+            LayernormCase{.BC = 17, .D = 515, .residual = true}, LayernormCase{.BC = 2, .D = 40000},
+            LayernormCase{.BC = 2, .D = 40001});
   check_alignment(LayernormCase{.BC = 3, .D = 16});
 }
 
