@@ -23,7 +23,6 @@ void check_logits_of_any_size(Index window);
 void check_sums_of_gradients(const std::vector<Index>& windows, const std::vector<Index>& long_windows);
 void check_constant_payload(Index window);
 void check_zeros_of_masked(const std::vector<Index>& windows, const std::vector<Index>& long_windows);
-void check_nothing(const PoolingCase& layer);  // of no sequences or no positions
 void check_steps_of_pooling(Index window);
 void check_steps_on_gpu(Index window);
 void check_minus_infinity(Index window);

@@ -93,6 +93,31 @@ TEST_CASE("metric_key: no rows", "[metric_key]") {
   CHECK(run_backward<double>(MetricAttentionCase{0, 4, 1, 2}, device, in, {{}}) == Values<double>{{}, {0, 0, 0}});
 }
 
+TEST_CASE("metric_key: a packed metric is the full symmetric one", "[metric_key]") {
+  const MetricAttentionCase packed{2, 9, 3, 5, MetricForm::packed};
+  const MetricAttentionCase full{2, 9, 3, 5, MetricForm::full};
+  const Values<double> in = random_values(packed.inputs(), 1);
+  const Values<double> full_in = {in[0], unpacked(in[1], packed.N, packed.K)};
+  const Values<double> d_out = random_values(packed.outputs(), 2);
+  CpuDevice<Isa::baseline> device(1);
+  CHECK(run_forward<double>(packed, device, in) == run_forward<double>(full, device, full_in));
+
+  // A number that stands at two places of the matrix gets the gradients of both.
+  const Values<double> d_in = run_backward<double>(packed, device, in, d_out);
+  const Values<double> d_full = run_backward<double>(full, device, full_in, d_out);
+  Values<double> expected = {d_full[0], {}};
+  for (Index n = 0; n < packed.N; ++n) {
+    for (Index k = 0; k < packed.K; ++k) {
+      for (Index other = k; other < packed.K; ++other) {
+        const double upper = d_full[1][size_of((n * packed.K + k) * packed.K + other)];
+        const double lower = d_full[1][size_of((n * packed.K + other) * packed.K + k)];
+        expected[1].push_back(k == other ? upper : upper + lower);
+      }
+    }
+  }
+  require_close(packed.inputs(), d_in, expected, 1e-14, "gradients");
+}
+
 // score_cc' from the sum over packed numbers: one product on the diagonal of M, two off it.
 TEST_CASE("metric_key: scores are the packed double sum", "[metric_key]") {
   const Index C = 6, N = 2, K = 5;
