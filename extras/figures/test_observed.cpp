@@ -48,8 +48,7 @@ TEST_CASE("observed: ranks and distances", "[drawing]") {
 TEST_CASE("observed: maps of every mixer, and what a position is worth", "[drawing]") {
   for (const MixerProperties& mixer : Mixers::properties) {
     CAPTURE(mixer.name);
-    const ModelConfig config{
-        .layers = 2, .channels = 12, .heads = 2, .context = 9, .vocabulary = 7, .mixer = mixer.name};
+    ModelConfig config{.layers = 2, .channels = 12, .heads = 2, .context = 9, .vocabulary = 7, .mixer = mixer.name};
     config.extras.segment = 4;
     config.extras.memory = 2;
     config.extras.lsh_rounds = 2;
