@@ -1,7 +1,8 @@
-// The blocks of the core that pool, over windows.
+// The blocks of the core that pool, over windows, and networks of them.
 
 #include <string>
 
+#include "tests/harness/network_case.hpp"
 #include "tests/harness/pooling_blocks.hpp"
 
 namespace abh {
@@ -59,6 +60,15 @@ TEST_CASE("windows: kernels of additive", "[windows][gpu]") {
     block.config.positions = positions;
     check_gpu("additive", std::string("block, window 4, positions ") + positions, block);
   }
+}
+
+TEST_CASE("network: every layer has its own window", "[network]") {
+  const auto loss_of = [](const std::string& windows) {
+    const NetworkCase network = network_case("additive", windows);
+    return Built<Reference, double>(network, network.weights()).forward();
+  };
+  CHECK(loss_of("2,3") != loss_of("2,2"));
+  CHECK(loss_of("2,3") != loss_of("3,3"));
 }
 
 }  // namespace

@@ -16,7 +16,7 @@
 
 namespace abh {
 
-inline std::string json(const std::string& text) {
+inline std::string json_string(const std::string& text) {
   std::string out = "\"";
   for (const char c : text) {
     if (c == '"' || c == '\\') out += '\\';
@@ -35,13 +35,13 @@ inline void write_as_others_do(const std::string& path, std::vector<SafetensorsO
   std::sort(tensors.begin(), tensors.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
   std::string header = "{\"__metadata__\":{", data;
   for (const auto& [key, value] : metadata) {
-    header += (header.back() == '{' ? "" : ",") + json(key) + ":" + json(value);
+    header += (header.back() == '{' ? "" : ",") + json_string(key) + ":" + json_string(value);
   }
   header += "}";
   for (const SafetensorsOutput& tensor : tensors) {
     const std::size_t begin = data.size();
     data.append(static_cast<const char*>(tensor.data), static_cast<std::size_t>(4 * element_count(tensor.shape)));
-    header += "," + json(tensor.name) + ":{\"dtype\":\"F32\",\"shape\":" + shape_text(tensor.shape) +
+    header += "," + json_string(tensor.name) + ":{\"dtype\":\"F32\",\"shape\":" + shape_text(tensor.shape) +
               ",\"data_offsets\":[" + std::to_string(begin) + "," + std::to_string(data.size()) + "]}";
   }
   header += "}";
