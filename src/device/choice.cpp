@@ -69,9 +69,9 @@ void require_device(const DeviceChoice& choice, const std::string& type) {
     throw Error("--device emulated: this build has no emulated CUDA device; build it with cmake -DBUILD_EMULATOR=ON");
   }
 #endif
-  if ((device == "cpu" || device == "plain") && type != "float") {
+  if (device == "cpu" && type != "float") {
     // Unless the device is what `auto` found.
-    throw Error("--type " + type + ": the CPU computes in float; expected --device cuda or emulated",
+    throw Error("--type " + type + ": the CPU computes in float; expected --device plain, cuda or emulated",
                 choice.device == device ? 2 : 1);
   }
 }

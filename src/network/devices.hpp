@@ -26,14 +26,13 @@ auto with_device_type(const DeviceChoice& choice, const std::string& type, const
     }
     return body.template operator()<Device, float>();
   };
-  static_cast<void>(with);  // of builds without a GPU device
 #if defined(ABH_CUDA)
   if (resolved_device(choice.device) == "cuda") return with.template operator()<GpuDevice<Backend::cuda>>();
 #endif
 #if defined(ABH_EMULATOR)
   if (choice.device == "emulated") return with.template operator()<GpuDevice<Backend::emulated>>();
 #endif
-  if (choice.device == "plain") return body.template operator()<PlainDevice, float>();
+  if (choice.device == "plain") return with.template operator()<PlainDevice>();
   switch (best_isa()) {
 #if defined(ABH_AVX512)
     case Isa::avx512:
@@ -67,7 +66,9 @@ std::string name_of(const CpuDevice<isa>& device, const DeviceChoice&, const std
 inline std::unique_ptr<PlainDevice> make_device(std::type_identity<PlainDevice>, const DeviceChoice&, Work) {
   return std::make_unique<PlainDevice>();
 }
-inline std::string name_of(const PlainDevice&, const DeviceChoice&, const std::string&) { return "plain"; }
+inline std::string name_of(const PlainDevice&, const DeviceChoice&, const std::string& type) {
+  return type == "float" ? "plain" : "plain, " + type;
+}
 
 #if defined(ABH_CUDA) || defined(ABH_EMULATOR)
 template <Backend backend>

@@ -16,6 +16,7 @@
 namespace abh {
 
 ABH_NETWORK<PlainDevice, float>;
+ABH_NETWORK<PlainDevice, bf16>;
 ABH_NETWORK<CpuDevice<Isa::baseline>, float>;
 #if defined(ABH_AVX2)
 ABH_NETWORK<CpuDevice<Isa::avx2>, float>;
