@@ -253,10 +253,11 @@ int body(int argc, char** argv) {
   flags.real("copy-rate", s.copy_terabytes_per_s, "TB_PER_S",
              "memory bandwidth of the GPU, by which --counts turns bytes into a time", {1e-3, 1e3});
   add_machine_flags(flags, s.device);
-  flags.choice("type", training.type, {"float", "bf16"}, "number type; bf16 on GPU devices only");
+  flags.choice("type", training.type, {"float", "bf16"},
+               "number type of activations and products; bf16 takes half the memory");
   flags.seed("seed", training.seed, "seed of weights and tokens");
   if (const auto status = flags.parse(argc, argv)) return *status;
-  require_device(s.device, training.type);
+  require_device(s.device);
   s.every_mixer = mixer.empty();
   if (!s.every_mixer) config.mixer = mixer;
   check_model(config);
