@@ -82,4 +82,17 @@ void gemm_in_pairs(CpuDevice<Isa::avx512>& device, const Gemm<bf16, Out>& g) {
 template void gemm_in_pairs(CpuDevice<Isa::avx512>&, const Gemm<bf16, bf16>&);
 template void gemm_in_pairs(CpuDevice<Isa::avx512>&, const Gemm<bf16, float>&);
 
+float pair_chains(float factor) {
+  constexpr int chains = 12;
+  const PairLanes pairs = (Pair{bf16(factor).bits} << 16) - PairLanes{};
+  Wide<float> sums[chains] = {};
+  for (Index turn = 0; turn < 100000; ++turn) {
+#pragma GCC unroll 12
+    for (int c = 0; c < chains; ++c) sums[c] = add_pair_product(sums[c], pairs, pairs);
+  }
+  float total = 0;
+  for (int c = 0; c < chains; ++c) total += sum_lanes<Wide<float>>(sums[c]);
+  return total;
+}
+
 }  // namespace abh

@@ -19,6 +19,11 @@ void gemm_in_pairs(CpuDevice<Isa::avx512>&, const Gemm<bf16, Out>&);
 template <class Out>
 void gemm_in_tiles(CpuDevice<Isa::avx512>&, const Gemm<bf16, Out>&);
 
+// Chains of these instructions on registers, for the peaks of bench, and their operations.
+inline constexpr double pair_chain_flops = 1e5 * 12 * 64, tile_chain_flops = 1e3 * 4 * 4 * 16 * 16 * 64;
+float pair_chains(float factor);
+float tile_chains(float factor);
+
 // One instruction of AMX, for tests that compare it with its emulation: 16 x 16 sums, 16 rows of 16 pairs each.
 void add_tile_product(float* sum_mn, const std::uint32_t* a, const std::uint32_t* b);
 
