@@ -36,7 +36,16 @@ struct WidenedTiles {
         for_lanes<bf16>(count, [=]<class L>(Index i) { store<L>(to + i, there ? load<L>(from + i) : L{}); });
       }
     } else {
-      for (Index i = 0; i < count; ++i) widen(panel + i * rows, g.a_mk + m + (k + i) * g.a_col, count_m, rows);
+      // A vector where a row has one: what it writes behind `rows` is overwritten by the next step, or read by nobody.
+      const bool vectors = a_reads == lanes && m + a_reads <= g.M;
+      for (Index i = 0; i < count; ++i) {
+        const bf16* from = g.a_mk + m + (k + i) * g.a_col;
+        if (vectors) {
+          store<Wide<float>>(panel + i * rows, load<Wide<float>>(from));
+        } else {
+          widen(panel + i * rows, from, count_m, rows);
+        }
+      }
     }
   }
 

@@ -16,11 +16,20 @@ inline void copy_pairs(Pair* to, const bf16* from, Index count, Index size) {
   std::memcpy(to, from, static_cast<std::size_t>(count) * sizeof(bf16));
 }
 
-// The pairs of two rows of `count` numbers, element by element, and zeros up to `width`.
-inline void interleave_rows(Pair* to, const bf16* first, const bf16* second, Index count, Index width) {
-  ABH_INDEPENDENT_TURNS
-  for (Index i = 0; i < count; ++i) to[i] = Pair{first[i].bits} | Pair{second[i].bits} << 16;
-  for (Index i = count; i < width; ++i) to[i] = 0;
+// The pairs of two rows, element by element: `count` of them, and zeros up to `width`. Where a row has `readable`
+// numbers, whole vectors are read and written, up to a vector beyond the width.
+inline void interleave_rows(Pair* to, const bf16* first, const bf16* second, Index count, Index readable, Index width) {
+  using L = Wide<float>;
+  Index i = 0;
+  for (; i < count && i + width_of<L> <= readable; i += width_of<L>) {
+    HalfWordsOf<L> low, high;
+    std::memcpy(&low, first + i, sizeof(low));
+    std::memcpy(&high, second + i, sizeof(high));
+    const WordsOf<L> pairs = __builtin_convertvector(low, WordsOf<L>) | __builtin_convertvector(high, WordsOf<L>) << 16;
+    std::memcpy(to + i, &pairs, sizeof(pairs));
+  }
+  for (; i < count; ++i) to[i] = Pair{first[i].bits} | Pair{second[i].bits} << 16;
+  for (i = count; i < width; ++i) to[i] = 0;
 }
 
 // out[step * out_row + n] = rows[n * stride + step], for `count` rows of `steps` words; zeros for n up to `width`, a
@@ -51,17 +60,21 @@ inline void transpose_words(Pair* out, Index out_row, Index width, const Pair* r
   }
 }
 
-// Columns [n, n + count_n) of a matrix whose element (k, n) stands at first[k * row + n * col], one of the two 1, and
-// its rows [k, k + count): panel[step * width + n], `steps` of them.
+// Numbers that pack_pairs writes behind a panel whose width is not that of a vector.
+inline constexpr Index pair_slack = lane_width<float>;
+
+// Columns [n, n + count_n) of a matrix of N, whose element (k, n) stands at first[k * row + n * col], one of the two 1,
+// and its rows [k, k + count): panel[step * width + n], `steps` of them.
 template <int width>
-void pack_pairs(Pair* panel, const bf16* first, Index row, Index col, Index n, Index count_n, Index k, Index count,
-                Index steps) {
+void pack_pairs(Pair* panel, const bf16* first, Index row, Index col, Index n, Index count_n, Index N, Index k,
+                Index count, Index steps) {
   if (col == 1) {
-    const bf16 zeros[width] = {};
+    constexpr Index vector = lane_width<float>;
+    const bf16 zeros[blocks_of(width, vector) * vector] = {};
     for (Index step = 0; step < steps; ++step) {
       const bf16* pair = first + (k + 2 * step) * row + n;
       const Index left = count - 2 * step;
-      interleave_rows(panel + step * width, pair, left > 1 ? pair + row : zeros, left > 0 ? count_n : 0, width);
+      interleave_rows(panel + step * width, pair, left > 1 ? pair + row : zeros, left > 0 ? count_n : 0, N - n, width);
     }
     return;
   }

@@ -81,9 +81,9 @@ struct AmxTiles {
       }
       return;
     }
-    Pair pairs[amx_side * rows];
+    Pair pairs[amx_side * rows + pair_slack];
     for (Index step = 0; step < steps; step += amx_side) {
-      pack_pairs<rows>(pairs, g.a_mk, g.a_col, g.a_row, m, count_m, k + 2 * step, count - 2 * step, amx_side);
+      pack_pairs<rows>(pairs, g.a_mk, g.a_col, g.a_row, m, count_m, g.M, k + 2 * step, count - 2 * step, amx_side);
       transpose_words(panel + step, steps, amx_side, pairs, rows, amx_side, rows);
     }
   }
@@ -92,7 +92,7 @@ struct AmxTiles {
     const Index steps = steps_of(count);
     for (Index half = 0; half < columns; half += amx_side) {
       const Index some = greater(lesser(count_n - half, amx_side), 0);
-      pack_pairs<amx_side>(panel + half * steps, g.b_kn, g.b_row, g.b_col, n + half, some, k, count, steps);
+      pack_pairs<amx_side>(panel + half * steps, g.b_kn, g.b_row, g.b_col, n + half, some, g.N, k, count, steps);
     }
   }
   static void multiply(float* out, Index out_row, const Pair* a, const Pair* b, Index, Index, Index steps, bool add,

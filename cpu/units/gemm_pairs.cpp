@@ -13,7 +13,7 @@ struct PairTiles {
   using Number = Pair;
   struct Session {};
   static constexpr Index rows = 12, columns = 32;
-  static constexpr Index a_slack = 0;
+  static constexpr Index a_slack = pair_slack;
   static constexpr Index steps_of(Index K) { return (K + 1) / 2; }
 
   template <class Out>
@@ -24,12 +24,12 @@ struct PairTiles {
         copy_pairs(panel + r * steps, g.a_mk + (m + r) * g.a_row + k, r < count_m ? count : 0, steps);
       }
     } else {
-      pack_pairs<rows>(panel, g.a_mk, g.a_col, g.a_row, m, count_m, k, count, steps);
+      pack_pairs<rows>(panel, g.a_mk, g.a_col, g.a_row, m, count_m, g.M, k, count, steps);
     }
   }
   template <class Out>
   static void pack_b(Pair* panel, const Gemm<bf16, Out>& g, Index n, Index count_n, Index k, Index count) {
-    pack_pairs<columns>(panel, g.b_kn, g.b_row, g.b_col, n, count_n, k, count, steps_of(count));
+    pack_pairs<columns>(panel, g.b_kn, g.b_row, g.b_col, n, count_n, g.N, k, count, steps_of(count));
   }
 
   static void multiply(float* out, Index out_row, const Pair* a, const Pair* b, Index count_m, Index, Index steps,
@@ -85,7 +85,8 @@ template void gemm_in_pairs(CpuDevice<Isa::avx512>&, const Gemm<bf16, float>&);
 float pair_chains(float factor) {
   constexpr int chains = 12;
   const PairLanes pairs = (Pair{bf16(factor).bits} << 16) - PairLanes{};
-  Wide<float> sums[chains] = {};
+  Wide<float> sums[chains];
+  for (int c = 0; c < chains; ++c) sums[c] = splat<Wide<float>>(static_cast<float>(c));
   for (Index turn = 0; turn < 100000; ++turn) {
 #pragma GCC unroll 12
     for (int c = 0; c < chains; ++c) sums[c] = add_pair_product(sums[c], pairs, pairs);
