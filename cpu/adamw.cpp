@@ -14,17 +14,20 @@ constexpr Index weights_per_task = 8192;
 
 template <class Device, class T>
 void adamw_update(Device& device, const AdamwUpdate<T>& a) {
+  using A = Accum<T>;
   if (__builtin_isnan(a.state->clip_scale)) return;  // a gradient is not finite: nothing changes
   // Complements and products are formed in double: 1 - 0.99f is off by a millionth.
-  const T beta1 = T(a.settings.beta1), beta1_complement = T(1 - a.settings.beta1);
-  const T beta2 = T(a.settings.beta2), beta2_complement = T(1 - a.settings.beta2);
-  const T epsilon = T(a.settings.epsilon);
-  const T clip_scale = T(a.state->clip_scale);
+  const A beta1 = A(a.settings.beta1), beta1_complement = A(1 - a.settings.beta1);
+  const A beta2 = A(a.settings.beta2), beta2_complement = A(1 - a.settings.beta2);
+  const A epsilon = A(a.settings.epsilon);
+  const A clip_scale = A(a.state->clip_scale);
   // Reciprocals: a product in place of a division.
-  const T mean_correction = T(a.state->first_moment_correction);
-  const T square_correction = T(a.state->second_moment_correction);
-  const T learning_rate = T(a.state->learning_rate * a.settings.rate);
-  const T decay = T(a.state->learning_rate * a.settings.rate * a.settings.weight_decay);
+  const A mean_correction = A(a.state->first_moment_correction);
+  const A square_correction = A(a.state->second_moment_correction);
+  const A learning_rate = A(a.state->learning_rate * a.settings.rate);
+  const A decay = A(a.state->learning_rate * a.settings.rate * a.settings.weight_decay);
+
+  A* const exact = exact_weights(a.weight, a.master);
 
   // Copies of the numbers above: what is reached through a reference is read again after every store.
   parallel_pieces(device, a.count, weights_per_task, [=](Index begin, Index end) {
@@ -37,9 +40,11 @@ void adamw_update(Device& device, const AdamwUpdate<T>& a) {
       const L mean = first * mean_correction;                                                       // (adamw.4)
       const L square = second * square_correction;                                                  // (adamw.5)
       // All loads before the first store, which to the compiler may be one to any of the arrays.
-      const L old = load<L>(a.weight + i);
+      const L old = load<L>(exact + i);
       const L direction = mean / (square_root<L>(square) + epsilon);
-      store<L>(a.weight + i, old - fused<L>(learning_rate, direction, decay * old));  // (adamw.6)
+      const L updated = old - fused<L>(learning_rate, direction, decay * old);  // (adamw.6)
+      store<L>(exact + i, updated);
+      if constexpr (is_narrow<T>) store<L>(a.weight + i, updated);
       store<L>(a.first_moment + i, first);
       store<L>(a.second_moment + i, second);
     });

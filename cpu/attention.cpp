@@ -2,6 +2,7 @@
 
 #include "cpu/attention_backward_tiles.hpp"
 #include "cpu/attention_forward_tiles.hpp"
+#include "cpu/attention_widened.hpp"
 #include "plain/plain.hpp"
 
 namespace abh {
@@ -37,6 +38,8 @@ template <class Device, class T>
 void attention_forward(Device& device, const AttentionForward<T>& a) {
   if constexpr (is_float<T>) {
     a.in.sight.distance_bias_nc ? forward_in_tiles<true>(device, a) : forward_in_tiles<false>(device, a);
+  } else if constexpr (is_narrow<T>) {
+    in_float(device, [&](auto& wide) { attention_forward<Device, float>(device, widened(wide, a)); });
   } else {
     on_one_thread(device, [&] {
       PlainDevice plain;
@@ -49,6 +52,8 @@ template <class Device, class T>
 void attention_backward(Device& device, const AttentionBackward<T>& a) {
   if constexpr (is_float<T>) {
     a.in.sight.distance_bias_nc ? backward_in_tiles<true>(device, a) : backward_in_tiles<false>(device, a);
+  } else if constexpr (is_narrow<T>) {
+    in_float(device, [&](auto& wide) { attention_backward<Device, float>(device, widened(wide, a)); });
   } else {
     on_one_thread(device, [&] {
       PlainDevice plain;
@@ -59,18 +64,19 @@ void attention_backward(Device& device, const AttentionBackward<T>& a) {
 
 template <class Device, class T>
 void attention_step(Device& device, const AttentionStep<T>& a) {
+  using A = Accum<T>;
   const Index H = a.N * a.K;
   const Sight<Accum<T>>& sight = a.sight;
-  const T scale = score_scale<T>(a);
+  const A scale = score_scale<A>(a);
   typename Device::Scope scratch(device.workspace);
-  T* score_nc = scratch.template take<T>(a.N * a.length);
+  A* score_nc = scratch.template take<A>(a.N * a.length);
   parallel_for(device, a.N, [&](Index n, Index) {
     // The rows in reach, the last of which is that of the query.
     const Index reach = sight.of_head(n).reach;
     const Index rows = reach > 0 ? lesser(reach, a.length) : a.length, first = a.length - rows;
-    T* score_c = score_nc + n * a.length;
+    A* score_c = score_nc + n * a.length;
     const auto row = [&](const T* rows_ch, Index c) { return rows_ch + a.row(first + c) * H + n * a.K; };
-    T max = T(-infinity);
+    A max = A(-infinity);
     for (Index c = 0; c < rows; ++c) {
       RowSum<T> score;  // one query alone: here lanes run along its channels, and a score is a sum across lanes
       const T* key_k = row(a.key_ch, c);
@@ -81,7 +87,7 @@ void attention_step(Device& device, const AttentionStep<T>& a) {
       max = larger(max, score_c[c]);
     }
     // Tile by tile, and the sums of tiles as pairs: a sum of a million terms that are added one by one would drift.
-    T sum = T(0), sum_low = T(0);
+    A sum = A(0), sum_low = A(0);
     for (Index first_row = 0; first_row < rows; first_row += tile) {
       RowSum<T> of_tile;
       for_lanes<T>(lesser(tile, rows - first_row), [&]<class L>(Index c) {
@@ -91,11 +97,11 @@ void attention_step(Device& device, const AttentionStep<T>& a) {
       });
       add_to_pair(sum, sum_low, of_tile.total());  // (attention.2)
     }
-    const T inverse = rows == 0 ? T(0) : T(1) / (sum + sum_low);
+    const A inverse = rows == 0 ? A(0) : A(1) / (sum + sum_low);
     for_lanes<T>(a.K, [&]<class L>(Index k) {  // (attention.3)
-      L out = splat<L>(T(0)), low = splat<L>(T(0));
+      L out = splat<L>(A(0)), low = splat<L>(A(0));
       for (Index first_row = 0; first_row < rows; first_row += tile) {
-        L of_tile = splat<L>(T(0));
+        L of_tile = splat<L>(A(0));
         for (Index c = first_row; c < lesser(first_row + tile, rows); ++c) {
           of_tile = fused<L>(score_c[c], load<L>(row(a.value_ch, c) + k), of_tile);
         }

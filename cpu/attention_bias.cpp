@@ -2,6 +2,7 @@
 // pairs at each distance lie on a diagonal, along which lanes run.
 
 #include "cpu/attention_tiles.hpp"
+#include "cpu/attention_widened.hpp"
 #include "plain/plain.hpp"
 
 namespace abh {
@@ -147,6 +148,8 @@ template <class Device, class T>
 void attention_bias_backward(Device& device, const AttentionBiasBackward<T>& a) {
   if constexpr (is_float<T>) {
     bias_in_lanes(device, a);
+  } else if constexpr (is_narrow<T>) {
+    in_float(device, [&](auto& wide) { attention_bias_backward<Device, float>(device, widened(wide, a)); });
   } else {
     on_one_thread(device, [&] {
       PlainDevice plain;

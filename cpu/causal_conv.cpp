@@ -1,6 +1,7 @@
 #include "layers/causal_conv.hpp"
 
 #include "cpu/lanes.hpp"
+#include "cpu/widened.hpp"
 #include "layers/linear.hpp"
 #include "layers/parts/products.hpp"
 
@@ -253,10 +254,8 @@ void sum_windows(Device& device, T* d_in_bcg, const T* d_window_bcjg, const Caus
   });
 }
 
-}  // namespace
-
 template <class Device, class T>
-void causal_conv_forward(Device& device, T* out_bcd, const T* in_bcd, const T* weight_dgj, const CausalConvShape& s) {
+void convolve_forward(Device& device, T* out_bcd, const T* in_bcd, const T* weight_dgj, const CausalConvShape& s) {
   const Index BC = s.B * s.C, U = s.groups, G = s.D / s.groups, J = s.kernel;
   typename Device::Scope scratch(device.workspace);
   T* weight = scratch.template take<T>(s.D * G * J);
@@ -286,8 +285,8 @@ void causal_conv_forward(Device& device, T* out_bcd, const T* in_bcd, const T* w
 }
 
 template <class Device, class T>
-void causal_conv_backward(Device& device, T* d_in_bcd, Accum<T>* d_weight_dgj, const T* d_out_bcd, const T* in_bcd,
-                          const T* weight_dgj, const CausalConvShape& s) {
+void convolve_backward(Device& device, T* d_in_bcd, Accum<T>* d_weight_dgj, const T* d_out_bcd, const T* in_bcd,
+                       const T* weight_dgj, const CausalConvShape& s) {
   const Index BC = s.B * s.C, U = s.groups, G = s.D / s.groups, J = s.kernel;
   typename Device::Scope scratch(device.workspace);
   T* weight = scratch.template take<T>(s.D * G * J);
@@ -328,6 +327,34 @@ void causal_conv_backward(Device& device, T* d_in_bcd, Accum<T>* d_weight_dgj, c
   transpose_rows(device, d_out_bcou, d_out_bcd, BC, U, G);
   direct_backward(device, d_in_bcgu, d_weight_dgj, d_out_bcou, in_bcgu, weight, s);
   transpose_rows(device, d_in_bcd, d_in_bcgu, BC, G, U);
+}
+
+}  // namespace
+
+template <class Device, class T>
+void causal_conv_forward(Device& device, T* out_bcd, const T* in_bcd, const T* weight_dgj, const CausalConvShape& s) {
+  if constexpr (is_narrow<T>) {
+    in_float(device, [&](auto& wide) {
+      causal_conv_forward<Device, float>(device, wide.out(out_bcd, s.B * s.C, s.D), wide.in(in_bcd, s.B * s.C, s.D),
+                                         wide.in(weight_dgj, s.D, s.D / s.groups * s.kernel), s);
+    });
+  } else {
+    convolve_forward(device, out_bcd, in_bcd, weight_dgj, s);
+  }
+}
+
+template <class Device, class T>
+void causal_conv_backward(Device& device, T* d_in_bcd, Accum<T>* d_weight_dgj, const T* d_out_bcd, const T* in_bcd,
+                          const T* weight_dgj, const CausalConvShape& s) {
+  if constexpr (is_narrow<T>) {
+    in_float(device, [&](auto& wide) {
+      const Index BC = s.B * s.C, D = s.D;
+      causal_conv_backward<Device, float>(device, wide.out(d_in_bcd, BC, D), d_weight_dgj, wide.in(d_out_bcd, BC, D),
+                                          wide.in(in_bcd, BC, D), wide.in(weight_dgj, D, D / s.groups * s.kernel), s);
+    });
+  } else {
+    convolve_backward(device, d_in_bcd, d_weight_dgj, d_out_bcd, in_bcd, weight_dgj, s);
+  }
 }
 
 template <class Device, class T>

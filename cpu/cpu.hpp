@@ -9,11 +9,12 @@ namespace abh {
 // A device is a template argument of every layer, block and network: the CPU with one of its instruction sets.
 template <Isa isa>
 struct CpuDevice : SharesHostMemory<CpuDevice<isa>> {
-  explicit CpuDevice(Index thread_count, Work work = Work::done) : threads(thread_count, work) {}
+  explicit CpuDevice(Index thread_count, Work work = Work::done, Isa products = isa)
+      : unit(products), threads(thread_count, work) {}
 
   // Whether work is only counted (device/work.hpp), and a device where it is, of the same kind.
   bool counts() const { return threads.work() == Work::counted; }
-  CpuDevice counter() const { return CpuDevice(threads.count(), Work::counted); }
+  CpuDevice counter() const { return CpuDevice(threads.count(), Work::counted, unit); }
 
   MemorySource memory() const { return counts() ? no_memory() : memory_of_host_devices(); }
 
@@ -25,6 +26,7 @@ struct CpuDevice : SharesHostMemory<CpuDevice<isa>> {
     for (Index i = 0; i < count; ++i) to[i] = from[i];
   }
 
+  Isa unit;  // which multiplies bf16: avx512_bf16, amx; else isa itself
   Threads threads;
   Workspace workspace{memory()};
 };

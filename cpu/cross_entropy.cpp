@@ -11,9 +11,10 @@ constexpr Index rows_per_task = 32;
 
 // A NaN may get lost here; the sum of exponentials keeps it.
 template <class T>
-T largest_of_row(const T* in_v, Index V) {
-  Wide<T> wide = splat<Wide<T>>(T(-__builtin_inf()));
-  T scalar = in_v[V - 1];
+Accum<T> largest_of_row(const T* in_v, Index V) {
+  using A = Accum<T>;
+  Wide<T> wide = splat<Wide<T>>(A(-__builtin_inf()));
+  A scalar = in_v[V - 1];
   for_lanes<T>(V, [&]<class L>(Index v) {
     if constexpr (width_of<L> == lane_width<T>) {
       wide = larger<L>(wide, load<L>(in_v + v));
@@ -21,7 +22,7 @@ T largest_of_row(const T* in_v, Index V) {
       scalar = larger<L>(scalar, in_v[v]);
     }
   });
-  return larger<T>(max_lanes<Wide<T>>(wide), scalar);
+  return larger<A>(max_lanes<Wide<T>>(wide), scalar);
 }
 
 // e^x, for a sum that it joins with one rounding in vectors of lanes, and after its own in single elements.
@@ -47,18 +48,19 @@ struct TargetShare {
 
 template <class Device, class T>
 void cross_entropy_forward(Device& device, const CrossEntropyForward<T>& a) {
+  using A = Accum<T>;
   const auto& in = a.in;
   const Index V = in.V;
-  const TargetShare<T> q(in.label_smoothing, V);
+  const TargetShare<A> q(in.label_smoothing, V);
   parallel_rows(device, in.BC, rows_per_task, [&](Index bc) {
-    a.loss_bc[bc] = a.lse_bc[bc] = T(0);
+    a.loss_bc[bc] = a.lse_bc[bc] = A(0);
     if (a.best_bc) a.best_bc[bc] = ignored_target;
     const Token target = in.targets_bc[bc];
     if (target == ignored_target) return;
     const T* logits_v = in.logits_bcv + bc * V;
 
     // The second look at the row finds it in the first-level cache.
-    const T max = largest_of_row<T>(logits_v, V);
+    const A max = largest_of_row<T>(logits_v, V);
     if (a.best_bc) {
       Index best = 0;
       while (best + 1 < V && logits_v[best] < max) ++best;  // (cross_entropy.6)
@@ -72,13 +74,13 @@ void cross_entropy_forward(Device& device, const CrossEntropyForward<T>& a) {
       sum_exp.add_product(e.power, e.scale);
       sum_shifted += shifted;
     });
-    const T log_sum = natural_log<T>(sum_exp.total());
+    const A log_sum = natural_log<A>(sum_exp.total());
     a.lse_bc[bc] = max + log_sum;  // (cross_entropy.2)
 
-    T loss = fused<T>(-q.on_target, logits_v[target] - max, log_sum);  // (cross_entropy.3)
+    A loss = fused<A>(-q.on_target, logits_v[target] - max, log_sum);  // (cross_entropy.3)
     // Not without smoothing: a logit of -infinity is a token that cannot occur, and 0 times it would be NaN.
     if (in.label_smoothing > 0)
-      loss = fused<T>(-q.on_each, sum_shifted.total(), loss);  // (cross_entropy.3), the share of all
+      loss = fused<A>(-q.on_each, sum_shifted.total(), loss);  // (cross_entropy.3), the share of all
     a.loss_bc[bc] = loss;
   });
 
@@ -87,36 +89,38 @@ void cross_entropy_forward(Device& device, const CrossEntropyForward<T>& a) {
     for (Index bc = 0; bc < in.BC; ++bc) count += in.targets_bc[bc] != ignored_target;
     RowSum<T> sum;
     for_lanes<T>(in.BC, [&]<class L>(Index bc) { sum += load<L>(a.loss_bc + bc); });
-    *a.loss = count > 0 ? sum.total() / T(count) : T(0);  // (cross_entropy.4)
+    *a.loss = count > 0 ? sum.total() / A(count) : A(0);  // (cross_entropy.4)
     *a.count = count;
   });
 }
 
 template <class Device, class T>
 void cross_entropy_backward(Device& device, const CrossEntropyBackward<T>& a) {
+  using A = Accum<T>;
   const auto& in = a.in;
   const Index V = in.V;
-  const TargetShare<T> q(in.label_smoothing, V);
-  T row_weight = T(0);  // not read where no row counts
+  const TargetShare<A> q(in.label_smoothing, V);
+  A row_weight = A(0);  // not read where no row counts
   on_one_thread(device, [&] {
-    if (*a.count > 0) row_weight = T(1) / T(*a.count);
+    if (*a.count > 0) row_weight = A(1) / A(*a.count);
   });
   parallel_rows(device, in.BC, rows_per_task, [&](Index bc) {
     const T* logits_v = in.logits_bcv + bc * V;
     T* d_logits_v = a.d_logits_bcv + bc * V;
     const Token target = in.targets_bc[bc];
     if (target == ignored_target) {
-      for (Index v = 0; v < V; ++v) d_logits_v[v] = T(0);
+      for (Index v = 0; v < V; ++v) d_logits_v[v] = A(0);
       return;
     }
-    const T lse = a.lse_bc[bc];
-    for_lanes<T>(V, [&]<class L>(Index v) {
-      const Exponential<L> probability = factors_of<L>(load<L>(logits_v + v) - lse);
-      const L d_logit = fused<L>(probability.power, probability.scale, -q.on_each);
-      store<L>(d_logits_v + v, d_logit * row_weight);  // (cross_entropy.5), the share of all
-    });
-    d_logits_v[target] =
-        fused<T>(-q.on_target, row_weight, d_logits_v[target]);  // (cross_entropy.5), the share of the target
+    const A lse = a.lse_bc[bc];
+    const auto share_of_all = [&]<class L>(const L& logits) {  // (cross_entropy.5)
+      const Exponential<L> probability = factors_of<L>(logits - lse);
+      return fused<L>(probability.power, probability.scale, -q.on_each) * row_weight;
+    };
+    for_lanes<T>(V, [&]<class L>(Index v) { store<L>(d_logits_v + v, share_of_all(load<L>(logits_v + v))); });
+    A of_target = d_logits_v[target];
+    if constexpr (is_narrow<T>) of_target = share_of_all(A(logits_v[target]));  // not rounded yet
+    d_logits_v[target] = fused<A>(-q.on_target, row_weight, of_target);  // (cross_entropy.5), the share of the target
   });
 }
 

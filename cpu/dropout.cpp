@@ -22,9 +22,10 @@ void for_runs(Device& device, Index count, const Body& body) {
 
 template <class Device, class T>
 void dropout_forward(Device& device, T* out, const T* in, const T* residual, const Dropout& dropout, Index count) {
+  using A = Accum<T>;
   if (dropout.p == 0 && out == in && !residual) return;
   for_runs(device, count, [=](Index begin, Index size) {
-    T factor[dropout_run];  // 0 or 1 / (1 - p), in the first-level cache: no branch an element, no mask in memory
+    A factor[dropout_run];  // 0 or 1 / (1 - p), in the first-level cache: no branch an element, no mask in memory
     const bool draws = dropout.p > 0;
     if (draws) dropout_factors(factor, dropout, begin, size);  // (dropout.1)
     for_lanes<T>(size, [=, &factor]<class L>(Index i) {
@@ -41,9 +42,10 @@ void dropout_forward(Device& device, T* out, const T* in, const T* residual, con
 
 template <class Device, class T>
 void dropout_backward(Device& device, T* d_in, const T* d_out, const Dropout& dropout, Index count) {
+  using A = Accum<T>;
   if (dropout.p == 0 && d_in == d_out) return;
   for_runs(device, count, [=](Index begin, Index size) {
-    T factor[dropout_run];
+    A factor[dropout_run];
     const bool draws = dropout.p > 0;
     if (draws) dropout_factors(factor, dropout, begin, size);  // those of forward, drawn again
     for_lanes<T>(size, [=, &factor]<class L>(Index i) {

@@ -13,14 +13,15 @@ constexpr Index rows_per_task = 32;
 // factor[i] is what dropout multiplies element first + i of pooled with, 1 without dropout. Runs do not cross rows.
 template <class T, class Device, class Body>
 void for_gate_runs(Device& device, Index BC, Index D, const Dropout& dropout, const Body& body) {
+  using A = Accum<T>;
   parallel_pieces(device, BC, rows_per_task, [&](Index first_row, Index end_row) {
-    T factor[dropout_run];
-    for (T& x : factor) x = T(1);
+    A factor[dropout_run];
+    for (A& x : factor) x = A(1);
     for (Index bc = first_row; bc < end_row; ++bc) {
       for (Index d = 0; d < D; d += dropout_run) {
         const Index size = lesser(dropout_run, D - d);
         if (dropout.p > 0) dropout_factors(factor, dropout, bc * D + d, size);
-        body(bc, d, size, static_cast<const T*>(factor));
+        body(bc, d, size, static_cast<const Accum<T>*>(factor));
       }
     }
   });
@@ -32,7 +33,7 @@ template <class Device, class T>
 void gate_forward(Device& device, const GateForward<T>& a) {
   const auto& in = a.in;
   const Index stride = stride_or(in.gate_stride, in.D);
-  for_gate_runs<T>(device, in.BC, in.D, in.dropout, [&](Index bc, Index d, Index size, const T* factor) {
+  for_gate_runs<T>(device, in.BC, in.D, in.dropout, [&](Index bc, Index d, Index size, const Accum<T>* factor) {
     const Index first = bc * in.D + d;
     const T* gate = in.gate_bcd + bc * stride + d;
     for_lanes<T>(size, [&]<class L>(Index i) {
@@ -49,7 +50,7 @@ void gate_backward(Device& device, const GateBackward<T>& a) {
   const auto& in = a.in;
   const Index stride = stride_or(in.gate_stride, in.D);
   const Index d_stride = stride_or(a.d_gate_stride, in.D);
-  for_gate_runs<T>(device, in.BC, in.D, in.dropout, [&](Index bc, Index d, Index size, const T* factor) {
+  for_gate_runs<T>(device, in.BC, in.D, in.dropout, [&](Index bc, Index d, Index size, const Accum<T>* factor) {
     const Index first = bc * in.D + d;
     const T* gate = in.gate_bcd + bc * stride + d;
     T* d_gate = a.d_gate_bcd + bc * d_stride + d;

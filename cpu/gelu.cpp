@@ -73,8 +73,8 @@ void slopes(L (&slope)[group], const L (&in)[group], GeluForm form) {
   }
 }
 
-template <class L, int group>
-void load_group(L (&to)[group], const ScalarOf<L>* from) {
+template <class L, int group, class T>
+void load_group(L (&to)[group], const T* from) {
   for (int g = 0; g < group; ++g) to[g] = load<L>(from + g * width_of<L>);
 }
 
@@ -95,13 +95,14 @@ void parallel_lanes(Device& device, Index count, const Body& body) {
 
 template <class Device, class T>
 void gelu_forward(Device& device, T* out, const T* in, Index count, GeluForm form) {
+  using A = Accum<T>;
   parallel_lanes<T>(device, count, [=]<class L, int group>(Index i) {
     L x[group], gate[group];
     load_group<L>(x, in + i);
     gates<L>(gate, x, form);
     // Minus infinity would meet a gate of 0 here; plus infinity meets 1 and stays.
     for (int g = 0; g < group; ++g) {
-      store<L>(out + i + g * width_of<L>, larger<L>(splat<L>(T(-bound)), x[g]) * gate[g]);
+      store<L>(out + i + g * width_of<L>, larger<L>(splat<L>(A(-bound)), x[g]) * gate[g]);
     }
   });
 }

@@ -7,6 +7,7 @@
 //   column_gemm     columns of `a` contiguous (gradient of the weight), `out` of few tiles: operands are read where
 //                   they stand
 //   packed_column_gemm  the same for all else: `b`, or both operands, are packed on the way
+//   narrow_gemm     those of bf16, in tiles or for few rows
 //
 // All but dot_gemm hold a tile of `out` in registers and walk along k: a step loads a row of `b` in a few lane vectors
 // and multiplies it by a column of `a`, element by element. Every element is summed in the order of k within a block of
@@ -16,6 +17,7 @@
 #include "plain/plain.hpp"
 
 #if ABH_LANE_BYTES > 4
+#include "cpu/gemm_bf16.hpp"
 #include "cpu/gemm_columns.hpp"
 #include "cpu/gemm_rows.hpp"
 #endif
@@ -25,17 +27,19 @@ inline namespace ABH_ISA {
 
 // M, N, K >= 0, no element of `out` written where M or N is 0. Double, Dual and floats of width 1 take
 // definition(plain), the plain loops.
-template <class Device, class T, class Definition>
-void gemm(Device& device, const Gemm<T>& g, [[maybe_unused]] const Definition& definition) {
+template <class Device, class T, class Out, class Definition>
+void gemm(Device& device, const Gemm<T, Out>& g, [[maybe_unused]] const Definition& definition) {
   if constexpr (lane_width < T >> 1) {
     if (g.M == 0 || g.N == 0) return;
     if (g.K == 0) {
       parallel_rows(device, g.M, 16, [&](Index m) {
         for (Index n = 0; n < g.N; ++n) {
-          float& out = g.out_mn[m * g.out_row + n];
-          out = fused<float>(g.scale, g.bias_n ? g.bias_n[n] : 0, g.accumulate ? out : 0);
+          Out& out = g.out_mn[m * g.out_row + n];
+          out = fused<float>(g.scale, g.bias_n ? float(g.bias_n[n]) : 0, g.accumulate ? float(out) : 0);
         }
       });
+    } else if constexpr (is_narrow<T>) {
+      narrow_gemm(device, g);
     } else if (g.a_col != 1 || g.row_sum_m) {
       constexpr Index few_tiles = lanes == 16 ? 80 : 16;
       if (blocks_of(g.M, tile_rows) * blocks_of(g.N, tile_columns) < few_tiles) {

@@ -42,11 +42,12 @@ double sum_of_squares(const T* in, Index count) {
 
 template <class Device, class T>
 void global_norm(Device& device, StepState* state, const Accum<T>* gradient, double clip, Index count) {
+  using A = Accum<T>;
   const Index tasks = blocks_of(count, elements_per_task);
   typename Device::Scope scratch(device.workspace);
   double* task_sum = scratch.template take<double>(tasks);
   parallel_pieces(device, count, elements_per_task, [&](Index begin, Index end) {
-    task_sum[begin / elements_per_task] = sum_of_squares<T>(gradient + begin, end - begin);
+    task_sum[begin / elements_per_task] = sum_of_squares<A>(gradient + begin, end - begin);
   });
 
   // In the order of the tasks, whichever thread had them. The scale multiplies every gradient: did its bits depend on

@@ -8,6 +8,7 @@
 // cpu/ keep their own helpers in unnamed namespaces and use no standard-library templates, or the linker could pick
 // another set's version of them.
 
+#include <cstdint>
 #include <cstring>
 
 #if defined(ABH_NEON_LANES)
@@ -16,6 +17,7 @@
 #include <immintrin.h>
 #endif
 
+#include "base/bf16.hpp"
 #include "cpu/cpu.hpp"
 #include "layers/parts/instantiate.hpp"
 
@@ -25,6 +27,12 @@
 #elif defined(ABH_NEON_LANES)
 #define ABH_ISA neon
 #define ABH_LANE_BYTES 16
+#elif defined(__AVX512BF16__)
+#define ABH_ISA avx512_bf16  // cpu/units alone
+#define ABH_LANE_BYTES 64
+#elif defined(__AMX_BF16__)
+#define ABH_ISA amx  // cpu/units alone
+#define ABH_LANE_BYTES 64
 #elif defined(__AVX512F__)
 #define ABH_ISA avx512
 #define ABH_LANE_BYTES 64
@@ -73,16 +81,19 @@ inline __attribute__((always_inline)) void keep_loads_here() {
   if constexpr (by_element) asm volatile("" ::: "memory");
 }
 
-// Floats in the widest lane type; every other type is computed one by one.
+// Floats in the widest lane type, and bf16, which is float as soon as it is loaded; every other type is computed one by
+// one.
 template <class T>
 inline constexpr int lane_width = 1;
 template <>
 inline constexpr int lane_width<float> = ABH_LANE_BYTES / 4;
+template <>
+inline constexpr int lane_width<bf16> = lane_width<float>;
 
 template <class T>
-using Wide = typename LanesOf<T, lane_width<T>>::type;
+using Wide = typename LanesOf<Accum<T>, lane_width<T>>::type;
 template <class T>
-using HalfWide = typename LanesOf<T, (lane_width<T> + 1) / 2>::type;
+using HalfWide = typename LanesOf<Accum<T>, (lane_width<T> + 1) / 2>::type;
 
 // The scalar type of a lane type, and how many of them it holds.
 template <class L>
@@ -121,6 +132,57 @@ inline L load(const ScalarOf<L>* from) {
 template <class L>
 inline void store(ScalarOf<L>* to, const L& lanes) {
   std::memcpy(to, &lanes, sizeof(L));
+}
+
+// Whether layers keep what they sum up in another type, and weights in a master copy of it.
+template <class T>
+inline constexpr bool is_narrow = false;
+template <>
+inline constexpr bool is_narrow<bf16> = true;
+
+// What an optimizer updates: the weights, or the master copy of narrower ones.
+template <class T>
+inline Accum<T>* exact_weights(T* weight, Accum<T>* master) {
+  if constexpr (is_narrow<T>) {
+    return master;
+  } else {
+    return weight;
+  }
+}
+
+// Lanes of bf16 in memory: a float is the upper half of 32 bits (base/bf16.hpp).
+template <class L>
+using WordsOf = typename LanesOf<std::uint32_t, width_of<L>>::type;
+template <class L>
+using HalfWordsOf = typename LanesOf<std::uint16_t, width_of<L>>::type;
+
+template <class L>
+inline L load(const bf16* from) {
+  if constexpr (width_of<L> == 1) {
+    return *from;
+  } else {
+    HalfWordsOf<L> halves;
+    std::memcpy(&halves, from, sizeof(halves));
+    const WordsOf<L> words = __builtin_convertvector(halves, WordsOf<L>) << 16;
+    L lanes;
+    std::memcpy(&lanes, &words, sizeof(L));
+    return lanes;
+  }
+}
+
+// Rounded as bf16(float) rounds, to the last bit of a subnormal number and of NaN, in every instruction set.
+template <class L>
+inline void store(bf16* to, const L& lanes) {
+  if constexpr (width_of<L> == 1) {
+    *to = bf16(lanes);
+  } else {
+    WordsOf<L> words;
+    std::memcpy(&words, &lanes, sizeof(L));
+    words += 0x7FFF + (words >> 16 & 1);
+    const WordsOf<L> rounded = lanes == lanes ? words >> 16 : 0x7FFF - WordsOf<L>{};
+    const HalfWordsOf<L> halves = __builtin_convertvector(rounded, HalfWordsOf<L>);
+    std::memcpy(to, &halves, sizeof(halves));
+  }
 }
 
 // All lanes equal to x.
@@ -242,10 +304,10 @@ inline __attribute__((always_inline)) void unrolled(const Body& body) {
   }
 }
 
-// Calls body.operator()<L>(i) for consecutive pieces of [0, n): L = Wide<T> as long as a whole one fits, then T. What
-// the body writes for one piece it must not read or write for another, but for its own sums. A body that stores should
-// capture by value: what it captures by reference is read again after every store, which could have changed it for all
-// a compiler knows.
+// Calls body.operator()<L>(i) for consecutive pieces of [0, n): L = Wide<T> as long as a whole one fits, then scalars.
+// What the body writes for one piece it must not read or write for another, but for its own sums. A body that stores
+// should capture by value: what it captures by reference is read again after every store, which could have changed it
+// for all a compiler knows.
 template <class T, class Body>
 inline __attribute__((always_inline)) void for_lanes(Index n, const Body& body) {
   constexpr int width = lane_width<T>;
@@ -254,7 +316,7 @@ inline __attribute__((always_inline)) void for_lanes(Index n, const Body& body) 
     for (; i + width <= n; i += width) body.template operator()<Wide<T>>(i);
   }
   ABH_INDEPENDENT_TURNS
-  for (; i < n; ++i) body.template operator()<T>(i);
+  for (; i < n; ++i) body.template operator()<Accum<T>>(i);
 }
 
 // for_lanes for bodies that add products to a RowSum: before the scalars, a piece of half the width if it fits.
@@ -271,15 +333,17 @@ inline __attribute__((always_inline)) void for_terms(Index n, const Body& body) 
       i += width / 2;
     }
   }
-  for (; i < n; ++i) body.template operator()<T>(i);
+  for (; i < n; ++i) body.template operator()<Accum<T>>(i);
 }
 
 // A sum over a row, fed by for_lanes or for_terms: one accumulator for wide pieces, one for the rest of the row.
 template <class T>
 class RowSum {
+  using A = Accum<T>;
+
  public:
   void operator+=(const Wide<T>& lanes) { wide_ += lanes; }
-  void operator+=(const T& x) requires(lane_width<T> > 1) { scalar_ += x; }
+  void operator+=(const A& x) requires(lane_width<T> > 1) { scalar_ += x; }
   void operator+=(const HalfWide<T>& lanes) requires(lane_width<T> > 4) {
     for (int i = 0; i < lane_width<T> / 2; ++i) scalar_ += lanes[i];
   }
@@ -295,22 +359,25 @@ class RowSum {
     }
   }
   const Wide<T>& wide() const { return wide_; }
-  T total() const { return sum_lanes<Wide<T>>(wide_) + scalar_; }
+  A total() const { return sum_lanes<Wide<T>>(wide_) + scalar_; }
 
  private:
-  Wide<T> wide_ = splat<Wide<T>>(T(0));
-  T scalar_ = T(0);
+  Wide<T> wide_ = splat<Wide<T>>(A(0));
+  A scalar_ = A(0);
 };
 
 }  // namespace ABH_ISA
 }  // namespace abh
 
 // The number types that a layer is instantiated for: float in every instruction set, double once, and in the tests Dual
-// (tests/harness/dual.hpp, which the build includes there).
+// (tests/harness/dual.hpp, which the build includes there); and bf16, but for functions that are called with wide
+// numbers alone.
 #if defined(ABH_SCALAR_LANES)
-#define ABH_FOR_EACH_NUMBER(use, ...) use(float, __VA_ARGS__) use(Dual, __VA_ARGS__)
+#define ABH_FOR_EACH_WIDE_NUMBER(use, ...) use(float, __VA_ARGS__) use(Dual, __VA_ARGS__)
 #elif ABH_LANE_BYTES == 16 && !defined(ABH_NEON_LANES)
-#define ABH_FOR_EACH_NUMBER(use, ...) use(float, __VA_ARGS__) use(double, __VA_ARGS__)
+#define ABH_FOR_EACH_WIDE_NUMBER(use, ...) use(float, __VA_ARGS__) use(double, __VA_ARGS__)
 #else
-#define ABH_FOR_EACH_NUMBER(use, ...) use(float, __VA_ARGS__)
+#define ABH_FOR_EACH_WIDE_NUMBER(use, ...) use(float, __VA_ARGS__)
 #endif
+#define ABH_FOR_EACH_NUMBER(use, ...) ABH_FOR_EACH_WIDE_NUMBER(use, __VA_ARGS__) use(bf16, __VA_ARGS__)
+#define ABH_INSTANTIATE_WIDE(...) ABH_FOR_EACH_WIDE_NUMBER(ABH_INSTANTIATE_ALL, template, __VA_ARGS__)

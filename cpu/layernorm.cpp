@@ -26,7 +26,7 @@ class InterleavedSum {
     }
     for_terms<T>(n - whole, [&]<class L>(Index i) { body.template operator()<L>(rest_, whole + i); });
   }
-  T total() {
+  Accum<T> total() {
     Wide<T> sum = turn_[0].wide();
     for (int turn = 1; turn < turns; ++turn) sum += turn_[turn].wide();
     rest_ += sum;
@@ -43,6 +43,7 @@ class InterleavedSum {
 template <class Device, class T>
 void layernorm_forward(Device& device, T* out_bcd, Accum<T>* mean_bc, Accum<T>* rstd_bc, const T* in_bcd,
                        const T* weight_d, const T* bias_d, Index BC, Index D) {
+  using A = Accum<T>;
   parallel_pieces(device, BC, rows_per_task, [&](Index begin, Index end) {
     for (Index bc = begin; bc < end; ++bc) {
       const T* in_d = in_bcd + bc * D;
@@ -50,14 +51,14 @@ void layernorm_forward(Device& device, T* out_bcd, Accum<T>* mean_bc, Accum<T>* 
 
       InterleavedSum<T> sum;
       sum.add(D, [=]<class L>(RowSum<T>& part, Index d) { part += load<L>(in_d + d); });
-      const T mean = sum.total() / T(D);  // (layernorm.1)
+      const A mean = sum.total() / A(D);  // (layernorm.1)
 
       InterleavedSum<T> squares;
       squares.add(D, [=]<class L>(RowSum<T>& part, Index d) {
         const L centred = load<L>(in_d + d) - mean;
         part.add_product(centred, centred);
       });
-      const T rstd = T(1) / square_root(squares.total() / T(D) + T(layernorm_epsilon));  // (layernorm.2)
+      const A rstd = A(1) / square_root(squares.total() / A(D) + A(layernorm_epsilon));  // (layernorm.2)
 
       for_lanes<T>(D, [=]<class L>(Index d) {
         const L normed = (load<L>(in_d + d) - mean) * rstd;
@@ -71,25 +72,26 @@ void layernorm_forward(Device& device, T* out_bcd, Accum<T>* mean_bc, Accum<T>* 
 
 template <class Device, class T>
 void layernorm_backward(Device& device, const LayernormBackward<T>& a) {
+  using A = Accum<T>;
   const Index D = a.D;
   const Index tasks = blocks_of(a.BC, rows_per_task);
   typename Device::Scope scratch(device.workspace);
-  T* d_weight_td = scratch.template take<T>(tasks * D);  // t: task
-  T* d_bias_td = scratch.template take<T>(tasks * D);
+  A* d_weight_td = scratch.template take<A>(tasks * D);  // t: task
+  A* d_bias_td = scratch.template take<A>(tasks * D);
 
   parallel_pieces(device, a.BC, rows_per_task, [=](Index begin, Index end) {
     const Index task = begin / rows_per_task;
-    T* d_weight_d = d_weight_td + task * D;
-    T* d_bias_d = d_bias_td + task * D;
+    A* d_weight_d = d_weight_td + task * D;
+    A* d_bias_d = d_bias_td + task * D;
     // A task has sums of its own: two tasks that added to one array would wait for each other, or race.
-    for (Index d = 0; d < D; ++d) d_weight_d[d] = d_bias_d[d] = T(0);
+    for (Index d = 0; d < D; ++d) d_weight_d[d] = d_bias_d[d] = A(0);
 
     for (Index bc = begin; bc < end; ++bc) {
       const T* in_d = a.in_bcd + bc * D;
       const T* d_out_d = a.d_out_bcd + bc * D;
       const T* weight_d = a.weight_d;
-      const T mean = a.mean_bc[bc];
-      const T rstd = a.rstd_bc[bc];
+      const A mean = a.mean_bc[bc];
+      const A rstd = a.rstd_bc[bc];
 
       RowSum<T> sum_u;
       RowSum<T> sum_u_normed;
@@ -102,8 +104,8 @@ void layernorm_backward(Device& device, const LayernormBackward<T>& a) {
         store<L>(d_weight_d + d, fused<L>(d_out, normed, load<L>(d_weight_d + d)));  // (layernorm.5)
         store<L>(d_bias_d + d, load<L>(d_bias_d + d) + d_out);                       // (layernorm.6)
       });
-      const T mean_u = sum_u.total() / T(D);
-      const T mean_u_normed = sum_u_normed.total() / T(D);
+      const A mean_u = sum_u.total() / A(D);
+      const A mean_u_normed = sum_u_normed.total() / A(D);
 
       // The means are known now. normed and u are formed a second time: three operations, and no row to store.
       const T* d_residual_d = a.d_residual_bcd ? a.d_residual_bcd + bc * D : nullptr;

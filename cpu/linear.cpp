@@ -18,8 +18,8 @@ void linear_backward_input(Device& device, const LinearBackwardInput<T>& a) {
 
 template <class Device, class T>
 void linear_backward_weight(Device& device, const LinearBackwardWeight<T>& a) {
-  Gemm<T> product = weight_gradient_product(a);  // (linear.3)
-  product.row_sum_m = a.d_bias_o;                // (linear.4): another column of the same product, its input 1
+  Gemm<T, Accum<T>> product = weight_gradient_product(a);  // (linear.3)
+  product.row_sum_m = a.d_bias_o;  // (linear.4): another column of the same product, its input 1
   gemm(device, product, [&](auto& plain) { linear_backward_weight(plain, a); });
 }
 

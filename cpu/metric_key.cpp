@@ -85,17 +85,19 @@ void metric_key_backward(Device& device, const MetricKeyBackward<T>& a) {
 
 // Reads every stored number of M once: row k of the triangle is also what stands below the diagonal in column k.
 template <class Device, class T>
-void metric_query_step(Device&, T* query_h, const MetricKeyInputs<T>& in) {
+void metric_query_step(Device& device, T* query_h, const MetricKeyInputs<T>& in) {
+  using A = Accum<T>;
   const Index N = in.N, K = in.K;
   const T* metric = in.metric;
-  for (Index h = 0; h < N * K; ++h) query_h[h] = T(0);
+  typename Device::Scope scratch(device.workspace);
+  A* query_k = scratch.template take<A>(K);
   for (Index n = 0; n < N; ++n) {
     const T* project_k = in.project_bch + n * K;
-    T* query_k = query_h + n * K;
+    for (Index k = 0; k < K; ++k) query_k[k] = A(0);
     for (Index k = 0; k < K; ++k) {  // (metric_key.6)
       const bool packed = in.form == MetricForm::packed;
       const T* row_k = packed ? metric + n * K * (K + 1) / 2 + packed_row(k, K) - k : metric + (n * K + k) * K;
-      if (packed) query_k[k] = fused<T>(project_k[k], row_k[k], query_k[k]);
+      if (packed) query_k[k] = fused<A>(project_k[k], row_k[k], query_k[k]);
       const Index begin = packed ? k + 1 : 0;
       RowSum<T> mirrored;
       for_terms<T>(K - begin, [&]<class L>(Index i) {
@@ -105,6 +107,7 @@ void metric_query_step(Device&, T* query_h, const MetricKeyInputs<T>& in) {
       });
       if (packed) query_k[k] += mirrored.total();
     }
+    for (Index k = 0; k < K; ++k) query_h[n * K + k] = query_k[k];
   }
 }
 

@@ -63,38 +63,42 @@ T* orthogonalize(Device& device, T* x_oi, T* other_oi, T* gram, T* polynomial, I
 template <class Device, class T>
 void muon_update(Device& device, const MuonUpdate<T>& u) {
   if (__builtin_isnan(u.state->clip_scale)) return;  // a gradient is not finite: nothing changes
+  using A = Accum<T>;
   const Index O = u.O, I = u.I, count = O * I, S = lesser(O, I), longer = greater(O, I);
   // Complements and products are formed in double: 1 - 0.95f is off by some ten-millionths.
-  const T beta = T(u.settings.beta), complement = T(1 - u.settings.beta);
-  const T clip_scale = T(u.state->clip_scale);
-  const T decay = T(u.state->learning_rate * u.settings.weight_decay);
-  const T step = T(u.state->learning_rate * muon_step * square_root<double>(static_cast<double>(longer)));
+  const A beta = A(u.settings.beta), complement = A(1 - u.settings.beta);
+  const A clip_scale = A(u.state->clip_scale);
+  const A decay = A(u.state->learning_rate * u.settings.weight_decay);
+  const A step = A(u.state->learning_rate * muon_step * square_root<double>(static_cast<double>(longer)));
 
   typename Device::Scope scratch(device.workspace);
-  T* ahead_oi = scratch.template take<T>(count);
-  T* other_oi = scratch.template take<T>(count);
-  T* gram = scratch.template take<T>(S * S);
-  T* polynomial = scratch.template take<T>(S * S);
+  A* ahead_oi = scratch.template take<A>(count);
+  A* other_oi = scratch.template take<A>(count);
+  A* gram = scratch.template take<A>(S * S);
+  A* polynomial = scratch.template take<A>(S * S);
   for (Index m = 0; m < u.matrices; ++m) {
     T* weight = u.weight + u.offset_m[m];
-    T* first_moment = u.first_moment + u.offset_m[m];
-    const T* d_weight = u.d_weight + u.offset_m[m];
-    for_each_weight<T>(device, count, [=]<class L>(Index i) {
+    A* exact = exact_weights(u.weight, u.master) + u.offset_m[m];
+    A* first_moment = u.first_moment + u.offset_m[m];
+    const A* d_weight = u.d_weight + u.offset_m[m];
+    for_each_weight<A>(device, count, [=]<class L>(Index i) {
       const L gradient = clip_scale * load<L>(d_weight + i);                             // (muon.1)
       const L first = fused<L>(beta, load<L>(first_moment + i), complement * gradient);  // (muon.2)
       store<L>(first_moment + i, first);
       store<L>(ahead_oi + i, fused<L>(beta, first, complement * gradient));  // (muon.3)
     });
     StepState length;  // of which only the norm is used; clip 0
-    global_norm<Device, T>(device, &length, ahead_oi, 0, count);
-    const T scale = T(1 / (length.gradient_norm + u.settings.epsilon));
-    for_each_weight<T>(device, count, [=]<class L>(Index i) {
+    global_norm<Device, A>(device, &length, ahead_oi, 0, count);
+    const A scale = A(1 / (length.gradient_norm + u.settings.epsilon));
+    for_each_weight<A>(device, count, [=]<class L>(Index i) {
       store<L>(ahead_oi + i, scale * load<L>(ahead_oi + i));  // (muon.4)
     });
-    const T* x_oi = orthogonalize(device, ahead_oi, other_oi, gram, polynomial, O, I, u.settings.rounds);
-    for_each_weight<T>(device, count, [=]<class L>(Index i) {
-      const L old = load<L>(weight + i);
-      store<L>(weight + i, old - fused<L>(step, load<L>(x_oi + i), decay * old));  // (muon.8)
+    const A* x_oi = orthogonalize(device, ahead_oi, other_oi, gram, polynomial, O, I, u.settings.rounds);
+    for_each_weight<A>(device, count, [=]<class L>(Index i) {
+      const L old = load<L>(exact + i);
+      const L updated = old - fused<L>(step, load<L>(x_oi + i), decay * old);  // (muon.8)
+      store<L>(exact + i, updated);
+      if constexpr (is_narrow<T>) store<L>(weight + i, updated);
     });
   }
 }

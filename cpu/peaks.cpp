@@ -3,6 +3,7 @@
 #include <time.h>
 
 #include "cpu/lanes.hpp"
+#include "cpu/units/gemm_units.hpp"
 
 namespace abh {
 
@@ -31,10 +32,9 @@ float multiply_add_chains(float factor) {
   return total;
 }
 
-}  // namespace
-
+// run(factor) on every thread, again and again; it makes so many operations.
 template <class Device>
-double multiply_add_rate(Device& device, double seconds) {
+double rate_of(Device& device, double seconds, double flops_of_run, float (*run)(float)) {
   typename Device::Scope scratch(device.workspace);
   const Index threads = device.threads.count();
   float* result = scratch.template take<float>(threads);
@@ -42,11 +42,27 @@ double multiply_add_rate(Device& device, double seconds) {
   const double begin = now();
   double flops = 0, spent;
   do {
-    parallel_for(device, threads, [&](Index task, Index) { result[task] = multiply_add_chains(factor); });
-    flops += 2.0 * chains * lane_width<float> * static_cast<double>(turns * threads);
+    parallel_for(device, threads, [&](Index task, Index) { result[task] = run(factor); });
+    flops += flops_of_run * static_cast<double>(threads);
     spent = now() - begin;
   } while (spent < seconds);
   return flops / spent;
+}
+
+}  // namespace
+
+template <class Device>
+double multiply_add_rate(Device& device, double seconds) {
+  return rate_of(device, seconds, 2.0 * chains * lane_width<float> * static_cast<double>(turns), multiply_add_chains);
+}
+
+template <class Device>
+double narrow_product_rate(Device& device, double seconds) {
+#if ABH_LANE_BYTES == 64
+  if (device.unit == Isa::avx512_bf16) return rate_of(device, seconds, pair_chain_flops, pair_chains);
+  if (device.unit == Isa::amx) return rate_of(device, seconds, tile_chain_flops, tile_chains);
+#endif
+  return multiply_add_rate(device, seconds);
 }
 
 template <class Device>
@@ -70,6 +86,7 @@ double copy_rate(Device& device, std::size_t bytes) {
 }
 
 template decltype(multiply_add_rate<Cpu>) multiply_add_rate<Cpu>;
+template decltype(narrow_product_rate<Cpu>) narrow_product_rate<Cpu>;
 template decltype(copy_rate<Cpu>) copy_rate<Cpu>;
 
 }  // namespace abh

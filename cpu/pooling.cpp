@@ -1,6 +1,7 @@
 #include "layers/pooling.hpp"
 
 #include "cpu/pooling_global.hpp"
+#include "cpu/widened.hpp"
 #include "layers/pooling_decay.hpp"
 
 namespace abh {
@@ -24,10 +25,17 @@ struct WithoutDecay {
   }
 };
 
-}  // namespace
+template <class Device>
+PoolingInputs<float> widened(Widened<Device>& wide, const PoolingInputs<bf16>& in) {
+  return {.logit_bnc = in.logit_bnc,
+          .x_bch = wide.in(in.x_bch, in.shape.B * in.shape.C, in.shape.H(), in.x_stride),
+          .slope_n = in.slope_n,
+          .mask_bc = in.mask_bc,
+          .shape = in.shape};
+}
 
 template <class Device, class T>
-void pooling_forward(Device& device, const PoolingForward<T>& a) {
+void pooling_forward_in_lanes(Device& device, const PoolingForward<T>& a) {
   if constexpr (has_extras) {
     if (!a.in.shape.causal) return pooling_of_all_forward(device, a);
     if (block_of(a.in.shape) < a.in.shape.C) return pooling_windowed_forward(device, a);
@@ -37,13 +45,52 @@ void pooling_forward(Device& device, const PoolingForward<T>& a) {
 }
 
 template <class Device, class T>
-void pooling_backward(Device& device, const PoolingBackward<T>& a) {
+void pooling_backward_in_lanes(Device& device, const PoolingBackward<T>& a) {
   if constexpr (has_extras) {
     if (!a.in.shape.causal) return pooling_of_all_backward(device, a);
     if (block_of(a.in.shape) < a.in.shape.C) return pooling_windowed_backward(device, a);
   }
   if (a.in.slope_n) return pooling_decay_backward(device, a);
   pooling_backward_global(device, a, WithoutDecay{});
+}
+
+}  // namespace
+
+template <class Device, class T>
+void pooling_forward(Device& device, const PoolingForward<T>& a) {
+  if constexpr (is_narrow<T>) {
+    in_float(device, [&](auto& wide) {
+      const Index BC = a.in.shape.B * a.in.shape.C, H = a.in.shape.H();
+      pooling_forward<Device, float>(device, {.out_bch = wide.out(a.out_bch, BC, H),
+                                              .max_bnc = a.max_bnc,
+                                              .sum_bnc = a.sum_bnc,
+                                              .in = widened(wide, a.in),
+                                              .first = a.first,
+                                              .last = a.last});
+    });
+  } else {
+    pooling_forward_in_lanes(device, a);
+  }
+}
+
+template <class Device, class T>
+void pooling_backward(Device& device, const PoolingBackward<T>& a) {
+  if constexpr (is_narrow<T>) {
+    in_float(device, [&](auto& wide) {
+      const Index BC = a.in.shape.B * a.in.shape.C, H = a.in.shape.H();
+      pooling_backward<Device, float>(device, {.d_x_bch = wide.out(a.d_x_bch, BC, H, a.d_x_stride, a.accumulate),
+                                               .accumulate = a.accumulate,
+                                               .d_logit_bnc = a.d_logit_bnc,
+                                               .d_out_bch = wide.in(a.d_out_bch, BC, H),
+                                               .d_lse_bnc = a.d_lse_bnc,
+                                               .out_bch = wide.in(a.out_bch, BC, H),
+                                               .max_bnc = a.max_bnc,
+                                               .sum_bnc = a.sum_bnc,
+                                               .in = widened(wide, a.in)});
+    });
+  } else {
+    pooling_backward_in_lanes(device, a);
+  }
 }
 
 ABH_INSTANTIATE(Cpu, pooling_forward, pooling_backward)

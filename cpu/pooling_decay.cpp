@@ -51,6 +51,6 @@ void pooling_decay_backward(Device& device, const PoolingBackward<T>& a) {
   pooling_backward_global(device, a, Decay<Accum<T>>{a.in.slope_n});
 }
 
-ABH_INSTANTIATE(Cpu, pooling_decay_forward, pooling_decay_backward)
+ABH_INSTANTIATE_WIDE(Cpu, pooling_decay_forward, pooling_decay_backward)
 
 }  // namespace abh

@@ -14,7 +14,7 @@ constexpr int rows_at_once = 4;
 
 // `rows` neighbouring rows of one head at once: every element of pool is loaded for all of them.
 template <int rows, class T>
-void row_dots(T (&dot_r)[rows_at_once], const T* x_k, Index stride, const T* pool_k, Index K) {
+void row_dots(Accum<T> (&dot_r)[rows_at_once], const T* x_k, Index stride, const T* pool_k, Index K) {
   RowSum<T> sum_r[rows];
   for_terms<T>(K, [&]<class L>(Index k) {
     const L pool = load<L>(pool_k + k);
@@ -27,8 +27,8 @@ void row_dots(T (&dot_r)[rows_at_once], const T* x_k, Index stride, const T* poo
 
 // The way back: d_x += d_dot pool, d_pool += d_dot x.
 template <int rows, class T>
-void row_gradients(T* d_x_k, Index d_x_stride, Accum<T>* d_pool_k, const T (&d_dot_r)[rows_at_once], const T* x_k,
-                   Index x_stride, const T* pool_k, Index K) {
+void row_gradients(T* d_x_k, Index d_x_stride, Accum<T>* d_pool_k, const Accum<T> (&d_dot_r)[rows_at_once],
+                   const T* x_k, Index x_stride, const T* pool_k, Index K) {
   for_lanes<T>(K, [&]<class L>(Index k) {
     const L pool = load<L>(pool_k + k);
     L d_pool = load<L>(d_pool_k + k);
@@ -48,13 +48,14 @@ void row_gradients(T* d_x_k, Index d_x_stride, Accum<T>* d_pool_k, const T (&d_d
 
 template <class Device, class T>
 void pooling_logits_forward(Device& device, const PoolingLogitsForward<T>& a) {
+  using A = Accum<T>;
   const Index C = a.in.C, N = a.in.N, K = a.in.K;
   const Index stride = stride_or(a.in.x_stride, N * K);
-  const T scale = T(1) / square_root(T(K));
+  const A scale = A(1) / square_root(A(K));
   parallel_pieces(device, a.in.B * C, rows_per_task(a.in.B * C), [&](Index first, Index end) {
     Index bc = first;
     const auto advance = [&]<int rows>() {
-      T dot_r[rows_at_once];
+      A dot_r[rows_at_once];
       Accum<T>* logit_r[rows];  // of head 0; the next head's is C further on
       for (int r = 0; r < rows; ++r) logit_r[r] = a.logit_bnc + (bc + r) / C * N * C + (bc + r) % C;
       for (Index n = 0; n < N; ++n) {
@@ -70,6 +71,7 @@ void pooling_logits_forward(Device& device, const PoolingLogitsForward<T>& a) {
 
 template <class Device, class T>
 void pooling_logits_backward(Device& device, const PoolingLogitsBackward<T>& a) {
+  using A = Accum<T>;
   const Index C = a.in.C;
   const Index N = a.in.N;
   const Index K = a.in.K;
@@ -77,17 +79,17 @@ void pooling_logits_backward(Device& device, const PoolingLogitsBackward<T>& a) 
   const Index rows = a.in.B * C;
   const Index x_stride = stride_or(a.in.x_stride, H);
   const Index d_x_stride = stride_or(a.d_x_stride, H);
-  const T scale = T(1) / square_root(T(K));
+  const A scale = A(1) / square_root(A(K));
   const Index per_task = rows_per_task(rows), tasks = blocks_of(rows, per_task);
   typename Device::Scope scratch(device.workspace);
   Accum<T>* d_pool_th = scratch.template take<Accum<T>>(tasks * H);  // t: task
 
   parallel_pieces(device, rows, per_task, [&](Index first, Index end) {
     Accum<T>* d_pool_h = d_pool_th + first / per_task * H;
-    for (Index h = 0; h < H; ++h) d_pool_h[h] = T(0);
+    for (Index h = 0; h < H; ++h) d_pool_h[h] = A(0);
     Index bc = first;
     const auto advance = [&]<int rows>() {
-      T d_dot_r[rows_at_once];          // d_logit / sqrt(K), scaled once a row and not an element
+      A d_dot_r[rows_at_once];          // d_logit / sqrt(K), scaled once a row and not an element
       const Accum<T>* d_logit_r[rows];  // of head 0; the next head's is C further on
       for (int r = 0; r < rows; ++r) d_logit_r[r] = a.d_logit_bnc + (bc + r) / C * N * C + (bc + r) % C;
       for (Index n = 0; n < N; ++n) {

@@ -46,8 +46,8 @@ struct Payloads {
 
 // The average and what rounding left of it, a position later. The sum of two numbers, and what is left of that by their
 // differences, which are exact where the first is the larger one (Dekker 1971).
-template <class T>
-void average_row(T* average_k, T* rest_k, const T* from_k, const T* from_rest_k, bool starts, T alpha, const T* x,
+template <class T, class X>
+void average_row(T* average_k, T* rest_k, const T* from_k, const T* from_rest_k, bool starts, T alpha, const X* x,
                  Index size) {
   for_lanes<T>(size, [=]<class L>(Index k) {
     const L before = starts ? splat<L>(T(0)) : load<L>(from_k + k);
@@ -60,8 +60,8 @@ void average_row(T* average_k, T* rest_k, const T* from_k, const T* from_rest_k,
 }
 
 // to = from and one more position. to may be from; the payloads may be those of to.
-template <class T>
-void push(const State<T>& to, const State<T>& from, T logit, T slope, const Payloads<T>& x, const PoolingShape& s) {
+template <class T, class X>
+void push(const State<T>& to, const State<T>& from, T logit, T slope, const Payloads<X>& x, const PoolingShape& s) {
   const bool starts = *from.sum == T(0);
   const bool nothing_new = logit == minus_infinity<T>();
   const T aged = fused<T>(-slope, *from.age + T(1), *from.top);  // (pooling_decay.2)
@@ -167,7 +167,7 @@ void pooling_step(Device&, const PoolingStep<T>& a) {
     for (Index r = s.window - 2; r > 0; --r) {  // the whole block is never anybody's suffix
       const State<A> single = position(r);
       const A logit = fused<A>(-slope, A(s.window - 1 - r), *single.top);  // (pooling_windowed.8)
-      push<A>(single, position(r + 1), logit, A(0), {single.average_k, s.K}, s);
+      push(single, position(r + 1), logit, A(0), Payloads<A>{single.average_k, s.K}, s);
     }
   }
   if (windowed) a.state[0] = A(in_block + 1 == s.window ? 0 : in_block + 1);

@@ -15,8 +15,9 @@ constexpr Index weights_per_task = 16384;
 template <class Device, class T>
 void weight_average_update(Device& device, Accum<T>* average, const Accum<T>* weight, const StepState* state,
                            Index count) {
+  using A = Accum<T>;
   if (__builtin_isnan(state->clip_scale)) return;  // a broken step: nothing changes
-  const T share = T(state->average_share);         // (weight_average.1), by the host
+  const A share = A(state->average_share);         // (weight_average.1), by the host
   const bool keeps = state->average_share < 1;     // something of the average; else it is the weight, bit by bit
 
   parallel_pieces(device, count, weights_per_task, [=](Index begin, Index end) {

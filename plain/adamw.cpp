@@ -6,25 +6,29 @@ namespace abh {
 
 template <class Device, class T>
 void adamw_update(Device&, const AdamwUpdate<T>& a) {
+  using A = Accum<T>;
   const StepState& state = *a.state;
   if (std::isnan(state.clip_scale)) return;  // a gradient is not finite: neither weights nor moments change
   // Complements and products are formed in double: 1 - 0.99f is off by a millionth.
-  const T beta1 = T(a.settings.beta1), complement1 = T(1 - a.settings.beta1);
-  const T beta2 = T(a.settings.beta2), complement2 = T(1 - a.settings.beta2);
-  const T epsilon = T(a.settings.epsilon);
+  const A beta1 = A(a.settings.beta1), complement1 = A(1 - a.settings.beta1);
+  const A beta2 = A(a.settings.beta2), complement2 = A(1 - a.settings.beta2);
+  const A epsilon = A(a.settings.epsilon);
   // Decay is no part of the gradient: in there, the root of the second moment would divide it, too.
   const double rate = state.learning_rate * a.settings.rate;
-  const T learning_rate = T(rate), decay = T(rate * a.settings.weight_decay);
+  const A learning_rate = A(rate), decay = A(rate * a.settings.weight_decay);
 
   // Every weight by itself. The corrections are reciprocals, which the host has formed once for the step. Epsilon
   // stands outside of the root, where it compares with the size of a gradient, not with its square.
   for (Index i = 0; i < a.count; ++i) {
-    const T gradient = T(state.clip_scale) * a.d_weight[i];                                  // (adamw.1)
-    a.first_moment[i] = beta1 * a.first_moment[i] + complement1 * gradient;                  // (adamw.2)
-    a.second_moment[i] = beta2 * a.second_moment[i] + complement2 * (gradient * gradient);   // (adamw.3)
-    const T mean = a.first_moment[i] * T(state.first_moment_correction);                     // (adamw.4)
-    const T square = a.second_moment[i] * T(state.second_moment_correction);                 // (adamw.5)
-    a.weight[i] -= learning_rate * (mean / (sqrt(square) + epsilon)) + decay * a.weight[i];  // (adamw.6)
+    const A gradient = A(state.clip_scale) * a.d_weight[i];                                 // (adamw.1)
+    a.first_moment[i] = beta1 * a.first_moment[i] + complement1 * gradient;                 // (adamw.2)
+    a.second_moment[i] = beta2 * a.second_moment[i] + complement2 * (gradient * gradient);  // (adamw.3)
+    const A mean = a.first_moment[i] * A(state.first_moment_correction);                    // (adamw.4)
+    const A square = a.second_moment[i] * A(state.second_moment_correction);                // (adamw.5)
+    const A weight = a.master ? a.master[i] : A(a.weight[i]);
+    const A updated = weight - (learning_rate * (mean / (sqrt(square) + epsilon)) + decay * weight);  // (adamw.6)
+    if (a.master) a.master[i] = updated;
+    a.weight[i] = updated;
   }
 }
 

@@ -10,17 +10,18 @@ namespace {
 
 // The factor of every score.
 template <class T>
-T scale_of(const AttentionInputs<T>& in) {
-  return T(in.scale > 0 ? in.scale : 1 / std::sqrt(static_cast<double>(in.K)));
+Accum<T> scale_of(const AttentionInputs<T>& in) {
+  return Accum<T>(in.scale > 0 ? in.scale : 1 / std::sqrt(static_cast<double>(in.K)));
 }
 
 // The score of query c and key s of head n: (b, c, n, k) are the letters of both arrays.
 template <class T>
-T score_of(const AttentionInputs<T>& in, const View<const T, 4>& query, const View<const T, 4>& key, Index b, Index n,
-           Index c, Index s) {
-  T product = T(0);
+Accum<T> score_of(const AttentionInputs<T>& in, const View<const T, 4>& query, const View<const T, 4>& key, Index b,
+                  Index n, Index c, Index s) {
+  using A = Accum<T>;
+  A product = A(0);
   for (Index k = 0; k < in.K; ++k) product += query(b, c, n, k) * key(b, s, n, k);
-  T score = scale_of(in) * product;  // (attention.1)
+  A score = scale_of(in) * product;  // (attention.1)
   const auto distance_bias = array(in.sight.distance_bias_nc, in.sight.distances);
   if (distance_bias.first) score += distance_bias(n, std::abs(c + in.sight.offset - s));  // (attention.11)
   return score;
@@ -48,13 +49,13 @@ T sum_in_tiles(Index S, const Add& add) {
   return T(total);
 }
 
-// The same for gradients, in which every pair adds to several sums: those of a tile stand in rows c of x, those of the
-// tiles before in `total`.
+// The same for gradients, in which every pair adds to several sums: those of a tile stand in `sum`, those of the tiles
+// before in `total`.
 template <class T>
 struct TiledSums {
-  View<T, 4> x;
-  Longer<T>* total_ck;
-  Index b, n, C, K;
+  View<T, 2> sum_ck;
+  View<Longer<T>, 2> total_ck;
+  Index C, K;
 
   void clear() const {
     for_rows(0, C, [](T& sum, Longer<T>& total) {
@@ -69,16 +70,20 @@ struct TiledSums {
       sum = T(0);
     });
   }
-  void finish() const {
-    for_rows(0, C, [](T& sum, Longer<T>& total) { sum = T(total + sum); });
+  // x(b, c, n, k): the sums of a head.
+  template <class Number>
+  void finish(const View<Number, 4>& x, Index b, Index n) const {
+    for (Index c = 0; c < C; ++c) {
+      for (Index k = 0; k < K; ++k) x(b, c, n, k) = T(total_ck(c, k) + sum_ck(c, k));
+    }
   }
-  T& operator()(Index c, Index k) const { return x(b, c, n, k); }
+  T& operator()(Index c, Index k) const { return sum_ck(c, k); }
 
  private:
   template <class Body>
   void for_rows(Index begin, Index end, const Body& body) const {
     for (Index c = begin; c < end; ++c) {
-      for (Index k = 0; k < K; ++k) body(x(b, c, n, k), total_ck[c * K + k]);
+      for (Index k = 0; k < K; ++k) body(sum_ck(c, k), total_ck(c, k));
     }
   }
 };
@@ -87,6 +92,7 @@ struct TiledSums {
 
 template <class Device, class T>
 void attention_forward(Device& device, const AttentionForward<T>& a) {
+  using A = Accum<T>;
   const auto& in = a.in;
   const Index B = in.B, C = in.C, S = in.S, N = in.N, K = in.K;
   const auto query = heads(in.query_bch, in.query_stride, C, N, K), key = heads(in.key_bsh, in.key_stride, S, N, K);
@@ -94,32 +100,32 @@ void attention_forward(Device& device, const AttentionForward<T>& a) {
   const auto out = heads(a.out_bch, 0, C, N, K);
   const auto lse = array(a.lse_bnc, N, C);
   typename Device::Scope scratch(device.workspace);
-  T* score_s = scratch.template take<T>(S);
-  T* power_s = scratch.template take<T>(S);
+  A* score_s = scratch.template take<A>(S);
+  A* power_s = scratch.template take<A>(S);
 
   for (Index b = 0; b < B; ++b) {
     for (Index n = 0; n < N; ++n) {
       for (Index c = 0; c < C; ++c) {  // every query by itself: one row of scores is all that is kept
-        T max = T(-infinity);
+        A max = A(-infinity);
         for (Index s = 0; s < S; ++s) {
           if (!sees(in, b, n, c, s)) continue;
           score_s[s] = score_of(in, query, key, b, n, c, s);
           if (score_s[s] > max) max = score_s[s];  // (attention.2)
         }
-        const T sum = sum_in_tiles<T>(S, [&](T& of_tile, Index s) {
+        const A sum = sum_in_tiles<A>(S, [&](A& of_tile, Index s) {
           if (!sees(in, b, n, c, s)) return;
           power_s[s] = exp(score_s[s] - max);  // at most 1: nothing overflows, whatever the scores
           of_tile += power_s[s];               // (attention.2)
         });
-        const bool sees_none = sum == T(0);  // else the largest score has added exp(0) = 1
+        const bool sees_none = sum == A(0);  // else the largest score has added exp(0) = 1
         for (Index k = 0; k < K; ++k) {
-          const T mixed = sum_in_tiles<T>(S, [&](T& of_tile, Index s) {
+          const A mixed = sum_in_tiles<A>(S, [&](A& of_tile, Index s) {
             if (sees(in, b, n, c, s)) of_tile += power_s[s] * value(b, s, n, k);
           });
-          out(b, c, n, k) = sees_none ? T(0) : mixed / sum;  // (attention.3)
+          out(b, c, n, k) = sees_none ? A(0) : mixed / sum;  // (attention.3)
         }
         // exp(score - infinity) is 0: backward needs no special case for a row that sees nothing.
-        lse(b, n, c) = sees_none ? T(infinity) : max + log(sum);  // (attention.4)
+        lse(b, n, c) = sees_none ? A(infinity) : max + log(sum);  // (attention.4)
       }
     }
   }
@@ -127,6 +133,7 @@ void attention_forward(Device& device, const AttentionForward<T>& a) {
 
 template <class Device, class T>
 void attention_weights(Device&, T* weight_bncs, const Accum<T>* lse_bnc, const AttentionInputs<T>& in) {
+  using A = Accum<T>;
   const auto query = heads(in.query_bch, in.query_stride, in.C, in.N, in.K);
   const auto key = heads(in.key_bsh, in.key_stride, in.S, in.N, in.K);
   const auto lse = array(lse_bnc, in.N, in.C);
@@ -136,7 +143,7 @@ void attention_weights(Device&, T* weight_bncs, const Accum<T>* lse_bnc, const A
       for (Index c = 0; c < in.C; ++c) {
         for (Index s = 0; s < in.S; ++s) {
           const bool seen = sees(in, b, n, c, s);
-          weight(b, n, c, s) = seen ? exp(score_of(in, query, key, b, n, c, s) - lse(b, n, c)) : T(0);  // (attention.5)
+          weight(b, n, c, s) = seen ? exp(score_of(in, query, key, b, n, c, s) - lse(b, n, c)) : A(0);  // (attention.5)
         }
       }
     }
@@ -145,38 +152,39 @@ void attention_weights(Device&, T* weight_bncs, const Accum<T>* lse_bnc, const A
 
 template <class Device, class T>
 void attention_backward(Device& device, const AttentionBackward<T>& a) {
+  using A = Accum<T>;
   const auto& in = a.in;
   const Index B = in.B, C = in.C, S = in.S, N = in.N, K = in.K;
   const auto query = heads(in.query_bch, in.query_stride, C, N, K), key = heads(in.key_bsh, in.key_stride, S, N, K);
   const auto value = heads(in.value_bsh, in.value_stride, S, N, K);
   const auto out = heads(a.out_bch, 0, C, N, K), d_out = heads(a.d_out_bch, 0, C, N, K);
   const auto lse = array(a.lse_bnc, N, C);
-  const T scale = scale_of(in);
+  const A scale = scale_of(in);
 
   typename Device::Scope scratch(device.workspace);
-  Longer<T>* d_query_total_ck = scratch.template take<Longer<T>>(C * K);
-  Longer<T>* d_key_total_sk = scratch.template take<Longer<T>>(S * K);
-  Longer<T>* d_value_total_sk = scratch.template take<Longer<T>>(S * K);
+  const auto sums_of = [&](Index rows) {
+    A* sum_ck = scratch.template take<A>(rows * K);
+    Longer<A>* total_ck = scratch.template take<Longer<A>>(rows * K);
+    return TiledSums<A>{array(sum_ck, K), array(total_ck, K), rows, K};
+  };
+  // Every pair below adds to all three: sums over keys for the query, over queries for the key and the value.
+  const TiledSums<A> d_query = sums_of(C), d_key = sums_of(S), d_value = sums_of(S);
 
   for (Index b = 0; b < B; ++b) {
     for (Index n = 0; n < N; ++n) {
-      // Every pair below adds to all three: sums over keys for the query, over queries for the key and the value.
-      const TiledSums<T> d_query{heads(a.d_query_bch, a.d_query_stride, C, N, K), d_query_total_ck, b, n, C, K};
-      const TiledSums<T> d_key{heads(a.d_key_bsh, a.d_key_stride, S, N, K), d_key_total_sk, b, n, S, K};
-      const TiledSums<T> d_value{heads(a.d_value_bsh, a.d_value_stride, S, N, K), d_value_total_sk, b, n, S, K};
       d_query.clear();
       d_key.clear();
       d_value.clear();
       for (Index c = 0; c < C; ++c) {
-        T delta = T(0);  // sum_s weight d_weight of this row, without a sweep over its keys
+        A delta = A(0);  // sum_s weight d_weight of this row, without a sweep over its keys
         for (Index k = 0; k < K; ++k) delta += d_out(b, c, n, k) * out(b, c, n, k);  // (attention.6)
         for (Index s = 0; s < S; ++s) {
           if (s % tile == 0) d_query.set_aside(c, c + 1);
           if (!sees(in, b, n, c, s)) continue;
-          const T weight = exp(score_of(in, query, key, b, n, c, s) - lse(b, n, c));  // (attention.5)
-          T d_weight = T(0);  // out is linear in the weights, their coefficients are the values
+          const A weight = exp(score_of(in, query, key, b, n, c, s) - lse(b, n, c));  // (attention.5)
+          A d_weight = A(0);  // out is linear in the weights, their coefficients are the values
           for (Index k = 0; k < K; ++k) d_weight += d_out(b, c, n, k) * value(b, s, n, k);
-          const T d_score = weight * (d_weight - delta);  // (attention.7)
+          const A d_score = weight * (d_weight - delta);  // (attention.7)
           for (Index k = 0; k < K; ++k) {
             d_query(c, k) += scale * d_score * key(b, s, n, k);  // (attention.8)
             d_key(s, k) += scale * d_score * query(b, c, n, k);  // (attention.9)
@@ -188,15 +196,16 @@ void attention_backward(Device& device, const AttentionBackward<T>& a) {
           d_value.set_aside(0, S);
         }
       }
-      d_query.finish();
-      d_key.finish();
-      d_value.finish();
+      d_query.finish(heads(a.d_query_bch, a.d_query_stride, C, N, K), b, n);
+      d_key.finish(heads(a.d_key_bsh, a.d_key_stride, S, N, K), b, n);
+      d_value.finish(heads(a.d_value_bsh, a.d_value_stride, S, N, K), b, n);
     }
   }
 }
 
 template <class Device, class T>
 void attention_bias_backward(Device&, const AttentionBiasBackward<T>& a) {
+  using A = Accum<T>;
   const auto& in = a.in;
   const auto query = heads(in.query_bch, in.query_stride, in.C, in.N, in.K);
   const auto key = heads(in.key_bsh, in.key_stride, in.S, in.N, in.K);
@@ -208,11 +217,11 @@ void attention_bias_backward(Device&, const AttentionBiasBackward<T>& a) {
     for (Index p = distances_of(a, n).begin; p < distances_of(a, n).end; ++p) {
       Longer<T> total(0);
       for (Index b = 0; b < in.B; ++b) {
-        total += Longer<T>(sum_in_tiles<T>(in.C, [&](T& of_tile, Index c) {
+        total += Longer<T>(sum_in_tiles<A>(in.C, [&](A& of_tile, Index c) {
           const Index s = c + in.sight.offset - p;
           if (s < 0 || s >= in.S || !sees(in, b, n, c, s)) return;
-          const T weight = exp(score_of(in, query, key, b, n, c, s) - lse(b, n, c));
-          T d_weight = T(0), delta = T(0);
+          const A weight = exp(score_of(in, query, key, b, n, c, s) - lse(b, n, c));
+          A d_weight = A(0), delta = A(0);
           for (Index k = 0; k < in.K; ++k) {
             d_weight += d_out(b, c, n, k) * value(b, s, n, k);
             delta += d_out(b, c, n, k) * out(b, c, n, k);
@@ -220,7 +229,7 @@ void attention_bias_backward(Device&, const AttentionBiasBackward<T>& a) {
           of_tile += weight * (d_weight - delta);  // (attention.12)
         }));
       }
-      d_distance_bias(n, p) = T(total);
+      d_distance_bias(n, p) = A(total);
     }
   }
 }
@@ -228,14 +237,15 @@ void attention_bias_backward(Device&, const AttentionBiasBackward<T>& a) {
 // Forward with the query of the last position alone.
 template <class Device, class T>
 void attention_step(Device& device, const AttentionStep<T>& a) {
+  using A = Accum<T>;
   typename Device::Scope scratch(device.workspace);
   const CachedRows<T> cached = in_order(device, scratch, a);
-  Sight<T> sight = a.sight;
+  Sight<Accum<T>> sight = a.sight;
   sight.causal = true;
   sight.offset = a.length - 1;
   sight.mask_bs = nullptr;
   attention_forward<Device, T>(device, {.out_bch = a.out_h,
-                                        .lse_bnc = scratch.template take<T>(a.N),
+                                        .lse_bnc = scratch.template take<A>(a.N),
                                         .in = {.query_bch = a.query_h,
                                                .key_bsh = cached.key_ch,
                                                .value_bsh = cached.value_ch,

@@ -8,6 +8,7 @@ namespace abh {
 
 template <class Device, class T>
 void causal_conv_forward(Device&, T* out_bcd, const T* in_bcd, const T* weight_dgj, const CausalConvShape& shape) {
+  using A = Accum<T>;
   const Index B = shape.B, C = shape.C, D = shape.D, G = D / shape.groups, J = shape.kernel;
   const auto out = array(out_bcd, C, D);
   const auto in = array(in_bcd, C, D), weight = array(weight_dgj, G, J);
@@ -15,7 +16,7 @@ void causal_conv_forward(Device&, T* out_bcd, const T* in_bcd, const T* weight_d
     for (Index c = 0; c < C; ++c) {
       for (Index d = 0; d < D; ++d) {
         const Index base = d - d % G;  // the first channel of the group, of which d sees all G
-        T sum = T(0);
+        A sum = A(0);
         for (Index j = 0; j < J; ++j) {
           const Index s = c - (J - 1) + j;  // the last tap reads the current position; before the first stand zeros
           for (Index g = 0; g < G && s >= 0; ++g) sum += weight(d, g, j) * in(b, s, base + g);  // (causal_conv.1)
@@ -29,6 +30,7 @@ void causal_conv_forward(Device&, T* out_bcd, const T* in_bcd, const T* weight_d
 template <class Device, class T>
 void causal_conv_backward(Device&, T* d_in_bcd, Accum<T>* d_weight_dgj, const T* d_out_bcd, const T* in_bcd,
                           const T* weight_dgj, const CausalConvShape& shape) {
+  using A = Accum<T>;
   const Index B = shape.B, C = shape.C, D = shape.D, G = D / shape.groups, J = shape.kernel;
   const auto d_in = array(d_in_bcd, C, D), d_weight = array(d_weight_dgj, G, J);
   const auto d_out = array(d_out_bcd, C, D), in = array(in_bcd, C, D), weight = array(weight_dgj, G, J);
@@ -36,7 +38,7 @@ void causal_conv_backward(Device&, T* d_in_bcd, Accum<T>* d_weight_dgj, const T*
     for (Index c = 0; c < C; ++c) {
       for (Index i = 0; i < D; ++i) {
         const Index g = i % G, base = i - g;
-        T sum = T(0);
+        A sum = A(0);
         for (Index j = 0; j < J; ++j) {
           const Index s = c + (J - 1) - j;  // the output that saw position c through tap j, if there is one
           for (Index d = base; d < base + G && s < C; ++d) sum += weight(d, g, j) * d_out(b, s, d);  // (causal_conv.2)
@@ -48,7 +50,7 @@ void causal_conv_backward(Device&, T* d_in_bcd, Accum<T>* d_weight_dgj, const T*
   for (Index d = 0; d < D; ++d) {
     for (Index g = 0; g < G; ++g) {
       for (Index j = 0; j < J; ++j) {
-        T sum = T(0);  // over every use of this weight: each position of each sequence
+        A sum = A(0);  // over every use of this weight: each position of each sequence
         for (Index b = 0; b < B; ++b) {
           for (Index c = 0; c < C; ++c) {
             const Index s = c - (J - 1) + j;
@@ -64,13 +66,14 @@ void causal_conv_backward(Device&, T* d_in_bcd, Accum<T>* d_weight_dgj, const T*
 template <class Device, class T>
 void causal_conv_step(Device& device, T* out_d, T* state_jd, const T* in_d, const T* weight_dgj, Index position,
                       const CausalConvShape& shape) {
+  using A = Accum<T>;
   const Index D = shape.D, G = D / shape.groups, J = shape.kernel;
   const auto state = array(state_jd, D);
   const auto weight = array(weight_dgj, G, J);
   typename Device::Scope scratch(device.workspace);
-  T* sum_d = scratch.template take<T>(D);  // out_d may be in_d, which the other channels of a group still need
+  A* sum_d = scratch.template take<A>(D);  // out_d may be in_d, which the other channels of a group still need
   for (Index d = 0; d < D; ++d) {
-    sum_d[d] = T(0);
+    sum_d[d] = A(0);
     for (Index j = 0; j < J; ++j) {
       const Index s = position - (J - 1) + j;
       for (Index g = 0; g < G && s >= 0; ++g) {

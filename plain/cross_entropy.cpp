@@ -16,15 +16,16 @@ T share_of_target(Index v, Token target, double label_smoothing, Index V) {
 
 template <class Device, class T>
 void cross_entropy_forward(Device&, const CrossEntropyForward<T>& a) {
+  using A = Accum<T>;
   const auto& in = a.in;
   const auto logits = array(in.logits_bcv, in.V);
   Index count = 0;
-  T total = T(0);
+  A total = A(0);
   for (Index bc = 0; bc < in.BC; ++bc) {
-    a.loss_bc[bc] = a.lse_bc[bc] = T(0);
+    a.loss_bc[bc] = a.lse_bc[bc] = A(0);
     if (a.best_bc) a.best_bc[bc] = ignored_target;
     if (in.targets_bc[bc] == ignored_target) continue;
-    T max = T(-infinity), sum = T(0), hit = T(0);
+    A max = A(-infinity), sum = A(0), hit = A(0);
     // With the maximum taken out, no exponential overflows and one of them is 1, so that the sum has a logarithm.
     for (Index v = 0; v < in.V; ++v) max = logits(bc, v) > max ? logits(bc, v) : max;  // (cross_entropy.2)
     for (Index v = in.V - 1; v >= 0 && a.best_bc; --v) {
@@ -33,31 +34,32 @@ void cross_entropy_forward(Device&, const CrossEntropyForward<T>& a) {
     for (Index v = 0; v < in.V; ++v) sum += exp(logits(bc, v) - max);
     a.lse_bc[bc] = max + log(sum);  // (cross_entropy.2)
     for (Index v = 0; v < in.V; ++v) {
-      const T q = share_of_target<T>(v, in.targets_bc[bc], in.label_smoothing, in.V);  // (cross_entropy.1)
-      if (q != T(0)) hit += q * (logits(bc, v) - max);  // a logit of -infinity cannot occur, and 0 times it is NaN
+      const A q = share_of_target<T>(v, in.targets_bc[bc], in.label_smoothing, in.V);  // (cross_entropy.1)
+      if (q != A(0)) hit += q * (logits(bc, v) - max);  // a logit of -infinity cannot occur, and 0 times it is NaN
     }
     // Both terms without the maximum, which would cost digits: it cancels, as the q of a row sum to 1.
     a.loss_bc[bc] = log(sum) - hit;  // (cross_entropy.3)
     total += a.loss_bc[bc];
     ++count;
   }
-  *a.loss = count > 0 ? total / T(count) : T(0);  // (cross_entropy.4)
+  *a.loss = count > 0 ? total / A(count) : A(0);  // (cross_entropy.4)
   *a.count = count;
 }
 
 template <class Device, class T>
 void cross_entropy_backward(Device&, const CrossEntropyBackward<T>& a) {
+  using A = Accum<T>;
   const auto& in = a.in;
   const auto logits = array(in.logits_bcv, in.V);
   const auto d_logits = array(a.d_logits_bcv, in.V);
   for (Index bc = 0; bc < in.BC; ++bc) {
     for (Index v = 0; v < in.V; ++v) {
       const Token target = in.targets_bc[bc];
-      const T q = share_of_target<T>(v, target, in.label_smoothing, in.V);
+      const A q = share_of_target<T>(v, target, in.label_smoothing, in.V);
       // exp(logits - lse) is the softmax: one exponential, where storing p would take an array.
-      const T d = (exp(logits(bc, v) - a.lse_bc[bc]) - q) / T(*a.count);  // (cross_entropy.5)
+      const A d = (exp(logits(bc, v) - a.lse_bc[bc]) - q) / A(*a.count);  // (cross_entropy.5)
       // Chosen, not multiplied by 0: an ignored row may hold anything, and `count` may be 0.
-      d_logits(bc, v) = target == ignored_target ? T(0) : d;
+      d_logits(bc, v) = target == ignored_target ? A(0) : d;
     }
   }
 }

@@ -23,14 +23,16 @@ T factor_of(const Dropout& dropout, Index element) {
 
 template <class Device, class T>
 void dropout_forward(Device&, T* out, const T* in, const T* residual, const Dropout& dropout, Index count) {
+  using A = Accum<T>;
   for (Index i = 0; i < count; ++i) {
-    out[i] = factor_of<T>(dropout, i) * in[i] + (residual ? residual[i] : T(0));  // (dropout.2)
+    out[i] = factor_of<A>(dropout, i) * in[i] + (residual ? residual[i] : A(0));  // (dropout.2)
   }
 }
 
 template <class Device, class T>
 void dropout_backward(Device&, T* d_in, const T* d_out, const Dropout& dropout, Index count) {
-  for (Index i = 0; i < count; ++i) d_in[i] = factor_of<T>(dropout, i) * d_out[i];  // (dropout.3)
+  using A = Accum<T>;
+  for (Index i = 0; i < count; ++i) d_in[i] = factor_of<A>(dropout, i) * d_out[i];  // (dropout.3)
 }
 
 ABH_INSTANTIATE(PlainDevice, dropout_forward, dropout_backward)

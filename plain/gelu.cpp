@@ -34,26 +34,28 @@ T tau(T x) {
 
 template <class Device, class T>
 void gelu_forward(Device&, T* out, const T* in, Index count, GeluForm form) {
+  using A = Accum<T>;
   for (Index i = 0; i < count; ++i) {
-    const T x = bounded(in[i]), rest = in[i] > x ? in[i] - x : T(0);  // what is above 64 passes
+    const A x = bounded(in[i]), rest = in[i] > x ? in[i] - x : A(0);  // what is above 64 passes
     if (form == GeluForm::erf) {
       out[i] = x * normal_distribution(x) + rest;  // (gelu.1)
     } else {
-      out[i] = x / T(2) * (T(1) + tau(x)) + rest;  // (gelu.2)
+      out[i] = x / A(2) * (A(1) + tau(x)) + rest;  // (gelu.2)
     }
   }
 }
 
 template <class Device, class T>
 void gelu_backward(Device&, T* d_in, const T* d_out, const T* in, Index count, GeluForm form) {
+  using A = Accum<T>;
   for (Index i = 0; i < count; ++i) {
-    const T x = bounded(in[i]), t = tau(x);  // the slope at +-64 is that of all beyond
+    const A x = bounded(in[i]), t = tau(x);  // the slope at +-64 is that of all beyond
     if (form == GeluForm::erf) {
       d_in[i] = d_out[i] * (normal_distribution(x) + x * normal_density(x));  // (gelu.3)
     } else {
       // The product rule, where tau changes by 1 - tau^2 times the change of its argument.
-      const T d_argument = T(kappa) * (T(1) + T(3 * alpha) * x * x);
-      d_in[i] = d_out[i] * ((T(1) + t) / T(2) + x / T(2) * (T(1) - t * t) * d_argument);  // (gelu.4)
+      const A d_argument = A(kappa) * (A(1) + A(3 * alpha) * x * x);
+      d_in[i] = d_out[i] * ((A(1) + t) / A(2) + x / A(2) * (A(1) - t * t) * d_argument);  // (gelu.4)
     }
   }
 }

@@ -6,45 +6,48 @@ namespace abh {
 
 template <class Device, class T>
 void linear_forward(Device&, const LinearForward<T>& a) {
+  using A = Accum<T>;
   const auto out = array(a.out_bco, stride_or(a.shape.out_stride, a.shape.O));
   const auto in = array(a.in_bci, stride_or(a.shape.in_stride, a.shape.I)), weight = array(a.weight_oi, a.shape.I);
   for (Index bc = 0; bc < a.shape.BC; ++bc) {
     for (Index o = 0; o < a.shape.O; ++o) {
-      T sum = T(0);
+      A sum = A(0);
       for (Index i = 0; i < a.shape.I; ++i) sum += in(bc, i) * weight(o, i);  // a row of in by a row of weight
-      out(bc, o) = T(a.scale) * (sum + (a.bias_o ? a.bias_o[o] : T(0)));      // (linear.1)
+      out(bc, o) = A(a.scale) * (sum + (a.bias_o ? a.bias_o[o] : A(0)));      // (linear.1)
     }
   }
 }
 
 template <class Device, class T>
 void linear_backward_input(Device&, const LinearBackwardInput<T>& a) {
+  using A = Accum<T>;
   const auto d_in = array(a.d_in_bci, stride_or(a.shape.in_stride, a.shape.I));
   const auto d_out = array(a.d_out_bco, stride_or(a.shape.out_stride, a.shape.O)),
              weight = array(a.weight_oi, a.shape.I);
   for (Index bc = 0; bc < a.shape.BC; ++bc) {
     for (Index i = 0; i < a.shape.I; ++i) {
-      T sum = T(0);
+      A sum = A(0);
       for (Index o = 0; o < a.shape.O; ++o) sum += d_out(bc, o) * weight(o, i);  // all that this input went into
-      d_in(bc, i) = T(a.scale) * sum + (a.accumulate ? d_in(bc, i) : T(0));      // (linear.2)
+      d_in(bc, i) = A(a.scale) * sum + (a.accumulate ? d_in(bc, i) : A(0));      // (linear.2)
     }
   }
 }
 
 template <class Device, class T>
 void linear_backward_weight(Device&, const LinearBackwardWeight<T>& a) {
+  using A = Accum<T>;
   const auto d_weight = array(a.d_weight_oi, a.shape.I);
   const auto d_out = array(a.d_out_bco, stride_or(a.shape.out_stride, a.shape.O)),
              in = array(a.in_bci, stride_or(a.shape.in_stride, a.shape.I));
   for (Index o = 0; o < a.shape.O; ++o) {
     for (Index i = 0; i < a.shape.I; ++i) {
-      T sum = T(0);
+      A sum = A(0);
       for (Index bc = 0; bc < a.shape.BC; ++bc) sum += d_out(bc, o) * in(bc, i);  // every row uses this weight
-      d_weight(o, i) += T(a.scale) * sum;                                         // (linear.3)
+      d_weight(o, i) += A(a.scale) * sum;                                         // (linear.3)
     }
-    T sum = T(0);  // as above, with an input of 1
+    A sum = A(0);  // as above, with an input of 1
     for (Index bc = 0; bc < a.shape.BC; ++bc) sum += d_out(bc, o);
-    if (a.d_bias_o) a.d_bias_o[o] += T(a.scale) * sum;  // (linear.4)
+    if (a.d_bias_o) a.d_bias_o[o] += A(a.scale) * sum;  // (linear.4)
   }
 }
 

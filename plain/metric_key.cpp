@@ -23,6 +23,7 @@ View<T, 2> metric_of(T* first, MetricForm form, Index K) {
 
 template <class Device, class T>
 void metric_key_forward(Device&, T* key_bch, const MetricKeyInputs<T>& in) {
+  using A = Accum<T>;
   const Index N = in.N, K = in.K;
   const auto key = array(key_bch, N, K);
   const auto project = array(in.project_bch, N, K);
@@ -30,7 +31,7 @@ void metric_key_forward(Device&, T* key_bch, const MetricKeyInputs<T>& in) {
   for (Index bc = 0; bc < in.BC; ++bc) {
     for (Index n = 0; n < N; ++n) {
       for (Index k = 0; k < K; ++k) {
-        T sum = T(0);
+        A sum = A(0);
         for (Index m = 0; m < K; ++m) sum += metric(n, place_of(in.form, k, m, K)) * project(bc, n, m);
         key(bc, n, k) = sum;  // (metric_key.2)
       }
@@ -40,6 +41,7 @@ void metric_key_forward(Device&, T* key_bch, const MetricKeyInputs<T>& in) {
 
 template <class Device, class T>
 void metric_key_backward(Device&, const MetricKeyBackward<T>& a) {
+  using A = Accum<T>;
   const Index N = a.in.N, K = a.in.K;
   const auto d_project = array(a.d_project_bch, N, K);
   const auto d_key = array(a.d_key_bch, N, K), project = array(a.in.project_bch, N, K);
@@ -48,14 +50,17 @@ void metric_key_backward(Device&, const MetricKeyBackward<T>& a) {
   for (Index n = 0; n < N; ++n) {
     for (Index k = 0; k < K; ++k) {
       for (Index m = 0; m < K; ++m) {
-        const Index place = place_of(a.in.form, k, m, K);
-        T gradient = T(0);  // of all BC positions, each of which uses the entry once
-        for (Index bc = 0; bc < a.in.BC; ++bc) {
-          // The first index of the matrix is summed here, the second one forward: M^T in place of M.
-          d_project(bc, n, m) += d_key(bc, n, k) * metric(n, place);  // (metric_key.3)
-          gradient += d_key(bc, n, k) * project(bc, n, m);            // (metric_key.4)
-        }
-        d_metric(n, place) += gradient;  // (metric_key.5): packed, k k' and k' k have one place
+        A gradient = A(0);  // of all BC positions, each of which uses the entry once
+        for (Index bc = 0; bc < a.in.BC; ++bc) gradient += d_key(bc, n, k) * project(bc, n, m);  // (metric_key.4)
+        d_metric(n, place_of(a.in.form, k, m, K)) += gradient;  // (metric_key.5): packed, k k' and k' k have one place
+      }
+    }
+    for (Index bc = 0; bc < a.in.BC; ++bc) {
+      for (Index m = 0; m < K; ++m) {
+        A sum = d_project(bc, n, m);  // added to
+        // The first index of the matrix is summed here, the second one forward: M^T in place of M.
+        for (Index k = 0; k < K; ++k) sum += d_key(bc, n, k) * metric(n, place_of(a.in.form, k, m, K));
+        d_project(bc, n, m) = sum;  // (metric_key.3)
       }
     }
   }
@@ -63,6 +68,7 @@ void metric_key_backward(Device&, const MetricKeyBackward<T>& a) {
 
 template <class Device, class T>
 void metric_query_step(Device&, T* query_h, const MetricKeyInputs<T>& in) {
+  using A = Accum<T>;
   const Index N = in.N, K = in.K;
   const auto query = array(query_h, K);
   const auto project = array(in.project_bch, K);
@@ -70,7 +76,7 @@ void metric_query_step(Device&, T* query_h, const MetricKeyInputs<T>& in) {
   // p_c^T M, so that its dot product with a cached row p_c' is p_c^T M p_c': M acts once, not on every cached row.
   for (Index n = 0; n < N; ++n) {
     for (Index m = 0; m < K; ++m) {
-      T sum = T(0);
+      A sum = A(0);
       for (Index k = 0; k < K; ++k) sum += project(n, k) * metric(n, place_of(in.form, k, m, K));
       query(n, m) = sum;  // (metric_key.6)
     }

@@ -17,34 +17,36 @@ View<T, 2> wide_matrix(T* first, Index O, Index I) {
 
 template <class Device, class T>
 void muon_update(Device& device, const MuonUpdate<T>& u) {
+  using A = Accum<T>;
   const StepState& state = *u.state;
   if (std::isnan(state.clip_scale)) return;  // a gradient is not finite: neither weights nor moments change
   const Index O = u.O < u.I ? u.O : u.I, I = u.O < u.I ? u.I : u.O;
   // Complements and products are formed in double: 1 - 0.95f is off by some ten-millionths.
-  const T beta = T(u.settings.beta), complement = T(1 - u.settings.beta);
-  const T decay = T(state.learning_rate * u.settings.weight_decay);
-  const T step = T(state.learning_rate * muon_step * std::sqrt(static_cast<double>(I)));
+  const A beta = A(u.settings.beta), complement = A(1 - u.settings.beta);
+  const A decay = A(state.learning_rate * u.settings.weight_decay);
+  const A step = A(state.learning_rate * muon_step * std::sqrt(static_cast<double>(I)));
   // x and next: (O, I); gram and polynomial: (O, O), the smaller of the two products that would do.
   typename Device::Scope scratch(device.workspace);
-  const auto x = array(scratch.template take<T>(O * I), I), next = array(scratch.template take<T>(O * I), I);
-  const auto gram = array(scratch.template take<T>(O * O), O), polynomial = array(scratch.template take<T>(O * O), O);
+  const auto x = array(scratch.template take<A>(O * I), I), next = array(scratch.template take<A>(O * I), I);
+  const auto gram = array(scratch.template take<A>(O * O), O), polynomial = array(scratch.template take<A>(O * O), O);
 
   for (Index m = 0; m < u.matrices; ++m) {
     const auto weight = wide_matrix(u.weight + u.offset_m[m], u.O, u.I);
+    const auto master = wide_matrix(u.master ? u.master + u.offset_m[m] : nullptr, u.O, u.I);
     const auto first_moment = wide_matrix(u.first_moment + u.offset_m[m], u.O, u.I);
     const auto d_weight = wide_matrix(u.d_weight + u.offset_m[m], u.O, u.I);
     double squares = 0;  // where no square of a float overflows or vanishes
     for (Index o = 0; o < O; ++o) {
       for (Index i = 0; i < I; ++i) {
         // The same formula twice: x is what the moment will be after the next step if the gradient stays what it is.
-        const T gradient = T(state.clip_scale) * d_weight(o, i);                 // (muon.1)
+        const A gradient = A(state.clip_scale) * d_weight(o, i);                 // (muon.1)
         first_moment(o, i) = beta * first_moment(o, i) + complement * gradient;  // (muon.2)
         x(o, i) = beta * first_moment(o, i) + complement * gradient;             // (muon.3)
         squares += static_cast<double>(x(o, i)) * static_cast<double>(x(o, i));
       }
     }
     // The squares of the singular values add up to those of the elements: from here on each is at most 1.
-    const T scale = T(1 / (std::sqrt(squares) + u.settings.epsilon));
+    const A scale = A(1 / (std::sqrt(squares) + u.settings.epsilon));
     for (Index o = 0; o < O; ++o) {
       for (Index i = 0; i < I; ++i) x(o, i) = scale * x(o, i);  // (muon.4)
     }
@@ -53,28 +55,33 @@ void muon_update(Device& device, const MuonUpdate<T>& u) {
     for (Index round = 0; round < u.settings.rounds; ++round) {
       for (Index o = 0; o < O; ++o) {
         for (Index p = 0; p < O; ++p) {
-          gram(o, p) = T(0);
+          gram(o, p) = A(0);
           for (Index i = 0; i < I; ++i) gram(o, p) += x(o, i) * x(p, i);  // (muon.5)
         }
       }
       for (Index o = 0; o < O; ++o) {
         for (Index p = 0; p < O; ++p) {
-          T square = T(0);
+          A square = A(0);
           for (Index q = 0; q < O; ++q) square += gram(o, q) * gram(q, p);
-          const T linear = T(o == p ? muon_linear : 0);
-          polynomial(o, p) = linear + T(muon_cubic) * gram(o, p) + T(muon_quintic) * square;  // (muon.6)
+          const A linear = A(o == p ? muon_linear : 0);
+          polynomial(o, p) = linear + A(muon_cubic) * gram(o, p) + A(muon_quintic) * square;  // (muon.6)
         }
       }
       for (Index o = 0; o < O; ++o) {
         for (Index i = 0; i < I; ++i) {
-          next(o, i) = T(0);
+          next(o, i) = A(0);
           for (Index p = 0; p < O; ++p) next(o, i) += polynomial(o, p) * x(p, i);  // (muon.7)
         }
       }
       device.copy(x.first, next.first, O * I);  // not sooner: every element of next needs a column of x
     }
     for (Index o = 0; o < O; ++o) {
-      for (Index i = 0; i < I; ++i) weight(o, i) -= step * x(o, i) + decay * weight(o, i);  // (muon.8)
+      for (Index i = 0; i < I; ++i) {
+        const A exact = master.first ? master(o, i) : A(weight(o, i));
+        const A updated = exact - (step * x(o, i) + decay * exact);  // (muon.8)
+        if (master.first) master(o, i) = updated;
+        weight(o, i) = updated;
+      }
     }
   }
 }

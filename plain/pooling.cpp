@@ -5,6 +5,7 @@ namespace abh {
 
 template <class Device, class T>
 void pooling_forward(Device& device, const PoolingForward<T>& a) {
+  using A = Accum<T>;
   const auto [B, C, N, K, window, causal, payloads] = a.in.shape;
   if constexpr (has_extras) {
     if (!causal) return pooling_of_all_forward(device, a);
@@ -27,16 +28,16 @@ void pooling_forward(Device& device, const PoolingForward<T>& a) {
       for (Index c = 0; c < C; ++c) {
         const S logit = S(logit_of(a.in, b, n, c)), max_before = max;
         max = logit < max_before ? max_before : logit;                    // (pooling.2)
-        sum = kept<T>(sum * power(max_before, max) + power(logit, max));  // (pooling.3)
+        sum = kept<A>(sum * power(max_before, max) + power(logit, max));  // (pooling.3)
         const S alpha = sum == S(0) ? S(0) : power(logit, max) / sum;     // (pooling.4)
         for (Index m = n; m < payloads * N; m += N) {
           for (Index k = 0; k < K; ++k) {
-            average(m, k) = kept<T>(average(m, k) + alpha * (S(x(b, c, m, k)) - average(m, k)));  // (pooling.5)
-            out(b, c, m, k) = T(average(m, k));
+            average(m, k) = kept<A>(average(m, k) + alpha * (S(x(b, c, m, k)) - average(m, k)));  // (pooling.5)
+            out(b, c, m, k) = A(average(m, k));
           }
         }
-        max_saved(b, n, c) = T(max);
-        sum_saved(b, n, c) = T(sum);
+        max_saved(b, n, c) = A(max);
+        sum_saved(b, n, c) = A(sum);
       }
     }
   }

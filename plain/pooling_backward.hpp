@@ -11,6 +11,7 @@ namespace {
 // max_before(b, n, c): the maximum of position c - 1 as c finds it, which is lower with decay.
 template <class Device, class T, class MaxBefore>
 void backward_of_average(Device& device, const PoolingBackward<T>& a, const MaxBefore& max_before) {
+  using A = Accum<T>;
   const auto [B, C, N, K, window, causal, payloads] = a.in.shape;
   const auto x = heads(a.in.x_bch, a.in.x_stride, C, payloads * N, K), out = heads(a.out_bch, 0, C, payloads * N, K);
   const auto d_out = heads(a.d_out_bch, 0, C, payloads * N, K);
@@ -29,7 +30,7 @@ void backward_of_average(Device& device, const PoolingBackward<T>& a, const MaxB
       }
       for (Index c = C - 1; c >= 0; --c) {
         // alpha is not saved: (pooling.4) again. Of nothing seen so far every share is 0, not 0/0.
-        const bool nothing = sum(b, n, c) == T(0);
+        const bool nothing = sum(b, n, c) == A(0);
         const S share = nothing ? S(0) : S(1) / S(sum(b, n, c)), most = S(max(b, n, c));
         const S alpha = power(S(logit_of(a.in, b, n, c)), most) * share;
         S beta = 0;
@@ -38,12 +39,12 @@ void backward_of_average(Device& device, const PoolingBackward<T>& a, const MaxB
         for (Index m = n; m < payloads * N; m += N) {
           for (Index k = 0; k < K; ++k) {
             adjoint(m, k) = S(d_out(b, c, m, k)) + beta_next * adjoint(m, k);                      // (pooling.7)
-            d_x(b, c, m, k) = T(alpha * adjoint(m, k)) + (a.accumulate ? d_x(b, c, m, k) : T(0));  // (pooling.8)
+            d_x(b, c, m, k) = A(alpha * adjoint(m, k)) + (a.accumulate ? d_x(b, c, m, k) : A(0));  // (pooling.8)
             kappa += (S(x(b, c, m, k)) - S(out(b, c, m, k))) * adjoint(m, k);                      // (pooling.9)
           }
         }
         if (a.d_lse_bnc && !nothing) drift += S(array(a.d_lse_bnc, N, C)(b, n, c));  // (pooling_chunk.2)
-        d_logit(b, n, c) = T(alpha * (kappa + drift));                               // (pooling.10)
+        d_logit(b, n, c) = A(alpha * (kappa + drift));                               // (pooling.10)
         drift = beta * drift - alpha * kappa;                                        // (pooling.11)
         beta_next = beta;
       }

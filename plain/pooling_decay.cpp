@@ -30,24 +30,25 @@ void write_rest(const PoolingRest<T>& rest, const State<T>& state, Index n, cons
 // The recurrence, a state after the other.
 template <class Device, class T>
 void pooling_decay_forward(Device& device, const PoolingForward<T>& a) {
+  using A = Accum<T>;
   const Index B = a.in.shape.B, C = a.in.shape.C, N = a.in.shape.N, K = a.in.shape.K, payloads = a.in.shape.payloads;
   const Index J = payloads * K;
   const auto x = heads(a.in.x_bch, a.in.x_stride, C, payloads * N, K);
   const auto out = heads(a.out_bch, 0, C, payloads * N, K);
   const auto max = array(a.max_bnc, N, C), sum = array(a.sum_bnc, N, C);
   typename Device::Scope scratch(device.workspace);
-  T* numbers = scratch.template take<T>(State<T>::size(J) + 1);
-  const State<T> seen{numbers + 1, numbers[0], J};
+  A* numbers = scratch.template take<A>(State<A>::size(J) + 1);
+  const State<A> seen{numbers + 1, numbers[0], J};
   for (Index b = 0; b < B; ++b) {
     for (Index n = 0; n < N; ++n) {
-      const T slope = slope_of(a.in.slope_n, n);
+      const A slope = slope_of(a.in.slope_n, n);
       start(seen);
       for (Index c = 0; c < C; ++c) {
         push(seen, seen, logit_of(a.in, b, n, c), slope, [&](Index j) { return x(b, c, j / K * N + n, j % K); });
         if (c == 0 && a.first.weight_n) add_rest(seen, a.first, n, a.in.shape);
-        max(b, n, c) = T(seen.max(slope));
-        sum(b, n, c) = T(seen.sum());
-        for (Index j = 0; j < J; ++j) out(b, c, j / K * N + n, j % K) = T(seen.out(j));
+        max(b, n, c) = A(seen.max(slope));
+        sum(b, n, c) = A(seen.sum());
+        for (Index j = 0; j < J; ++j) out(b, c, j / K * N + n, j % K) = A(seen.out(j));
       }
       if (C > 0 && a.last.weight_n) write_rest(a.last, seen, n, a.in.shape);
     }

@@ -16,11 +16,12 @@ SeenPositions seen_by(const PoolingShape& s, Index c) {
 
 // The weights of the positions s that c sees, softmax of their logits; 0 for all when c sees nothing.
 template <class T>
-SeenPositions weights_of(T* weight_s, const PoolingInputs<T>& in, Index b, Index n, Index c) {
+SeenPositions weights_of(Accum<T>* weight_s, const PoolingInputs<T>& in, Index b, Index n, Index c) {
+  using A = Accum<T>;
   const SeenPositions seen = seen_by(in.shape, c);
-  const T slope = slope_of(in.slope_n, n);
-  const auto decayed = [&](Index s) { return logit_of(in, b, n, s) - slope * T(c - s); };
-  T most = T(-infinity);
+  const A slope = slope_of(in.slope_n, n);
+  const auto decayed = [&](Index s) { return logit_of(in, b, n, s) - slope * A(c - s); };
+  A most = A(-infinity);
   Longer<T> total = 0;
   for (Index s = seen.first; s < seen.end; ++s) {
     if (decayed(s) > most) most = decayed(s);
@@ -28,7 +29,7 @@ SeenPositions weights_of(T* weight_s, const PoolingInputs<T>& in, Index b, Index
   // Relative to the largest: the factor e^-most cancels in the quotient, and nothing overflows.
   for (Index s = seen.first; s < seen.end; ++s) total += power(decayed(s), most);
   for (Index s = seen.first; s < seen.end; ++s) {
-    weight_s[s] = total == Longer<T>(0) ? T(0) : T(power(decayed(s), most) / total);
+    weight_s[s] = total == Longer<T>(0) ? A(0) : A(power(decayed(s), most) / total);
   }
   return seen;
 }
@@ -37,11 +38,12 @@ SeenPositions weights_of(T* weight_s, const PoolingInputs<T>& in, Index b, Index
 
 template <class Device, class T>
 void pooling_definition_forward(Device& device, const PoolingForward<T>& a) {
+  using A = Accum<T>;
   const auto [B, C, N, K, window, causal, payloads] = a.in.shape;
   const auto x = heads(a.in.x_bch, a.in.x_stride, C, payloads * N, K);
   const auto out = heads(a.out_bch, 0, C, payloads * N, K);
   typename Device::Scope scratch(device.workspace);
-  T* weight_s = scratch.template take<T>(C);
+  A* weight_s = scratch.template take<A>(C);
   for (Index b = 0; b < B; ++b) {
     for (Index m = 0; m < payloads * N; ++m) {
       for (Index c = 0; c < C; ++c) {
@@ -51,7 +53,7 @@ void pooling_definition_forward(Device& device, const PoolingForward<T>& a) {
           for (Index s = seen.first; s < seen.end; ++s) {
             average += weight_s[s] * x(b, s, m, k);  // (pooling.1) (pooling_decay.1)
           }
-          out(b, c, m, k) = T(average);
+          out(b, c, m, k) = A(average);
         }
       }
     }
@@ -62,19 +64,20 @@ void pooling_definition_forward(Device& device, const PoolingForward<T>& a) {
 // derivative with respect to logit_s is weight_s (x_s - out). That of the logarithm of the sum of weights is weight_s.
 template <class Device, class T>
 void pooling_definition_backward(Device& device, const PoolingBackward<T>& a) {
+  using A = Accum<T>;
   const auto [B, C, N, K, window, causal, payloads] = a.in.shape;
   const auto x = heads(a.in.x_bch, a.in.x_stride, C, payloads * N, K),
              d_out = heads(a.d_out_bch, 0, C, payloads * N, K);
   const auto d_x = heads(a.d_x_bch, a.d_x_stride, C, payloads * N, K);
   const auto d_logit = array(a.d_logit_bnc, N, C);
   typename Device::Scope scratch(device.workspace);
-  T* weight_s = scratch.template take<T>(C);
+  A* weight_s = scratch.template take<A>(C);
   for (Index b = 0; b < B; ++b) {
     for (Index n = 0; n < N; ++n) {
       for (Index c = 0; c < C; ++c) {
-        d_logit(b, n, c) = T(0);
+        d_logit(b, n, c) = A(0);
         for (Index m = n; m < payloads * N; m += N) {
-          for (Index k = 0; k < K && !a.accumulate; ++k) d_x(b, c, m, k) = T(0);
+          for (Index k = 0; k < K && !a.accumulate; ++k) d_x(b, c, m, k) = A(0);
         }
       }
       for (Index c = 0; c < C; ++c) {
@@ -85,12 +88,12 @@ void pooling_definition_backward(Device& device, const PoolingBackward<T>& a) {
             for (Index s = seen.first; s < seen.end; ++s) out += weight_s[s] * x(b, s, m, k);
             for (Index s = seen.first; s < seen.end; ++s) {
               d_x(b, s, m, k) += weight_s[s] * d_out(b, c, m, k);
-              d_logit(b, n, s) += weight_s[s] * d_out(b, c, m, k) * (x(b, s, m, k) - T(out));
+              d_logit(b, n, s) += weight_s[s] * d_out(b, c, m, k) * (x(b, s, m, k) - A(out));
             }
           }
         }
         for (Index s = seen.first; s < seen.end && a.d_lse_bnc; ++s) {
-          if (weight_s[s] != T(0)) d_logit(b, n, s) += weight_s[s] * array(a.d_lse_bnc, N, C)(b, n, c);
+          if (weight_s[s] != A(0)) d_logit(b, n, s) += weight_s[s] * array(a.d_lse_bnc, N, C)(b, n, c);
         }
       }
     }
@@ -98,14 +101,16 @@ void pooling_definition_backward(Device& device, const PoolingBackward<T>& a) {
 }
 
 template <class Device, class T>
-void pooling_weights(Device&, T* weight_bncs, const PoolingInputs<T>& in) {
+void pooling_weights(Device& device, T* weight_bncs, const PoolingInputs<T>& in) {
   const Index B = in.shape.B, C = in.shape.C, N = in.shape.N;
   const auto weight = array(weight_bncs, N, C, C);
+  typename Device::Scope scratch(device.workspace);
+  Accum<T>* weight_s = scratch.template take<Accum<T>>(C);
   for (Index b = 0; b < B; ++b) {
     for (Index n = 0; n < N; ++n) {
       for (Index c = 0; c < C; ++c) {
-        for (Index s = 0; s < C; ++s) weight(b, n, c, s) = T(0);
-        weights_of(&weight(b, n, c, 0), in, b, n, c);
+        const SeenPositions seen = weights_of(weight_s, in, b, n, c);
+        for (Index s = 0; s < C; ++s) weight(b, n, c, s) = s >= seen.first && s < seen.end ? weight_s[s] : Accum<T>(0);
       }
     }
   }

@@ -6,16 +6,17 @@ namespace abh {
 
 template <class Device, class T>
 void pooling_logits_forward(Device&, const PoolingLogitsForward<T>& a) {
+  using A = Accum<T>;
   const auto& in = a.in;
   // The logits lie head by head, (B, N, C): pooling walks along the positions of one head. x lies row by row.
   const auto logit = array(a.logit_bnc, in.N, in.C);
   const auto x = heads(in.x_bch, in.x_stride, in.C, in.N, in.K);
   const auto pool = array(in.pool_nk, in.K);
-  const T scale = T(1 / std::sqrt(static_cast<double>(in.K)));
+  const A scale = A(1 / std::sqrt(static_cast<double>(in.K)));
   for (Index b = 0; b < in.B; ++b) {
     for (Index n = 0; n < in.N; ++n) {
       for (Index c = 0; c < in.C; ++c) {
-        T sum = T(0);  // with one vector a head, the same at every position
+        A sum = A(0);  // with one vector a head, the same at every position
         for (Index k = 0; k < in.K; ++k) sum += x(b, c, n, k) * pool(n, k);
         logit(b, n, c) = sum * scale;  // (pooling_logits.1)
       }
@@ -25,16 +26,17 @@ void pooling_logits_forward(Device&, const PoolingLogitsForward<T>& a) {
 
 template <class Device, class T>
 void pooling_logits_backward(Device&, const PoolingLogitsBackward<T>& a) {
+  using A = Accum<T>;
   const auto& in = a.in;
   const auto d_x = heads(a.d_x_bch, a.d_x_stride, in.C, in.N, in.K);
   const auto d_pool = array(a.d_pool_nk, in.K);
   const auto d_logit = array(a.d_logit_bnc, in.N, in.C);
   const auto x = heads(in.x_bch, in.x_stride, in.C, in.N, in.K);
   const auto pool = array(in.pool_nk, in.K);
-  const T scale = T(1 / std::sqrt(static_cast<double>(in.K)));
+  const A scale = A(1 / std::sqrt(static_cast<double>(in.K)));
   for (Index n = 0; n < in.N; ++n) {
     for (Index k = 0; k < in.K; ++k) {
-      T sum = T(0);  // over all positions, which share this element of pool
+      A sum = A(0);  // over all positions, which share this element of pool
       for (Index b = 0; b < in.B; ++b) {
         for (Index c = 0; c < in.C; ++c) {
           // Added to: pooling, which reads the same x as its payload, has left a gradient there.

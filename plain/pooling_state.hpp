@@ -15,9 +15,9 @@ inline Index window_of(const PoolingShape& s) { return s.window > 0 && s.window 
 
 // The logit of a position, -infinity where the mask leaves it out.
 template <class T>
-T logit_of(const PoolingInputs<T>& in, Index b, Index n, Index c) {
+Accum<T> logit_of(const PoolingInputs<T>& in, Index b, Index n, Index c) {
   const bool left_out = in.mask_bc && array(in.mask_bc, in.shape.C)(b, c) == 0;
-  return left_out ? T(-infinity) : array(in.logit_bnc, in.shape.N, in.shape.C)(b, n, c);
+  return left_out ? Accum<T>(-infinity) : array(in.logit_bnc, in.shape.N, in.shape.C)(b, n, c);
 }
 
 // The decay of a logit per position. Without decay the same steps with 0, which change no bit.
@@ -39,9 +39,9 @@ Longer<T> kept(Longer<T> x) {
   return Longer<T>(T(x)) + Longer<T>(T(x - Longer<T>(T(x))));
 }
 
-// The state of some positions of a head: the largest logit as it was and the positions since, their sum relative to
-// max = top - slope age, sum e^max being the sum of the e^logit, and the average of each of J numbers of payload. Sum
-// and averages are kept as pairs, what a number is rounded to and what that left.
+// T is Accum<T> of a layer. The state of some positions of a head: the largest logit as it was and the positions since,
+// their sum relative to max = top - slope age, sum e^max being the sum of the e^logit, and the average of each of J
+// numbers of payload. Sum and averages are kept as pairs, what a number is rounded to and what that left.
 template <class T>
 struct State {
   using S = Longer<T>;

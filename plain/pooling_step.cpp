@@ -19,45 +19,47 @@ State<T> state_of(T* state, Index place, Index n, const PoolingShape& s, bool de
 
 template <class Device, class T>
 void pooling_start(Device&, Accum<T>* state, const PoolingShape& s, bool decays) {
-  T age_of_step = T(0);
-  if (s.window > 0) state[0] = T(0);
+  using A = Accum<T>;
+  A age_of_step = A(0);
+  if (s.window > 0) state[0] = A(0);
   for (Index place = 0; place < s.window + 1; ++place) {
-    for (Index n = 0; n < s.N; ++n) start(state_of<T>(state, place, n, s, decays, age_of_step));
+    for (Index n = 0; n < s.N; ++n) start(state_of<A>(state, place, n, s, decays, age_of_step));
   }
 }
 
 template <class Device, class T>
 void pooling_step(Device&, const PoolingStep<T>& a) {
+  using A = Accum<T>;
   const PoolingShape& s = a.shape;
   const Index w = s.window, newest = w > 0 ? static_cast<Index>(static_cast<double>(a.state[0])) : 0;
   const Index N = s.N, K = s.K, J = s.payloads * K;
   const auto x = array(a.x_h, K);
   const auto out = array(a.out_h, K);
-  T age_of_step = T(0);
+  A age_of_step = A(0);
   for (Index n = 0; n < N; ++n) {
-    const T slope = slope_of(a.slope_n, n);
-    const auto place = [&, n = n](Index i) { return state_of<T>(a.state, i, n, s, a.slope_n != nullptr, age_of_step); };
+    const A slope = slope_of(a.slope_n, n);
+    const auto place = [&, n = n](Index i) { return state_of<A>(a.state, i, n, s, a.slope_n != nullptr, age_of_step); };
     const auto payload = [&, n = n](Index j) { return x(j / K * N + n, j % K); };
-    const State<T> seen = place(0);
+    const State<A> seen = place(0);
     if (w > 0) {
-      const State<T> here = place(1 + newest);
+      const State<A> here = place(1 + newest);
       here.top() = a.logit_n[n];
       for (Index j = 0; j < J; ++j) here.set_out(j, payload(j));
       start(seen);
       // A window pooled anew at every step, w times the work: the plain way, and the other devices' reference.
       // The oldest first. Places that nothing has filled yet have a logit of -infinity.
       for (Index r = 1; r <= w; ++r) {
-        const State<T> position = place(1 + (newest + r) % w);
+        const State<A> position = place(1 + (newest + r) % w);
         push(seen, seen, position.top(), slope, [&](Index j) { return position.out(j); });
       }
     } else {
       push(seen, seen, a.logit_n[n], slope, payload);
     }
-    for (Index j = 0; j < J; ++j) out(j / K * N + n, j % K) = T(seen.out(j));
-    a.max_n[n] = T(seen.max(slope));
-    a.sum_n[n] = T(seen.sum());
+    for (Index j = 0; j < J; ++j) out(j / K * N + n, j % K) = A(seen.out(j));
+    a.max_n[n] = A(seen.max(slope));
+    a.sum_n[n] = A(seen.sum());
   }
-  if (w > 0) a.state[0] = T((newest + 1) % w);
+  if (w > 0) a.state[0] = A((newest + 1) % w);
 }
 
 ABH_INSTANTIATE(PlainDevice, pooling_start, pooling_step)

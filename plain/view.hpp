@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 
+#include "base/bf16.hpp"
 #include "layers/parts/instantiate.hpp"
 #include "plain/plain.hpp"
 
@@ -15,7 +16,7 @@ namespace abh {
 #if defined(ABH_PLAIN_DUAL)
 #define ABH_FOR_EACH_NUMBER(use, ...) use(Dual, __VA_ARGS__)
 #else
-#define ABH_FOR_EACH_NUMBER(use, ...) use(float, __VA_ARGS__) use(double, __VA_ARGS__)
+#define ABH_FOR_EACH_NUMBER(use, ...) use(float, __VA_ARGS__) use(double, __VA_ARGS__) use(bf16, __VA_ARGS__)
 #endif
 
 // Those of Dual stand beside it.

@@ -6,8 +6,9 @@ namespace abh {
 
 template <class Device, class T>
 void weight_average_update(Device&, Accum<T>* average, const Accum<T>* weight, const StepState* state, Index count) {
+  using A = Accum<T>;
   if (std::isnan(state->clip_scale)) return;  // a broken step: the weights have not changed either
-  const T share = T(state->average_share);    // (weight_average.1), which the host has computed
+  const A share = A(state->average_share);    // (weight_average.1), which the host has computed
   for (Index i = 0; i < count; ++i) {
     // Where the share is 1 nothing is kept, not even a rounding: the average has the very bits of the weight.
     average[i] =

@@ -8,19 +8,20 @@ namespace abh {
 
 template <class Device, class T>
 void adaptive_span_forward(Device& device, const AdaptiveSpanForward<T>& a) {
+  using A = Accum<T>;
   const AdaptiveSpan<T>& in = a.in;
   parallel_for(device, in.N, [&](Index n, Index) {
     // Masks fall with the distance: those that are whole come first, and then those of the ramp.
     Index first = 0, reach = 0;
-    T* bias_p = a.distance_bias_np + n * in.distances;
-    for (; first < in.distances && in.unclamped(n, first) >= T(1); ++first) bias_p[first] = T(0);
-    for (reach = first; reach < in.distances && in.unclamped(n, reach) > T(0); ++reach) {
+    A* bias_p = a.distance_bias_np + n * in.distances;
+    for (; first < in.distances && in.unclamped(n, first) >= A(1); ++first) bias_p[first] = A(0);
+    for (reach = first; reach < in.distances && in.unclamped(n, reach) > A(0); ++reach) {
       bias_p[reach] = in.unclamped(n, reach);  // (adaptive_span.1)
     }
-    for (Index p = reach; p < in.distances; ++p) bias_p[p] = T(0);
+    for (Index p = reach; p < in.distances; ++p) bias_p[p] = A(0);
     for_lanes<T>(reach - first,
                  [&]<class L>(Index i) { store<L>(bias_p + first + i, natural_log<L>(load<L>(bias_p + first + i))); });
-    const T* base_p = in.base_np ? in.base_np + n * in.distances : nullptr;
+    const A* base_p = in.base_np ? in.base_np + n * in.distances : nullptr;
     for_lanes<T>(base_p ? reach : 0, [&]<class L>(Index p) {
       store<L>(bias_p + p, load<L>(bias_p + p) + load<L>(base_p + p));  // (adaptive_span.2)
     });
@@ -31,24 +32,26 @@ void adaptive_span_forward(Device& device, const AdaptiveSpanForward<T>& a) {
 
 template <class Device, class T>
 void adaptive_span_backward(Device& device, const AdaptiveSpanBackward<T>& a) {
+  using A = Accum<T>;
   const AdaptiveSpan<T>& in = a.in;
   parallel_for(device, in.N, [&](Index n, Index) {
-    T d_span = T(0);
+    A d_span = A(0);
     for (Index p = 0; p < in.distances; ++p) {
-      const T mask = in.unclamped(n, p);
-      if (!(mask > T(0))) break;
-      if (mask < T(1)) d_span += a.d_distance_bias_np[n * in.distances + p] / (T(in.ramp) * mask);  // (adaptive_span.4)
+      const A mask = in.unclamped(n, p);
+      if (!(mask > A(0))) break;
+      if (mask < A(1)) d_span += a.d_distance_bias_np[n * in.distances + p] / (A(in.ramp) * mask);  // (adaptive_span.4)
     }
-    a.d_span_n[n] += d_span + T(a.penalty / static_cast<double>(in.N));  // (adaptive_span.5)
+    a.d_span_n[n] += d_span + A(a.penalty / static_cast<double>(in.N));  // (adaptive_span.5)
   });
 }
 
 template <class Device, class T>
 void adaptive_span_clamp(Device& device, T* span_n, Accum<T>* master_n, double largest, Index N) {
-  T* const exact_n = master_n ? master_n : span_n;
+  using A = Accum<T>;
   parallel_for(device, N, [&](Index n, Index) {
-    exact_n[n] = std::clamp(exact_n[n], T(0), T(largest));  // (adaptive_span.6)
-    span_n[n] = exact_n[n];
+    const A exact = std::clamp(master_n ? master_n[n] : A(span_n[n]), A(0), A(largest));  // (adaptive_span.6)
+    if (master_n) master_n[n] = exact;
+    span_n[n] = exact;
   });
 }
 

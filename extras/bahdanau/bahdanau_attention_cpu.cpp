@@ -1,4 +1,5 @@
 #include "cpu/attention_tiles.hpp"
+#include "cpu/attention_widened.hpp"
 #include "cpu/pair_rows.hpp"
 #include "extras/bahdanau/bahdanau_attention.hpp"
 #include "plain/plain.hpp"
@@ -575,6 +576,11 @@ template <class Device, class T>
 void bahdanau_attention_forward(Device& device, const AttentionForward<T>& a, const T* score_nk) {
   if constexpr (is_float<T>) {
     forward_by_lanes(device, a, score_nk);
+  } else if constexpr (is_narrow<T>) {
+    in_float(device, [&](auto& wide) {
+      const float* wide_score_nk = wide.in(score_nk, 1, a.in.N * a.in.K);
+      bahdanau_attention_forward<Device, float>(device, widened(wide, a), wide_score_nk);
+    });
   } else {
     on_one_thread(device, [&] {
       PlainDevice plain;
@@ -588,6 +594,11 @@ void bahdanau_attention_backward(Device& device, const AttentionBackward<T>& a, 
                                  Accum<T>* d_score_nk) {
   if constexpr (is_float<T>) {
     backward_by_lanes(device, a, score_nk, d_score_nk);
+  } else if constexpr (is_narrow<T>) {
+    in_float(device, [&](auto& wide) {
+      const float* wide_score_nk = wide.in(score_nk, 1, a.in.N * a.in.K);
+      bahdanau_attention_backward<Device, float>(device, widened(wide, a), wide_score_nk, d_score_nk);
+    });
   } else {
     on_one_thread(device, [&] {
       PlainDevice plain;

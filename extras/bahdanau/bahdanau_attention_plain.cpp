@@ -10,6 +10,7 @@ namespace {
 // The rows of one call, indexed by (b, c, n, k) and (b, s, n, k).
 template <class T>
 struct Rows {
+  using A = Accum<T>;
   const AttentionInputs<T>& in;
   const T* score_nk;
   View<const T, 4> query = heads(in.query_bch, in.query_stride, in.C, in.N, in.K);
@@ -23,10 +24,10 @@ struct Rows {
   }
 
   // Channel k of the hidden layer that compares query c with key s.
-  T hidden(Index b, Index n, Index c, Index s, Index k) const { return tanh(query(b, c, n, k) + key(b, s, n, k)); }
+  A hidden(Index b, Index n, Index c, Index s, Index k) const { return tanh(A(query(b, c, n, k) + key(b, s, n, k))); }
 
-  T logit(Index b, Index n, Index c, Index s) const {
-    T sum = T(0);
+  A logit(Index b, Index n, Index c, Index s) const {
+    A sum = A(0);
     for (Index k = 0; k < in.K; ++k) sum += score(n, k) * hidden(b, n, c, s, k);  // (bahdanau_attention.1)
     const auto distance_bias = array(in.sight.distance_bias_nc, in.sight.distances);
     if (distance_bias.first) sum += distance_bias(n, std::abs(c + in.sight.offset - s));  // (bahdanau_attention.12)
@@ -38,18 +39,19 @@ struct Rows {
 
 template <class Device, class T>
 void bahdanau_attention_forward(Device& device, const AttentionForward<T>& a, const T* score_nk) {
+  using A = Accum<T>;
   const auto& in = a.in;
   const Rows<T> rows{in, score_nk};
   const auto out = heads(a.out_bch, 0, in.C, in.N, in.K);
   const auto lse = array(a.lse_bnc, in.N, in.C);
   typename Device::Scope scratch(device.workspace);
-  T* logit_s = scratch.template take<T>(in.S);
-  T* power_s = scratch.template take<T>(in.S);
+  A* logit_s = scratch.template take<A>(in.S);
+  A* power_s = scratch.template take<A>(in.S);
 
   for (Index b = 0; b < in.B; ++b) {
     for (Index n = 0; n < in.N; ++n) {
       for (Index c = 0; c < in.C; ++c) {  // every query by itself: one row of logits is all that is kept
-        T max = T(-infinity);
+        A max = A(-infinity);
         for (Index s = 0; s < in.S; ++s) {
           if (!rows.sees(b, c, s)) continue;
           logit_s[s] = rows.logit(b, n, c, s);
@@ -67,10 +69,10 @@ void bahdanau_attention_forward(Device& device, const AttentionForward<T>& a, co
           for (Index s = 0; s < in.S; ++s) {
             if (rows.sees(b, c, s)) mixed += power_s[s] * rows.value(b, s, n, k);
           }
-          out(b, c, n, k) = sees_none ? T(0) : T(mixed / sum);  // (bahdanau_attention.3)
+          out(b, c, n, k) = sees_none ? A(0) : A(mixed / sum);  // (bahdanau_attention.3)
         }
         // exp(logit - infinity) is 0: backward needs no special case for a row that sees nothing.
-        lse(b, n, c) = sees_none ? T(infinity) : max + log(T(sum));  // (bahdanau_attention.4)
+        lse(b, n, c) = sees_none ? A(infinity) : max + log(A(sum));  // (bahdanau_attention.4)
       }
     }
   }
@@ -79,6 +81,7 @@ void bahdanau_attention_forward(Device& device, const AttentionForward<T>& a, co
 template <class Device, class T>
 void bahdanau_attention_weights(Device&, T* weight_bncs, const Accum<T>* lse_bnc, const AttentionInputs<T>& in,
                                 const T* score_nk) {
+  using A = Accum<T>;
   const Rows<T> rows{in, score_nk};
   const auto lse = array(lse_bnc, in.N, in.C);
   const auto weight = array(weight_bncs, in.N, in.C, in.S);
@@ -87,7 +90,7 @@ void bahdanau_attention_weights(Device&, T* weight_bncs, const Accum<T>* lse_bnc
       for (Index c = 0; c < in.C; ++c) {
         for (Index s = 0; s < in.S; ++s) {
           const bool seen = rows.sees(b, c, s);
-          weight(b, n, c, s) = seen ? exp(rows.logit(b, n, c, s) - lse(b, n, c)) : T(0);  // (bahdanau_attention.5)
+          weight(b, n, c, s) = seen ? exp(rows.logit(b, n, c, s) - lse(b, n, c)) : A(0);  // (bahdanau_attention.5)
         }
       }
     }
@@ -97,6 +100,7 @@ void bahdanau_attention_weights(Device&, T* weight_bncs, const Accum<T>* lse_bnc
 template <class Device, class T>
 void bahdanau_attention_backward(Device& device, const AttentionBackward<T>& a, const T* score_nk,
                                  Accum<T>* d_score_nk) {
+  using A = Accum<T>;
   const auto& in = a.in;
   const Index C = in.C, S = in.S, N = in.N, K = in.K;
   const Rows<T> rows{in, score_nk};
@@ -122,17 +126,17 @@ void bahdanau_attention_backward(Device& device, const AttentionBackward<T>& a, 
         for (Index s = 0; s < S; ++s) key_sum(s, k) = value_sum(s, k) = Longer<T>(0);
       }
       for (Index c = 0; c < C; ++c) {
-        T delta = T(0);  // sum_s weight d_weight of this row, without a sweep over its keys
+        A delta = A(0);  // sum_s weight d_weight of this row, without a sweep over its keys
         for (Index k = 0; k < K; ++k) delta += d_out(b, c, n, k) * out(b, c, n, k);  // (bahdanau_attention.6)
         for (Index s = 0; s < S; ++s) {
           if (!rows.sees(b, c, s)) continue;
-          const T weight = exp(rows.logit(b, n, c, s) - lse(b, n, c));  // (bahdanau_attention.5)
-          T d_weight = T(0);  // out is linear in the weights, their coefficients are the values
+          const A weight = exp(rows.logit(b, n, c, s) - lse(b, n, c));  // (bahdanau_attention.5)
+          A d_weight = A(0);  // out is linear in the weights, their coefficients are the values
           for (Index k = 0; k < K; ++k) d_weight += d_out(b, c, n, k) * rows.value(b, s, n, k);
-          const T d_logit = weight * (d_weight - delta);  // (bahdanau_attention.7)
+          const A d_logit = weight * (d_weight - delta);  // (bahdanau_attention.7)
           for (Index k = 0; k < K; ++k) {
-            const T hidden = rows.hidden(b, n, c, s, k);
-            const T slope = d_logit * (T(1) - hidden * hidden);
+            const A hidden = rows.hidden(b, n, c, s, k);
+            const A slope = d_logit * (A(1) - hidden * hidden);
             query_sum(c, k) += slope;
             key_sum(s, k) += slope;
             value_sum(s, k) += weight * d_out(b, c, n, k);
@@ -142,14 +146,14 @@ void bahdanau_attention_backward(Device& device, const AttentionBackward<T>& a, 
       }
       for (Index k = 0; k < K; ++k) {
         for (Index c = 0; c < C; ++c)
-          d_query(b, c, n, k) = rows.score(n, k) * T(query_sum(c, k));  // (bahdanau_attention.8)
+          d_query(b, c, n, k) = rows.score(n, k) * A(query_sum(c, k));  // (bahdanau_attention.8)
         for (Index s = 0; s < S; ++s) {
-          d_key(b, s, n, k) = rows.score(n, k) * T(key_sum(s, k));  // (bahdanau_attention.9)
-          d_value(b, s, n, k) = T(value_sum(s, k));                 // (bahdanau_attention.10)
+          d_key(b, s, n, k) = rows.score(n, k) * A(key_sum(s, k));  // (bahdanau_attention.9)
+          d_value(b, s, n, k) = A(value_sum(s, k));                 // (bahdanau_attention.10)
         }
       }
     }
-    for (Index k = 0; k < K; ++k) d_score(n, k) += T(score_sum_k[k]);  // (bahdanau_attention.11)
+    for (Index k = 0; k < K; ++k) d_score(n, k) += A(score_sum_k[k]);  // (bahdanau_attention.11)
   }
 }
 

@@ -168,6 +168,6 @@ void pooling_of_all_backward(Device& device, const PoolingBackward<T>& a) {
   });
 }
 
-ABH_INSTANTIATE(Cpu, pooling_of_all_forward, pooling_of_all_backward)
+ABH_INSTANTIATE_WIDE(Cpu, pooling_of_all_forward, pooling_of_all_backward)
 
 }  // namespace abh

@@ -12,12 +12,13 @@ constexpr Index channels_per_task = 64, rows_per_task = 32;
 template <class Device, class T>
 void masked_mean_forward(Device& device, T* mean_bd, Accum<T>* share_b, const T* x_bcd, const Token* mask_bc, Index B,
                          Index C, Index D) {
+  using A = Accum<T>;
   // A task walks along the positions with some of the channels: their sums are at hand, and nobody adds up parts.
   const Index pieces = blocks_of(D, channels_per_task);
   parallel_for(device, B * pieces, [&](Index task, Index) {
     const Index b = task / pieces, d = task % pieces * channels_per_task, size = lesser(channels_per_task, D - d);
-    T sum_d[channels_per_task];
-    for (T& sum : sum_d) sum = T(0);
+    A sum_d[channels_per_task];
+    for (A& sum : sum_d) sum = A(0);
     Index count = 0;
     for (Index c = 0; c < C; ++c) {
       if (mask_bc && mask_bc[b * C + c] == 0) continue;
@@ -25,7 +26,7 @@ void masked_mean_forward(Device& device, T* mean_bd, Accum<T>* share_b, const T*
       const T* x_d = x_bcd + (b * C + c) * D + d;
       for_lanes<T>(size, [&]<class L>(Index i) { store<L>(sum_d + i, load<L>(sum_d + i) + load<L>(x_d + i)); });
     }
-    const T share = count > 0 ? T(1 / static_cast<double>(count)) : T(0);  // (masked_mean.1)
+    const A share = count > 0 ? A(1 / static_cast<double>(count)) : A(0);  // (masked_mean.1)
     if (d == 0) share_b[b] = share;
     for_lanes<T>(size, [&]<class L>(Index i) {
       store<L>(mean_bd + b * D + d + i, load<L>(sum_d + i) * share);  // (masked_mean.2)
@@ -36,9 +37,10 @@ void masked_mean_forward(Device& device, T* mean_bd, Accum<T>* share_b, const T*
 template <class Device, class T>
 void masked_mean_backward(Device& device, T* d_x_bcd, const T* d_mean_bd, const Accum<T>* share_b, const Token* mask_bc,
                           Index B, Index C, Index D) {
+  using A = Accum<T>;
   parallel_rows(device, B * C, rows_per_task, [&](Index bc) {
     const Index b = bc / C;
-    const T share = mask_bc && mask_bc[bc] == 0 ? T(0) : share_b[b];
+    const A share = mask_bc && mask_bc[bc] == 0 ? A(0) : share_b[b];
     for_lanes<T>(D, [&]<class L>(Index d) {
       store<L>(d_x_bcd + bc * D + d, load<L>(d_mean_bd + b * D + d) * share);  // (masked_mean.3)
     });

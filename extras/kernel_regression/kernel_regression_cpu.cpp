@@ -183,6 +183,6 @@ void kernel_regression_backward(Device& device, const KernelRegressionBackward<T
   });
 }
 
-ABH_INSTANTIATE(Cpu, kernel_regression_forward, kernel_regression_backward)
+ABH_INSTANTIATE_WIDE(Cpu, kernel_regression_forward, kernel_regression_backward)
 
 }  // namespace abh

@@ -13,34 +13,35 @@ T gap_of(T query, T key, T near) {
 }
 
 template <class T>
-T width_of(const KernelRegressionInputs<T>& in) {
-  return in.width ? *in.width : T(in.fixed_width);
+Accum<T> width_of(const KernelRegressionInputs<T>& in) {
+  return in.width ? Accum<T>(*in.width) : Accum<T>(in.fixed_width);
 }
 
 }  // namespace
 
 template <class Device, class T>
 void kernel_regression_forward(Device&, const KernelRegressionForward<T>& a) {
+  using A = Accum<T>;
   const KernelRegressionInputs<T>& in = a.in;
-  const T width = width_of(in);
+  const A width = width_of(in);
   for (Index c = 0; c < in.C; ++c) {
-    const T query = in.query_c[c];
+    const A query = in.query_c[c];
     Index seen = 0;
-    T near = T(0);
+    A near = A(0);
     for (Index s = 0; s < in.S; ++s) {
       // The first one is taken as it is: where it is NaN all gaps are, and the output.
-      if (in.sees(c, s) && (seen++ == 0 || gap_of(query, in.key_s[s], near) < T(0)))
+      if (in.sees(c, s) && (seen++ == 0 || gap_of(query, A(in.key_s[s]), near) < A(0)))
         near = in.key_s[s];  // (kernel_regression.1)
     }
     Longer<T> sum = 0, mixed = 0;
     for (Index s = 0; s < in.S; ++s) {
       if (!in.sees(c, s)) continue;
-      const T power = exp(T(-0.5) * width * width * gap_of(query, in.key_s[s], near));
+      const A power = exp(A(-0.5) * width * width * gap_of(query, A(in.key_s[s]), near));
       sum += power;
       mixed += power * in.value_s[s];
     }
-    const T share = seen ? T(1 / sum) : T(0);                // (kernel_regression.3)
-    a.out_c[c] = seen ? T(Longer<T>(share) * mixed) : T(0);  // (kernel_regression.4)
+    const A share = seen ? A(1 / sum) : A(0);                // (kernel_regression.3)
+    a.out_c[c] = seen ? A(Longer<T>(share) * mixed) : A(0);  // (kernel_regression.4)
     a.near_c[c] = near;
     a.share_c[c] = share;
   }
@@ -49,32 +50,34 @@ void kernel_regression_forward(Device&, const KernelRegressionForward<T>& a) {
 template <class Device, class T>
 void kernel_regression_weights(Device&, T* weight_cs, const Accum<T>* near_c, const Accum<T>* share_c,
                                const KernelRegressionInputs<T>& in) {
+  using A = Accum<T>;
   const auto weight = array(weight_cs, in.S);
-  const T width = width_of(in);
+  const A width = width_of(in);
   for (Index c = 0; c < in.C; ++c) {
     for (Index s = 0; s < in.S; ++s) {
-      const T gap = gap_of(in.query_c[c], in.key_s[s], near_c[c]);
-      weight(c, s) = in.sees(c, s) ? share_c[c] * exp(T(-0.5) * width * width * gap) : T(0);  // (kernel_regression.5)
+      const A gap = gap_of(A(in.query_c[c]), A(in.key_s[s]), near_c[c]);
+      weight(c, s) = in.sees(c, s) ? share_c[c] * exp(A(-0.5) * width * width * gap) : A(0);  // (kernel_regression.5)
     }
   }
 }
 
 template <class Device, class T>
 void kernel_regression_backward(Device&, const KernelRegressionBackward<T>& a) {
+  using A = Accum<T>;
   const KernelRegressionInputs<T>& in = a.in;
-  const T width = width_of(in);
-  const auto gap = [&](Index c, Index s) { return gap_of(in.query_c[c], in.key_s[s], a.near_c[c]); };
+  const A width = width_of(in);
+  const auto gap = [&](Index c, Index s) { return gap_of(A(in.query_c[c]), A(in.key_s[s]), a.near_c[c]); };
   const auto weight = [&](Index c, Index s) {
-    return in.sees(c, s) ? a.share_c[c] * exp(T(-0.5) * width * width * gap(c, s)) : T(0);  // (kernel_regression.5)
+    return in.sees(c, s) ? a.share_c[c] * exp(A(-0.5) * width * width * gap(c, s)) : A(0);  // (kernel_regression.5)
   };
   const auto d_score = [&](Index c, Index s) {
-    return in.sees(c, s) ? a.d_out_c[c] * weight(c, s) * (in.value_s[s] - a.out_c[c]) : T(0);  // (kernel_regression.6)
+    return in.sees(c, s) ? a.d_out_c[c] * weight(c, s) * (in.value_s[s] - a.out_c[c]) : A(0);  // (kernel_regression.6)
   };
   for (Index c = 0; c < in.C; ++c) {
     Longer<T> sum = 0;
     // In the place of the query stands its nearest key: the d_score of a row sum to 0, so that any number may.
     for (Index s = 0; s < in.S; ++s) sum += d_score(c, s) * (a.near_c[c] - in.key_s[s]);
-    a.d_query_c[c] = -width * width * T(sum);  // (kernel_regression.7)
+    a.d_query_c[c] = -width * width * A(sum);  // (kernel_regression.7)
   }
   for (Index s = 0; s < in.S; ++s) {
     Longer<T> of_key = 0, of_value = 0;
@@ -82,15 +85,15 @@ void kernel_regression_backward(Device&, const KernelRegressionBackward<T>& a) {
       of_key += d_score(c, s) * (in.query_c[c] - in.key_s[s]);
       of_value += weight(c, s) * a.d_out_c[c];
     }
-    a.d_key_s[s] = width * width * T(of_key);  // (kernel_regression.8)
-    a.d_value_s[s] = T(of_value);              // (kernel_regression.9)
+    a.d_key_s[s] = width * width * A(of_key);  // (kernel_regression.8)
+    a.d_value_s[s] = A(of_value);              // (kernel_regression.9)
   }
   if (!a.d_width) return;
   Longer<T> sum = 0;
   for (Index c = 0; c < in.C; ++c) {
     for (Index s = 0; s < in.S; ++s) sum += d_score(c, s) * gap(c, s);
   }
-  *a.d_width -= width * T(sum);  // (kernel_regression.10)
+  *a.d_width -= width * A(sum);  // (kernel_regression.10)
 }
 
 ABH_INSTANTIATE(PlainDevice, kernel_regression_forward, kernel_regression_weights, kernel_regression_backward)

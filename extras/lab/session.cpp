@@ -147,7 +147,8 @@ Session::Session(const std::vector<std::string>& words, Numbers& numbers) : numb
   if (a.device.device != "auto" && a.device.device != "cpu") {
     throw UsageError("--device: expected cpu in a page, found " + a.device.device);
   }
-  require_device(a.device, a.training.type);
+  require_device(a.device);
+  if (a.training.type != "float") throw UsageError("--type " + a.training.type + ": this page computes in float");
   TaskTraining::Started started = a.training_task().start({.model = a.model, .training = a.training});
   task_ = std::move(started.task);
   task_->shape(a.model);

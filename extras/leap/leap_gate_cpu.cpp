@@ -34,22 +34,23 @@ T gate_of(T score) {
 
 template <class Device, class T>
 void leap_gate_forward(Device& device, const LeapGateForward<T>& a) {
+  using A = Accum<T>;
   const auto& in = a.in;
   const Index C = in.C, N = in.N, K = in.K, H = N * K;
   const Index stride = stride_or(in.query_stride, H);
-  const T scale = T(in.scale);
+  const A scale = A(in.scale);
   parallel_rows(device, in.B * C, rows_per_task, [&](Index bc) {
     const Index first_head = bc / C * N * C + bc % C;  // the next head's maximum is C further on
     for (Index n = 0; n < N; ++n) {
-      const T share = shares_of(in.max_bnc[first_head + n * C], in.sum_bnc[first_head + n * C]).share;
+      const A share = shares_of(in.max_bnc[first_head + n * C], in.sum_bnc[first_head + n * C]).share;
       const T* query_k = in.query_bch + bc * stride + n * K;
       const T* pooled_key_k = in.pooled_bcq + bc * 2 * H + n * K;
       const T* pooled_value_k = pooled_key_k + H;
       T* out_k = a.out_bch + bc * H + n * K;
       RowSum<T> product;
       for_terms<T>(K, [&]<class L>(Index k) { product.add_product(load<L>(query_k + k), load<L>(pooled_key_k + k)); });
-      const T gate = gate_of(scale * share * product.total());  // (leap_gate.3)
-      const T passes = gate * share;
+      const A gate = gate_of(scale * share * product.total());  // (leap_gate.3)
+      const A passes = gate * share;
       for_lanes<T>(K, [=]<class L>(Index k) {
         store<L>(out_k + k, load<L>(pooled_value_k + k) * passes);  // (leap_gate.5)
       });
@@ -59,10 +60,11 @@ void leap_gate_forward(Device& device, const LeapGateForward<T>& a) {
 
 template <class Device, class T>
 void leap_gate_backward(Device& device, const LeapGateBackward<T>& a) {
+  using A = Accum<T>;
   const auto& in = a.in;
   const Index C = in.C, N = in.N, K = in.K, H = N * K;
   const Index stride = stride_or(in.query_stride, H), d_stride = stride_or(a.d_query_stride, H);
-  const T scale = T(in.scale);
+  const A scale = A(in.scale);
   parallel_rows(device, in.B * C, rows_per_task, [&](Index bc) {
     const Index first_head = bc / C * N * C + bc % C;
     for (Index n = 0; n < N; ++n) {
@@ -76,10 +78,10 @@ void leap_gate_backward(Device& device, const LeapGateBackward<T>& a) {
         products.add_product(load<L>(query_k + k), load<L>(pooled_key_k + k));
         passed_sum.add_product(load<L>(d_out_k + k), load<L>(pooled_value_k + k));
       });
-      const T product = products.total(), passed = passed_sum.total();
-      const T gate = gate_of(scale * share * product), passes = gate * share;
-      const T d_score = gate * (T(1) - gate) * share * passed;  // (leap_gate.6)
-      const T d_product = scale * d_score * share;
+      const A product = products.total(), passed = passed_sum.total();
+      const A gate = gate_of(scale * share * product), passes = gate * share;
+      const A d_score = gate * (A(1) - gate) * share * passed;  // (leap_gate.6)
+      const A d_product = scale * d_score * share;
       T* d_query_k = a.d_query_bch + bc * d_stride + n * K;
       T* d_pooled_key_k = a.d_pooled_bcq + bc * 2 * H + n * K;
       T* d_pooled_value_k = d_pooled_key_k + H;
@@ -89,7 +91,7 @@ void leap_gate_backward(Device& device, const LeapGateBackward<T>& a) {
         store<L>(d_pooled_value_k + k, load<L>(d_out_k + k) * passes);   // (leap_gate.9)
       });
       // The sums over k of those with the averages, which are sums that are known already.
-      a.d_lse_bnc[first_head + n * C] = rest * fused<T>(d_product, product, passes * passed);  // (leap_gate.11)
+      a.d_lse_bnc[first_head + n * C] = rest * fused<A>(d_product, product, passes * passed);  // (leap_gate.11)
     }
   });
 }

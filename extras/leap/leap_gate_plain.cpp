@@ -26,6 +26,7 @@ Shares<T> shares_of(T max, T sum) {
 
 template <class Device, class T>
 void leap_gate_forward(Device&, const LeapGateForward<T>& a) {
+  using A = Accum<T>;
   const auto& in = a.in;
   const auto out = heads(a.out_bch, 0, in.C, in.N, in.K);
   const auto query = heads(in.query_bch, in.query_stride, in.C, in.N, in.K);
@@ -35,11 +36,11 @@ void leap_gate_forward(Device&, const LeapGateForward<T>& a) {
   for (Index b = 0; b < in.B; ++b) {
     for (Index c = 0; c < in.C; ++c) {
       for (Index n = 0; n < in.N; ++n) {
-        const T share = shares_of(max(b, n, c), sum(b, n, c)).share;
-        T product = T(0);
+        const A share = shares_of(max(b, n, c), sum(b, n, c)).share;
+        A product = A(0);
         for (Index k = 0; k < in.K; ++k) product += query(b, c, n, k) * pooled_key(b, c, n, k);
-        const T score = T(in.scale) * share * product;                                               // (leap_gate.3)
-        const T gate = T(1) / (T(1) + exp(-score));                                                  // (leap_gate.4)
+        const A score = A(in.scale) * share * product;                                               // (leap_gate.3)
+        const A gate = A(1) / (A(1) + exp(-score));                                                  // (leap_gate.4)
         for (Index k = 0; k < in.K; ++k) out(b, c, n, k) = gate * share * pooled_value(b, c, n, k);  // (leap_gate.5)
       }
     }
@@ -48,6 +49,7 @@ void leap_gate_forward(Device&, const LeapGateForward<T>& a) {
 
 template <class Device, class T>
 void leap_gate_backward(Device&, const LeapGateBackward<T>& a) {
+  using A = Accum<T>;
   const auto& in = a.in;
   if (in.B * in.C == 0) return;  // the arrays may be null
   const Index H = in.N * in.K;
@@ -60,25 +62,26 @@ void leap_gate_backward(Device&, const LeapGateBackward<T>& a) {
   const auto pooled_key = heads(in.pooled_bcq, 2 * H, in.C, in.N, in.K);
   const auto pooled_value = heads(in.pooled_bcq + H, 2 * H, in.C, in.N, in.K);
   const auto max = array(in.max_bnc, in.N, in.C), sum = array(in.sum_bnc, in.N, in.C);
-  const T scale = T(in.scale);
+  const A scale = A(in.scale);
   for (Index b = 0; b < in.B; ++b) {
     for (Index c = 0; c < in.C; ++c) {
       for (Index n = 0; n < in.N; ++n) {
         const auto [share, rest] = shares_of(max(b, n, c), sum(b, n, c));
-        T product = T(0), passed = T(0);
+        A product = A(0), passed = A(0);
         for (Index k = 0; k < in.K; ++k) {
           product += query(b, c, n, k) * pooled_key(b, c, n, k);
           passed += d_out(b, c, n, k) * pooled_value(b, c, n, k);
         }
-        const T gate = T(1) / (T(1) + exp(-scale * share * product));
-        const T d_score = gate * (T(1) - gate) * share * passed;  // (leap_gate.6)
-        T d_share = T(0);                                         // times the share
+        const A gate = A(1) / (A(1) + exp(-scale * share * product));
+        const A d_score = gate * (A(1) - gate) * share * passed;  // (leap_gate.6)
+        A d_share = A(0);                                         // times the share
         for (Index k = 0; k < in.K; ++k) {
           d_query(b, c, n, k) = scale * d_score * share * pooled_key(b, c, n, k);  // (leap_gate.7)
-          d_pooled_key(b, c, n, k) = scale * d_score * share * query(b, c, n, k);  // (leap_gate.8)
-          d_pooled_value(b, c, n, k) = gate * share * d_out(b, c, n, k);           // (leap_gate.9)
-          d_share +=
-              d_pooled_key(b, c, n, k) * pooled_key(b, c, n, k) + d_pooled_value(b, c, n, k) * pooled_value(b, c, n, k);
+          const A d_key = scale * d_score * share * query(b, c, n, k);             // (leap_gate.8)
+          const A d_value = gate * share * d_out(b, c, n, k);                      // (leap_gate.9)
+          d_pooled_key(b, c, n, k) = d_key;
+          d_pooled_value(b, c, n, k) = d_value;
+          d_share += d_key * pooled_key(b, c, n, k) + d_value * pooled_value(b, c, n, k);
         }
         d_lse(b, n, c) = rest * d_share;  // (leap_gate.11)
       }

@@ -5,6 +5,7 @@ namespace abh {
 
 template <class Device, class T>
 void leap_logits_forward(Device&, const LeapLogitsForward<T>& a) {
+  using A = Accum<T>;
   const auto& in = a.in;
   // The logits lie head by head, (B, N, C): pooling walks along the positions of one head. Focus and keys lie row by
   // row.
@@ -14,10 +15,10 @@ void leap_logits_forward(Device&, const LeapLogitsForward<T>& a) {
   for (Index b = 0; b < in.B; ++b) {
     for (Index n = 0; n < in.N; ++n) {
       for (Index c = 0; c < in.C; ++c) {
-        T sum = T(0);
+        A sum = A(0);
         for (Index k = 0; k < in.K; ++k) sum += focus(b, c, n, k) * key(b, c, n, k);
-        const T score = T(in.scale) * sum;  // (leap_logits.1)
-        const bool bent = in.form == FocusForm::elu && score > T(0);
+        const A score = A(in.scale) * sum;  // (leap_logits.1)
+        const bool bent = in.form == FocusForm::elu && score > A(0);
         logit(b, n, c) = bent ? log1p(score) : score;  // (leap_logits.2)
       }
     }
@@ -26,6 +27,7 @@ void leap_logits_forward(Device&, const LeapLogitsForward<T>& a) {
 
 template <class Device, class T>
 void leap_logits_backward(Device&, const LeapLogitsBackward<T>& a) {
+  using A = Accum<T>;
   const auto& in = a.in;
   const auto d_focus = heads(a.d_focus_bch, a.d_stride, in.C, in.N, in.K);
   const auto d_key = heads(a.d_key_bch, a.d_stride, in.C, in.N, in.K);
@@ -36,9 +38,9 @@ void leap_logits_backward(Device&, const LeapLogitsBackward<T>& a) {
     for (Index n = 0; n < in.N; ++n) {
       for (Index c = 0; c < in.C; ++c) {
         // The logarithm is positive where the score is.
-        const bool bent = in.form == FocusForm::elu && logit(b, n, c) > T(0);
-        const T d_score = bent ? d_logit(b, n, c) * exp(-logit(b, n, c)) : d_logit(b, n, c);  // (leap_logits.3)
-        const T scaled = T(in.scale) * d_score;
+        const bool bent = in.form == FocusForm::elu && logit(b, n, c) > A(0);
+        const A d_score = bent ? d_logit(b, n, c) * exp(-logit(b, n, c)) : d_logit(b, n, c);  // (leap_logits.3)
+        const A scaled = A(in.scale) * d_score;
         for (Index k = 0; k < in.K; ++k) {
           d_focus(b, c, n, k) = scaled * key(b, c, n, k);   // (leap_logits.4)
           d_key(b, c, n, k) += scaled * focus(b, c, n, k);  // (leap_logits.5)

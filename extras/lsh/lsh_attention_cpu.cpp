@@ -1,4 +1,5 @@
 #include "cpu/attention_tiles.hpp"
+#include "cpu/widened.hpp"
 #include "extras/lsh/lsh_attention.hpp"
 #include "plain/plain.hpp"
 
@@ -490,12 +491,45 @@ void backward_by_lanes(Device& device, const LshBackward<T>& a) {
   });
 }
 
+template <class Device>
+LshInputs<float> widened(Widened<Device>& wide, const LshInputs<bf16>& in) {
+  const Index H = in.N * in.K, BC = in.B * in.C;
+  return {.query_bch = wide.in(in.query_bch, BC, H, in.query_stride),
+          .value_bch = wide.in(in.value_bch, BC, H, in.value_stride),
+          .order = in.order,
+          .mask_bc = in.mask_bc,
+          .causal = in.causal,
+          .counted = in.counted,
+          .within_bucket = in.within_bucket,
+          .piece_size = in.piece_size,
+          .B = in.B,
+          .C = in.C,
+          .N = in.N,
+          .K = in.K,
+          .U = in.U};
+}
+
 }  // namespace
 
 template <class Device, class T>
 void lsh_order(Device& device, const LshOrdering<T>& a) {
   if constexpr (is_float<T>) {
     order_by_lanes(device, a);
+  } else if constexpr (is_narrow<T>) {
+    in_float(device, [&](auto& wide) {
+      const Index H = a.N * a.K;
+      lsh_order<Device, float>(device, {.out = a.out,
+                                        .query_bch = wide.in(a.query_bch, a.B * a.C, H, a.query_stride),
+                                        .rotations_nukr = wide.in(a.rotations_nukr, a.N * a.U * a.K, a.R),
+                                        .mask_bc = a.mask_bc,
+                                        .buckets_stand = a.buckets_stand,
+                                        .B = a.B,
+                                        .C = a.C,
+                                        .N = a.N,
+                                        .K = a.K,
+                                        .U = a.U,
+                                        .R = a.R});
+    });
   } else {
     on_one_thread(device, [&] {
       PlainDevice plain;
@@ -508,6 +542,12 @@ template <class Device, class T>
 void lsh_attention_forward(Device& device, const LshForward<T>& a) {
   if constexpr (is_float<T>) {
     forward_by_lanes(device, a);
+  } else if constexpr (is_narrow<T>) {
+    in_float(device, [&](auto& wide) {
+      float* out_bch = wide.out(a.out_bch, a.in.B * a.in.C, a.in.N * a.in.K);
+      lsh_attention_forward<Device, float>(device,
+                                           {.out_bch = out_bch, .lse_bnc = a.lse_bnc, .in = widened(wide, a.in)});
+    });
   } else {
     on_one_thread(device, [&] {
       PlainDevice plain;
@@ -520,6 +560,16 @@ template <class Device, class T>
 void lsh_attention_backward(Device& device, const LshBackward<T>& a) {
   if constexpr (is_float<T>) {
     backward_by_lanes(device, a);
+  } else if constexpr (is_narrow<T>) {
+    in_float(device, [&](auto& wide) {
+      const Index H = a.in.N * a.in.K, BC = a.in.B * a.in.C;
+      lsh_attention_backward<Device, float>(device, {.d_query_bch = wide.out(a.d_query_bch, BC, H, a.d_query_stride),
+                                                     .d_value_bch = wide.out(a.d_value_bch, BC, H, a.d_value_stride),
+                                                     .d_out_bch = wide.in(a.d_out_bch, BC, H),
+                                                     .out_bch = wide.in(a.out_bch, BC, H),
+                                                     .lse_bnc = a.lse_bnc,
+                                                     .in = widened(wide, a.in)});
+    });
   } else {
     on_one_thread(device, [&] {
       PlainDevice plain;

@@ -7,6 +7,7 @@ namespace abh {
 // position, those before it.
 template <class Device, class T>
 void lsh_order(Device&, const LshOrdering<T>& a) {
+  using A = Accum<T>;
   const auto query = heads(a.query_bch, a.query_stride, a.C, a.N, a.K);
   const auto rotations = array(a.rotations_nukr, a.U, a.K, a.R);
   const auto bucket = array(a.out.bucket_bnuc, a.N, a.U, a.C), place = array(a.out.place_bnuc, a.N, a.U, a.C);
@@ -19,10 +20,10 @@ void lsh_order(Device&, const LshOrdering<T>& a) {
             bucket(b, n, u, c) = static_cast<Token>(2 * a.R);
             continue;
           }
-          T largest = T(-infinity), smallest = T(infinity);
+          A largest = A(-infinity), smallest = A(infinity);
           Index at_largest = 0, at_smallest = 0;
           for (Index r = 0; r < a.R; ++r) {
-            T rotated = T(0);
+            A rotated = A(0);
             for (Index k = 0; k < a.K; ++k) rotated += query(b, c, n, k) * rotations(n, u, k, r);  // (lsh_attention.3)
             if (rotated > largest) {
               largest = rotated;
@@ -55,20 +56,21 @@ namespace {
 // One head of one sequence, and the keys of its rows.
 template <class T>
 struct Head {
+  using A = Accum<T>;
   const LshInputs<T>& in;
   Index b, n;
-  T *length_c, *key_ck;
-  T scale = T(1 / std::sqrt(static_cast<double>(in.K)));
+  A *length_c, *key_ck;
+  A scale = A(1 / std::sqrt(static_cast<double>(in.K)));
 
-  T query(Index c, Index k) const { return heads(in.query_bch, in.query_stride, in.C, in.N, in.K)(b, c, n, k); }
-  T value(Index c, Index k) const { return heads(in.value_bch, in.value_stride, in.C, in.N, in.K)(b, c, n, k); }
-  T key(Index c, Index k) const { return key_ck[c * in.K + k]; }
+  A query(Index c, Index k) const { return heads(in.query_bch, in.query_stride, in.C, in.N, in.K)(b, c, n, k); }
+  A value(Index c, Index k) const { return heads(in.value_bch, in.value_stride, in.C, in.N, in.K)(b, c, n, k); }
+  A key(Index c, Index k) const { return key_ck[c * in.K + k]; }
 
   void make_keys() const {
     for (Index c = 0; c < in.C; ++c) {
-      T square = T(0);
+      A square = A(0);
       for (Index k = 0; k < in.K; ++k) square += query(c, k) * query(c, k);
-      length_c[c] = sqrt(square / T(static_cast<double>(in.K)) + T(lsh_epsilon));         // (lsh_attention.1)
+      length_c[c] = sqrt(square / A(static_cast<double>(in.K)) + A(lsh_epsilon));         // (lsh_attention.1)
       for (Index k = 0; k < in.K; ++k) key_ck[c * in.K + k] = query(c, k) / length_c[c];  // (lsh_attention.2)
     }
   }
@@ -93,12 +95,12 @@ struct Head {
   void for_keys(Index c, const Each& each) const {
     for (Index s = 0; s < in.C; ++s) {
       const Index rounds = meets(c, s);
-      if (rounds > 0) each(s, T(static_cast<double>(in.counted ? rounds : 1)));
+      if (rounds > 0) each(s, A(static_cast<double>(in.counted ? rounds : 1)));
     }
   }
 
-  T score(Index c, Index s) const {
-    T sum = T(0);
+  A score(Index c, Index s) const {
+    A sum = A(0);
     for (Index k = 0; k < in.K; ++k) sum += query(c, k) * key(s, k);
     return scale * sum;  // (lsh_attention.7)
   }
@@ -107,9 +109,10 @@ struct Head {
 // Calls each(head) for every head, its keys made.
 template <class Device, class T, class Each>
 void for_heads(Device& device, const LshInputs<T>& in, const Each& each) {
+  using A = Accum<T>;
   typename Device::Scope scratch(device.workspace);
-  T* length_c = scratch.template take<T>(in.C);
-  T* key_ck = scratch.template take<T>(in.C * in.K);
+  A* length_c = scratch.template take<A>(in.C);
+  A* key_ck = scratch.template take<A>(in.C * in.K);
   for (Index b = 0; b < in.B; ++b) {
     for (Index n = 0; n < in.N; ++n) {
       const Head<T> head{in, b, n, length_c, key_ck};
@@ -123,44 +126,46 @@ void for_heads(Device& device, const LshInputs<T>& in, const Each& each) {
 
 template <class Device, class T>
 void lsh_attention_forward(Device& device, const LshForward<T>& a) {
+  using A = Accum<T>;
   const auto& in = a.in;
   const auto out = heads(a.out_bch, 0, in.C, in.N, in.K);
   const auto lse = array(a.lse_bnc, in.N, in.C);
   for_heads(device, in, [&](const Head<T>& head) {
     const Index b = head.b, n = head.n;
     for (Index c = 0; c < in.C; ++c) {
-      T max = T(-infinity);
-      head.for_keys(c, [&](Index s, const T&) {
-        const T score = head.score(c, s);
+      A max = A(-infinity);
+      head.for_keys(c, [&](Index s, const A&) {
+        const A score = head.score(c, s);
         if (score > max) max = score;  // (lsh_attention.8)
       });
       Longer<T> sum(0);
-      head.for_keys(c, [&](Index s, const T& count) {
+      head.for_keys(c, [&](Index s, const A& count) {
         sum += count * exp(head.score(c, s) - max);  // (lsh_attention.8)
       });
       const bool meets_nobody = sum == Longer<T>(0);  // else the largest score has added exp(0) = 1
       for (Index k = 0; k < in.K; ++k) {
         Longer<T> mixed(0);
         head.for_keys(
-            c, [&](Index s, const T& count) { mixed += count * exp(head.score(c, s) - max) * head.value(s, k); });
-        out(b, c, n, k) = meets_nobody ? head.value(c, k) : T(mixed / sum);  // (lsh_attention.9)
+            c, [&](Index s, const A& count) { mixed += count * exp(head.score(c, s) - max) * head.value(s, k); });
+        out(b, c, n, k) = meets_nobody ? head.value(c, k) : A(mixed / sum);  // (lsh_attention.9)
       }
       // exp(score - infinity) is 0, and says to backward who has met nobody.
-      lse(b, n, c) = meets_nobody ? T(infinity) : max + log(T(sum));  // (lsh_attention.10)
+      lse(b, n, c) = meets_nobody ? A(infinity) : max + log(A(sum));  // (lsh_attention.10)
     }
   });
 }
 
 template <class Device, class T>
 void lsh_attention_weights(Device& device, T* weight_bncs, const Accum<T>* lse_bnc, const LshInputs<T>& in) {
+  using A = Accum<T>;
   const auto lse = array(lse_bnc, in.N, in.C);
   const auto weight = array(weight_bncs, in.N, in.C, in.C);
   for_heads(device, in, [&](const Head<T>& head) {
     const Index b = head.b, n = head.n;
     for (Index c = 0; c < in.C; ++c) {
-      for (Index s = 0; s < in.C; ++s) weight(b, n, c, s) = T(0);
-      if (lse(b, n, c) == T(infinity)) weight(b, n, c, c) = T(1);
-      head.for_keys(c, [&](Index s, const T& count) {
+      for (Index s = 0; s < in.C; ++s) weight(b, n, c, s) = A(0);
+      if (lse(b, n, c) == A(infinity)) weight(b, n, c, c) = A(1);
+      head.for_keys(c, [&](Index s, const A& count) {
         weight(b, n, c, s) = count * exp(head.score(c, s) - lse(b, n, c));  // (lsh_attention.11)
       });
     }
@@ -169,6 +174,7 @@ void lsh_attention_weights(Device& device, T* weight_bncs, const Accum<T>* lse_b
 
 template <class Device, class T>
 void lsh_attention_backward(Device& device, const LshBackward<T>& a) {
+  using A = Accum<T>;
   const auto& in = a.in;
   const Index C = in.C, N = in.N, K = in.K;
   const auto out = heads(a.out_bch, 0, C, N, K), d_out = heads(a.d_out_bch, 0, C, N, K);
@@ -183,32 +189,32 @@ void lsh_attention_backward(Device& device, const LshBackward<T>& a) {
     const Index b = head.b, n = head.n;
     for (Index i = 0; i < C * K; ++i) asked_sum.first[i] = key_sum.first[i] = value_sum.first[i] = Longer<T>(0);
     for (Index c = 0; c < C; ++c) {
-      T delta = T(0);
+      A delta = A(0);
       for (Index k = 0; k < K; ++k) delta += d_out(b, c, n, k) * out(b, c, n, k);  // (lsh_attention.12)
-      head.for_keys(c, [&](Index s, const T& count) {
-        const T weight = count * exp(head.score(c, s) - lse(b, n, c));  // (lsh_attention.11)
-        T d_weight = T(0);
+      head.for_keys(c, [&](Index s, const A& count) {
+        const A weight = count * exp(head.score(c, s) - lse(b, n, c));  // (lsh_attention.11)
+        A d_weight = A(0);
         for (Index k = 0; k < K; ++k) d_weight += d_out(b, c, n, k) * head.value(s, k);
-        const T d_score = weight * (d_weight - delta);  // (lsh_attention.13)
+        const A d_score = weight * (d_weight - delta);  // (lsh_attention.13)
         for (Index k = 0; k < K; ++k) {
           asked_sum(c, k) += d_score * head.key(s, k);
           key_sum(s, k) += d_score * head.query(c, k);
           value_sum(s, k) += weight * d_out(b, c, n, k);
         }
       });
-      if (lse(b, n, c) == T(infinity)) {
+      if (lse(b, n, c) == A(infinity)) {
         for (Index k = 0; k < K; ++k) value_sum(c, k) += d_out(b, c, n, k);
       }
     }
     for (Index c = 0; c < C; ++c) {
-      T along = T(0);
-      for (Index k = 0; k < K; ++k) along += head.key(c, k) * (head.scale * T(key_sum(c, k)));
-      along = along / T(static_cast<double>(K));
+      A along = A(0);
+      for (Index k = 0; k < K; ++k) along += head.key(c, k) * (head.scale * A(key_sum(c, k)));
+      along = along / A(static_cast<double>(K));
       for (Index k = 0; k < K; ++k) {
-        const T d_asked = head.scale * T(asked_sum(c, k));                                    // (lsh_attention.14)
-        const T d_key = head.scale * T(key_sum(c, k));                                        // (lsh_attention.15)
+        const A d_asked = head.scale * A(asked_sum(c, k));                                    // (lsh_attention.14)
+        const A d_key = head.scale * A(key_sum(c, k));                                        // (lsh_attention.15)
         d_query(b, c, n, k) = d_asked + (d_key - head.key(c, k) * along) / head.length_c[c];  // (lsh_attention.16)
-        d_value(b, c, n, k) = T(value_sum(c, k));                                             // (lsh_attention.17)
+        d_value(b, c, n, k) = A(value_sum(c, k));                                             // (lsh_attention.17)
       }
     }
   });

@@ -5,6 +5,7 @@ namespace abh {
 
 template <class Device, class T>
 void rescale_forward(Device&, const RescaleForward<T>& a) {
+  using A = Accum<T>;
   const Index N = a.N, K = a.K;
   const auto out = heads(a.out_bch, a.out_stride, a.BC, N, K);
   const auto in = heads(a.in_bch, a.in_stride, a.BC, N, K);
@@ -12,13 +13,13 @@ void rescale_forward(Device&, const RescaleForward<T>& a) {
   const Index b = 0;  // all rows in one sequence: where one ends does not matter
   for (Index c = 0; c < a.BC; ++c) {
     for (Index n = 0; n < N; ++n) {
-      T sum = T(0), squares = T(0);
+      A sum = A(0), squares = A(0);
       for (Index k = 0; k < K; ++k) sum += in(b, c, n, k);
-      const T mean = sum / T(K);  // (rescale.1)
+      const A mean = sum / A(K);  // (rescale.1)
       for (Index k = 0; k < K; ++k) squares += (in(b, c, n, k) - mean) * (in(b, c, n, k) - mean);
-      deviation(c, n) = sqrt(squares / T(K - 1));  // (rescale.2)
+      deviation(c, n) = sqrt(squares / A(K - 1));  // (rescale.2)
       for (Index k = 0; k < K; ++k) {
-        out(b, c, n, k) = (in(b, c, n, k) - mean) / (deviation(c, n) + T(rescale_epsilon));  // (rescale.3)
+        out(b, c, n, k) = (in(b, c, n, k) - mean) / (deviation(c, n) + A(rescale_epsilon));  // (rescale.3)
       }
     }
   }
@@ -26,6 +27,7 @@ void rescale_forward(Device&, const RescaleForward<T>& a) {
 
 template <class Device, class T>
 void rescale_backward(Device&, const RescaleBackward<T>& a) {
+  using A = Accum<T>;
   const Index N = a.N, K = a.K;
   const auto d_in = heads(a.d_in_bch, a.d_in_stride, a.BC, N, K);
   const auto d_out = heads(a.d_out_bch, a.d_out_stride, a.BC, N, K);
@@ -34,16 +36,16 @@ void rescale_backward(Device&, const RescaleBackward<T>& a) {
   const Index b = 0;
   for (Index c = 0; c < a.BC; ++c) {
     for (Index n = 0; n < N; ++n) {
-      T mean_d_out = T(0), product = T(0);
+      A mean_d_out = A(0), product = A(0);
       for (Index k = 0; k < K; ++k) {
-        mean_d_out += d_out(b, c, n, k) / T(K);
+        mean_d_out += d_out(b, c, n, k) / A(K);
         product += d_out(b, c, n, k) * out(b, c, n, k);
       }
       // A head whose channels are equal has moved by nothing in any direction yet: there is no length to correct.
-      const bool is_flat = deviation(c, n) == T(0);
-      const T along = is_flat ? T(0) : product / (T(K - 1) * deviation(c, n));  // (rescale.4)
+      const bool is_flat = deviation(c, n) == A(0);
+      const A along = is_flat ? A(0) : product / (A(K - 1) * deviation(c, n));  // (rescale.4)
       for (Index k = 0; k < K; ++k) {
-        const T centred = (d_out(b, c, n, k) - mean_d_out) / (deviation(c, n) + T(rescale_epsilon));
+        const A centred = (d_out(b, c, n, k) - mean_d_out) / (deviation(c, n) + A(rescale_epsilon));
         d_in(b, c, n, k) = centred - along * out(b, c, n, k);  // (rescale.5)
       }
     }

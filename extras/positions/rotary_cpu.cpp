@@ -40,12 +40,13 @@ inline L seconds(const L& x) {
 // Turns every row: forward with direction 1, backward with -1. What is read of a head is read before it is written, as
 // out may be in. The angles are the same in every head: they are read once a row.
 template <class T, class Device>
-void turn_rows(Device& device, T* out_bch, Index out_stride, const T* in_bch, Index in_stride, const T* turn_ck,
-               T direction, Index B, Index C, Index N, Index K) {
+void turn_rows(Device& device, T* out_bch, Index out_stride, const T* in_bch, Index in_stride, const Accum<T>* turn_ck,
+               Accum<T> direction, Index B, Index C, Index N, Index K) {
+  using A = Accum<T>;
   parallel_rows(device, B * C, rows_per_task, [=](Index bc) {
     T* out_h = out_bch + bc * out_stride;
     const T* in_h = in_bch + bc * in_stride;
-    const T* turn_k = turn_ck + bc % C * K;
+    const A* turn_k = turn_ck + bc % C * K;
     Index k = 0;
     if constexpr (lane_width < T >> 1) {
       using L = Wide<T>;
@@ -61,11 +62,11 @@ void turn_rows(Device& device, T* out_bch, Index out_stride, const T* in_bch, In
       }
     }
     for (; k + 1 < K; k += 2) {
-      const T cosine = turn_k[k], sine = direction * turn_k[k + 1];
+      const A cosine = turn_k[k], sine = direction * turn_k[k + 1];
       for (Index h = k; h < N * K; h += K) {
-        const T first = in_h[h], second = in_h[h + 1];
-        out_h[h] = fused<T>(cosine, first, -(sine * second));   // (rotary.1) (rotary.4)
-        out_h[h + 1] = fused<T>(cosine, second, sine * first);  // (rotary.2) (rotary.5)
+        const A first = in_h[h], second = in_h[h + 1];
+        out_h[h] = fused<A>(cosine, first, -(sine * second));   // (rotary.1) (rotary.4)
+        out_h[h + 1] = fused<A>(cosine, second, sine * first);  // (rotary.2) (rotary.5)
       }
     }
     if (k == K) return;
@@ -77,16 +78,18 @@ void turn_rows(Device& device, T* out_bch, Index out_stride, const T* in_bch, In
 
 template <class Device, class T>
 void rotary_forward(Device& device, const RotaryForward<T>& a) {
+  using A = Accum<T>;
   const Index H = a.N * a.K;
-  turn_rows<T>(device, a.out_bch, stride_or(a.out_stride, H), a.in_bch, stride_or(a.in_stride, H), a.turn_ck, T(1), a.B,
+  turn_rows<T>(device, a.out_bch, stride_or(a.out_stride, H), a.in_bch, stride_or(a.in_stride, H), a.turn_ck, A(1), a.B,
                a.C, a.N, a.K);
 }
 
 template <class Device, class T>
 void rotary_backward(Device& device, const RotaryBackward<T>& a) {
+  using A = Accum<T>;
   const Index H = a.N * a.K;
   turn_rows<T>(device, a.d_in_bch, stride_or(a.d_in_stride, H), a.d_out_bch, stride_or(a.d_out_stride, H), a.turn_ck,
-               T(-1), a.B, a.C, a.N, a.K);
+               A(-1), a.B, a.C, a.N, a.K);
 }
 
 ABH_INSTANTIATE(Cpu, rotary_forward, rotary_backward)

@@ -5,15 +5,17 @@ namespace abh {
 
 template <class Device, class T>
 void weighted_sum_forward(Device&, T* out, double p, const T* a, double q, const T* b, Index count) {
-  for (Index i = 0; i < count; ++i) out[i] = T(p) * a[i] + T(q) * b[i];  // (weighted_sum.1)
+  using A = Accum<T>;
+  for (Index i = 0; i < count; ++i) out[i] = A(p) * a[i] + A(q) * b[i];  // (weighted_sum.1)
 }
 
 template <class Device, class T>
 void weighted_sum_backward(Device&, T* d_a, T* d_b, double p, double q, const T* d_out, Index count) {
+  using A = Accum<T>;
   for (Index i = 0; i < count; ++i) {
-    const T d = d_out[i];
-    d_a[i] = T(p) * d;  // (weighted_sum.2)
-    d_b[i] = T(q) * d;  // (weighted_sum.2)
+    const A d = d_out[i];
+    d_a[i] = A(p) * d;  // (weighted_sum.2)
+    d_b[i] = A(q) * d;  // (weighted_sum.2)
   }
 }
 

@@ -14,13 +14,14 @@ Index position(const Token* index_p, Index p) { return index_p ? index_p[p] : p;
 
 template <class Device, class T>
 void gather_rows_forward(Device& device, const GatherRows<T>& a) {
+  using A = Accum<T>;
   const Rows<T> to_bp{a.to_bpi, stride_or(a.to_stride, a.columns)};
   const Rows<const T> from_bc{a.from_bci, stride_or(a.from_stride, a.columns)};
   parallel_rows(device, a.B * a.P, rows_per_task, [&](Index bp) {
     const Index b = bp / a.P, c = position(a.index_p, bp % a.P);
     T* to = to_bp[bp];
     if (c < 0 || c >= a.C) {
-      for_lanes<T>(a.columns, [&]<class L>(Index i) { store<L>(to + i, splat<L>(T(0))); });
+      for_lanes<T>(a.columns, [&]<class L>(Index i) { store<L>(to + i, splat<L>(A(0))); });
       return;
     }
     const T* from = from_bc[b * a.C + c];

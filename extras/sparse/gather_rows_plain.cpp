@@ -12,12 +12,13 @@ Index position(const Token* index_p, Index p) { return index_p ? index_p[p] : p;
 
 template <class Device, class T>
 void gather_rows_forward(Device&, const GatherRows<T>& a) {
+  using A = Accum<T>;
   const auto to = array(a.to_bpi, a.P, stride_or(a.to_stride, a.columns));
   const auto from = array(a.from_bci, a.C, stride_or(a.from_stride, a.columns));
   for (Index b = 0; b < a.B; ++b) {
     for (Index p = 0; p < a.P; ++p) {
       const Index c = position(a.index_p, p);
-      for (Index i = 0; i < a.columns; ++i) to(b, p, i) = 0 <= c && c < a.C ? from(b, c, i) : T(0);  // (gather_rows.1)
+      for (Index i = 0; i < a.columns; ++i) to(b, p, i) = 0 <= c && c < a.C ? from(b, c, i) : A(0);  // (gather_rows.1)
     }
   }
 }

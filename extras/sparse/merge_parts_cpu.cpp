@@ -13,39 +13,40 @@ constexpr Index rows_per_task = 32;
 
 template <class Device, class T>
 void merge_parts(Device& device, const MergeParts<T>& a) {
+  using A = Accum<T>;
   const Index N = a.N, K = a.K, H = N * K;
   parallel_rows(device, a.B * a.C, rows_per_task, [&](Index bc) {
     const Index b = bc / a.C, c = bc % a.C;
     for (Index n = 0; n < N; ++n) {
       const T* out_mk[2];
-      T* lse_m[2];
-      T share_m[2];
-      T max = T(-infinity);
+      A* lse_m[2];
+      A share_m[2];
+      A max = A(-infinity);
       for (int m = 0; m < a.parts; ++m) {
         const AttentionPart<T>& part = a.part[m];
         const Index row = b * part.rows + (part.row_c ? part.row_c[c] : c);
         out_mk[m] = part.out_rh + row * H + n * K;
         lse_m[m] = part.lse_bnc + (row / part.positions * N + n) * part.positions + row % part.positions;
-        const bool sees_none = *lse_m[m] == T(infinity);
-        share_m[m] = sees_none ? T(-infinity) : *lse_m[m];
+        const bool sees_none = *lse_m[m] == A(infinity);
+        share_m[m] = sees_none ? A(-infinity) : *lse_m[m];
         max = larger(max, share_m[m]);
       }
       // While nothing is seen the maximum is -infinity; 0 in its place keeps -inf - (-inf) out.
-      const T base = max == T(-infinity) ? T(0) : max;
-      T sum = T(0);
+      const A base = max == A(-infinity) ? A(0) : max;
+      A sum = A(0);
       for (int m = 0; m < a.parts; ++m) {
-        share_m[m] = exponential<T>(share_m[m] - base);
+        share_m[m] = exponential<A>(share_m[m] - base);
         sum += share_m[m];  // (merge_parts.1)
       }
-      const T inverse = sum == T(0) ? T(0) : T(1) / sum;
+      const A inverse = sum == A(0) ? A(0) : A(1) / sum;
       for (int m = 0; m < a.parts; ++m) share_m[m] *= inverse;
       T* out_k = a.out_bch + bc * H + n * K;
       for_lanes<T>(K, [&]<class L>(Index k) {
-        L out = splat<L>(T(0));
+        L out = splat<L>(A(0));
         for (int m = 0; m < a.parts; ++m) out = fused<L>(load<L>(out_mk[m] + k), share_m[m], out);
         store<L>(out_k + k, out);  // (merge_parts.2)
       });
-      const T merged = sum == T(0) ? T(infinity) : max + natural_log<T>(sum);  // (merge_parts.3)
+      const A merged = sum == A(0) ? A(infinity) : max + natural_log<A>(sum);  // (merge_parts.3)
       for (int m = 0; m < a.parts; ++m) *lse_m[m] = merged;                    // (merge_parts.4)
       a.lse_bnc[(b * N + n) * a.C + c] = merged;
     }

@@ -1,4 +1,5 @@
 #include "cpu/attention_tiles.hpp"
+#include "cpu/attention_widened.hpp"
 #include "cpu/pair_rows.hpp"
 #include "extras/transformer_xl/relative_attention.hpp"
 #include "plain/plain.hpp"
@@ -582,12 +583,27 @@ void backward_by_lanes(Device& device, const AttentionBackward<T>& a, const Rela
   });
 }
 
+template <class Device>
+RelativeTerms<float> widened(Widened<Device>& wide, const RelativeTerms<bf16>& terms, const AttentionInputs<bf16>& in) {
+  const Index H = in.N * in.K;
+  return {.content_bias_nk = wide.in(terms.content_bias_nk, 1, H),
+          .position_bias_nk = wide.in(terms.position_bias_nk, 1, H),
+          .rho_ph = wide.in(terms.rho_ph, terms.distances, H),
+          .distances = terms.distances,
+          .segment = terms.segment,
+          .memory = terms.memory};
+}
+
 }  // namespace
 
 template <class Device, class T>
 void relative_attention_forward(Device& device, const AttentionForward<T>& a, const RelativeTerms<T>& terms) {
   if constexpr (is_float<T>) {
     forward_by_lanes(device, a, terms);
+  } else if constexpr (is_narrow<T>) {
+    in_float(device, [&](auto& wide) {
+      relative_attention_forward<Device, float>(device, widened(wide, a), widened(wide, terms, a.in));
+    });
   } else {
     on_one_thread(device, [&] {
       PlainDevice plain;
@@ -601,6 +617,17 @@ void relative_attention_backward(Device& device, const AttentionBackward<T>& a, 
                                  const RelativeGradients<T>& d) {
   if constexpr (is_float<T>) {
     backward_by_lanes(device, a, terms, d);
+  } else if constexpr (is_narrow<T>) {
+    in_float(device, [&](auto& wide) {
+      const Index H = a.in.N * a.in.K, BS = a.in.B * a.in.S;
+      relative_attention_backward<Device, float>(
+          device, widened(wide, a), widened(wide, terms, a.in),
+          {.d_past_key_bsh = wide.out(d.d_past_key_bsh, BS, H, a.d_key_stride),
+           .d_past_value_bsh = wide.out(d.d_past_value_bsh, BS, H, a.d_value_stride),
+           .d_rho_ph = wide.out(d.d_rho_ph, terms.distances, H),
+           .d_content_bias_nk = d.d_content_bias_nk,
+           .d_position_bias_nk = d.d_position_bias_nk});
+    });
   } else {
     on_one_thread(device, [&] {
       PlainDevice plain;

@@ -8,6 +8,7 @@ namespace {
 // The rows of one call, indexed by (b, c, n, k) and (b, s, n, k), and by (p, n, k).
 template <class T>
 struct Rows {
+  using A = Accum<T>;
   const AttentionInputs<T>& in;
   const RelativeTerms<T>& terms;
   View<const T, 4> query = heads(in.query_bch, in.query_stride, in.C, in.N, in.K);
@@ -16,7 +17,7 @@ struct Rows {
   View<const T, 3> rho = array(terms.rho_ph, in.N, in.K);
   View<const T, 2> content_bias = array(terms.content_bias_nk, in.K);
   View<const T, 2> position_bias = array(terms.position_bias_nk, in.K);
-  T scale = T(in.scale > 0 ? in.scale : 1 / std::sqrt(static_cast<double>(in.K)));
+  A scale = A(in.scale > 0 ? in.scale : 1 / std::sqrt(static_cast<double>(in.K)));
 
   // The keys of the stretch that query c sees: each(s).
   template <class Each>
@@ -30,9 +31,9 @@ struct Rows {
   // The row of rho of a pair.
   Index distance(Index c, Index s) const { return terms.row_of(c + in.sight.offset - s); }
 
-  T score(Index b, Index n, Index c, Index s) const {
+  A score(Index b, Index n, Index c, Index s) const {
     const Index p = distance(c, s);
-    T content = T(0), position = T(0);
+    A content = A(0), position = A(0);
     for (Index k = 0; k < in.K; ++k) {
       content += (query(b, c, n, k) + content_bias(n, k)) * key(b, s, n, k);
       position += (query(b, c, n, k) + position_bias(n, k)) * rho(p, n, k);
@@ -45,18 +46,19 @@ struct Rows {
 
 template <class Device, class T>
 void relative_attention_forward(Device& device, const AttentionForward<T>& a, const RelativeTerms<T>& terms) {
+  using A = Accum<T>;
   const auto& in = a.in;
   const Rows<T> rows{in, terms};
   const auto out = heads(a.out_bch, 0, in.C, in.N, in.K);
   const auto lse = array(a.lse_bnc, in.N, in.C);
   typename Device::Scope scratch(device.workspace);
-  T* score_s = scratch.template take<T>(in.S);
-  T* power_s = scratch.template take<T>(in.S);
+  A* score_s = scratch.template take<A>(in.S);
+  A* power_s = scratch.template take<A>(in.S);
 
   for (Index b = 0; b < in.B; ++b) {
     for (Index n = 0; n < in.N; ++n) {
       for (Index c = 0; c < in.C; ++c) {  // every query by itself: one row of scores is all that is kept
-        T max = T(-infinity);
+        A max = A(-infinity);
         rows.for_keys(b, c, [&](Index s) {
           score_s[s] = rows.score(b, n, c, s);
           if (score_s[s] > max) max = score_s[s];  // (relative_attention.2)
@@ -70,10 +72,10 @@ void relative_attention_forward(Device& device, const AttentionForward<T>& a, co
         for (Index k = 0; k < in.K; ++k) {
           Longer<T> mixed(0);
           rows.for_keys(b, c, [&](Index s) { mixed += power_s[s] * rows.value(b, s, n, k); });
-          out(b, c, n, k) = sees_none ? T(0) : T(mixed / sum);  // (relative_attention.3)
+          out(b, c, n, k) = sees_none ? A(0) : A(mixed / sum);  // (relative_attention.3)
         }
         // exp(score - infinity) is 0: backward needs no special case for a row that sees nothing.
-        lse(b, n, c) = sees_none ? T(infinity) : max + log(T(sum));  // (relative_attention.4)
+        lse(b, n, c) = sees_none ? A(infinity) : max + log(A(sum));  // (relative_attention.4)
       }
     }
   }
@@ -82,13 +84,14 @@ void relative_attention_forward(Device& device, const AttentionForward<T>& a, co
 template <class Device, class T>
 void relative_attention_weights(Device&, T* weight_bncs, const Accum<T>* lse_bnc, const AttentionInputs<T>& in,
                                 const RelativeTerms<T>& terms) {
+  using A = Accum<T>;
   const Rows<T> rows{in, terms};
   const auto lse = array(lse_bnc, in.N, in.C);
   const auto weight = array(weight_bncs, in.N, in.C, in.S);
   for (Index b = 0; b < in.B; ++b) {
     for (Index n = 0; n < in.N; ++n) {
       for (Index c = 0; c < in.C; ++c) {
-        for (Index s = 0; s < in.S; ++s) weight(b, n, c, s) = T(0);
+        for (Index s = 0; s < in.S; ++s) weight(b, n, c, s) = A(0);
         rows.for_keys(b, c, [&](Index s) {
           weight(b, n, c, s) = exp(rows.score(b, n, c, s) - lse(b, n, c));  // (relative_attention.5)
         });
@@ -100,6 +103,7 @@ void relative_attention_weights(Device&, T* weight_bncs, const Accum<T>* lse_bnc
 template <class Device, class T>
 void relative_attention_backward(Device& device, const AttentionBackward<T>& a, const RelativeTerms<T>& terms,
                                  const RelativeGradients<T>& d) {
+  using A = Accum<T>;
   const auto& in = a.in;
   const Index B = in.B, C = in.C, S = in.S, N = in.N, K = in.K, P = terms.distances;
   const Rows<T> rows{in, terms};
@@ -131,17 +135,17 @@ void relative_attention_backward(Device& device, const AttentionBackward<T>& a, 
       for (const auto& sum : {key_sum[0], key_sum[1], value_sum[0], value_sum[1]}) clear(sum, S);
       for (Index c = 0; c < C; ++c) {
         clear(pair_sum, 2);
-        T delta = T(0);  // sum_s weight d_weight of this row, without a sweep over its keys
+        A delta = A(0);  // sum_s weight d_weight of this row, without a sweep over its keys
         for (Index k = 0; k < K; ++k) delta += d_out(b, c, n, k) * out(b, c, n, k);  // (relative_attention.6)
         rows.for_keys(b, c, [&](Index s) {
-          const T weight = exp(rows.score(b, n, c, s) - lse(b, n, c));  // (relative_attention.5)
-          T d_weight = T(0);  // out is linear in the weights, their coefficients are the values
+          const A weight = exp(rows.score(b, n, c, s) - lse(b, n, c));  // (relative_attention.5)
+          A d_weight = A(0);  // out is linear in the weights, their coefficients are the values
           for (Index k = 0; k < K; ++k) d_weight += d_out(b, c, n, k) * rows.value(b, s, n, k);
-          const T d_score = weight * (d_weight - delta);  // (relative_attention.7)
+          const A d_score = weight * (d_weight - delta);  // (relative_attention.7)
           const Index p = rows.distance(c, s);
           const bool past = s < in.sight.offset + terms.begin_of(c);
           for (Index k = 0; k < K; ++k) {
-            const T query = rows.query(b, c, n, k);
+            const A query = rows.query(b, c, n, k);
             pair_sum(0, k) += d_score * rows.key(b, s, n, k);
             pair_sum(1, k) += d_score * rows.rho(p, n, k);
             key_sum[past](s, k) += d_score * (query + rows.content_bias(n, k));
@@ -150,8 +154,8 @@ void relative_attention_backward(Device& device, const AttentionBackward<T>& a, 
           }
         });
         for (Index k = 0; k < K; ++k) {
-          const T d_content = rows.scale * T(pair_sum(0, k));   // (relative_attention.8)
-          const T d_position = rows.scale * T(pair_sum(1, k));  // (relative_attention.9)
+          const A d_content = rows.scale * A(pair_sum(0, k));   // (relative_attention.8)
+          const A d_position = rows.scale * A(pair_sum(1, k));  // (relative_attention.9)
           d_query(b, c, n, k) = d_content + d_position;         // (relative_attention.10)
           bias_sum(0, k) += d_content;
           bias_sum(1, k) += d_position;
@@ -159,17 +163,17 @@ void relative_attention_backward(Device& device, const AttentionBackward<T>& a, 
       }
       for (Index s = 0; s < S; ++s) {
         for (Index k = 0; k < K; ++k) {
-          d_key(b, s, n, k) = rows.scale * T(key_sum[0](s, k));  // (relative_attention.14)
-          d_value(b, s, n, k) = T(value_sum[0](s, k));           // (relative_attention.15)
-          d_past_key(b, s, n, k) = rows.scale * T(key_sum[1](s, k));
-          d_past_value(b, s, n, k) = T(value_sum[1](s, k));
+          d_key(b, s, n, k) = rows.scale * A(key_sum[0](s, k));  // (relative_attention.14)
+          d_value(b, s, n, k) = A(value_sum[0](s, k));           // (relative_attention.15)
+          d_past_key(b, s, n, k) = rows.scale * A(key_sum[1](s, k));
+          d_past_value(b, s, n, k) = A(value_sum[1](s, k));
         }
       }
     }
     for (Index k = 0; k < K; ++k) {
-      d_content_bias(n, k) += T(bias_sum(0, k));                                     // (relative_attention.11)
-      d_position_bias(n, k) += T(bias_sum(1, k));                                    // (relative_attention.12)
-      for (Index p = 0; p < P; ++p) d_rho(p, n, k) = rows.scale * T(rho_sum(p, k));  // (relative_attention.13)
+      d_content_bias(n, k) += A(bias_sum(0, k));                                     // (relative_attention.11)
+      d_position_bias(n, k) += A(bias_sum(1, k));                                    // (relative_attention.12)
+      for (Index p = 0; p < P; ++p) d_rho(p, n, k) = rows.scale * A(rho_sum(p, k));  // (relative_attention.13)
     }
   }
 }

@@ -5,6 +5,7 @@ namespace abh {
 
 template <class Device, class T>
 void pooling_windowed_backward(Device& device, const PoolingBackward<T>& a) {
+  using A = Accum<T>;
   const auto [B, C, N, K, w, causal, payloads] = a.in.shape;
   const auto x = heads(a.in.x_bch, a.in.x_stride, C, payloads * N, K), out = heads(a.out_bch, 0, C, payloads * N, K);
   const auto d_out = heads(a.d_out_bch, 0, C, payloads * N, K);
@@ -18,7 +19,7 @@ void pooling_windowed_backward(Device& device, const PoolingBackward<T>& a) {
 
   for (Index b = 0; b < B; ++b) {
     for (Index n = 0; n < N; ++n) {
-      const T slope = slope_of(a.in.slope_n, n);
+      const A slope = slope_of(a.in.slope_n, n);
       for (Index c = 0; c < C; ++c) {
         // The windows that c lies in: down those that end in its block, up those that end in the next, [first, end).
         const Index seen_until = c + w < C ? c + w : C;
@@ -30,18 +31,18 @@ void pooling_windowed_backward(Device& device, const PoolingBackward<T>& a) {
         for (const bool down : {true, false}) {
           const Index first = down ? c : block_end, end = down ? block_end : seen_until;
           const auto against = [&, b = b, n = n](Index s) {
-            return -max(b, n, s) - slope * T(s - c);  // (pooling_windowed.9)
+            return -max(b, n, s) - slope * A(s - c);  // (pooling_windowed.9)
           };
-          T level = T(-infinity);
+          A level = A(-infinity);
           S pull_out = 0;
           for (Index m = n; m < payloads * N; m += N) {
             for (Index k = 0; k < K; ++k) pull(m, k) = 0;
           }
           for (Index s = first; s < end; ++s) {
-            if (sum(b, n, s) != T(0) && against(s) > level) level = against(s);  // (pooling_windowed.4)
+            if (sum(b, n, s) != A(0) && against(s) > level) level = against(s);  // (pooling_windowed.4)
           }
           for (Index s = first; s < end; ++s) {
-            if (sum(b, n, s) == T(0)) continue;  // a window that sees nothing has no say
+            if (sum(b, n, s) == A(0)) continue;  // a window that sees nothing has no say
             const S weight = S(exp(against(s) - level)) / S(sum(b, n, s));
             for (Index m = n; m < payloads * N; m += N) {
               for (Index k = 0; k < K; ++k) {
@@ -63,10 +64,10 @@ void pooling_windowed_backward(Device& device, const PoolingBackward<T>& a) {
         for (Index m = n; m < payloads * N; m += N) {
           for (Index k = 0; k < K; ++k) {
             from_x += S(x(b, c, m, k)) * pulled(m, k);
-            d_x(b, c, m, k) = T(pulled(m, k)) + (a.accumulate ? d_x(b, c, m, k) : T(0));
+            d_x(b, c, m, k) = A(pulled(m, k)) + (a.accumulate ? d_x(b, c, m, k) : A(0));
           }
         }
-        d_logit(b, n, c) = T(from_x - from_out);  // (pooling_windowed.7)
+        d_logit(b, n, c) = A(from_x - from_out);  // (pooling_windowed.7)
       }
     }
   }

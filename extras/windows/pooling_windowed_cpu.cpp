@@ -476,6 +476,6 @@ void pooling_windowed_backward(Device& device, const PoolingBackward<T>& a) {
   block_of(a.in.shape) > many_positions ? backward_windows<true>(device, a) : backward_windows<false>(device, a);
 }
 
-ABH_INSTANTIATE(Cpu, pooling_windowed_forward, pooling_windowed_backward)
+ABH_INSTANTIATE_WIDE(Cpu, pooling_windowed_forward, pooling_windowed_backward)
 
 }  // namespace abh

@@ -29,24 +29,25 @@ void merge(const State<T>& both, const State<T>& suffix, const State<T>& prefix,
 
 template <class Device, class T>
 void pooling_windowed_forward(Device& device, const PoolingForward<T>& a) {
+  using A = Accum<T>;
   const Index B = a.in.shape.B, C = a.in.shape.C, N = a.in.shape.N, K = a.in.shape.K, payloads = a.in.shape.payloads;
-  const Index w = window_of(a.in.shape), J = payloads * K, width = State<T>::size(J);
+  const Index w = window_of(a.in.shape), J = payloads * K, width = State<A>::size(J);
   const auto x = heads(a.in.x_bch, a.in.x_stride, C, payloads * N, K);
   const auto out = heads(a.out_bch, 0, C, payloads * N, K);
   const auto max = array(a.max_bnc, N, C), sum = array(a.sum_bnc, N, C);
   typename Device::Scope scratch(device.workspace);
-  T* prefixes = scratch.template take<T>(C * width);
-  T* suffixes = scratch.template take<T>(C * width);
-  T* ages = scratch.template take<T>(2 * C + 2);
-  const auto prefix = [&](Index c) { return State<T>{&array(prefixes, width)(c, 0), ages[c], J}; };
-  const auto suffix = [&](Index c) { return State<T>{&array(suffixes, width)(c, 0), ages[C + c], J}; };
-  const State<T> none{scratch.template take<T>(width), ages[2 * C], J};
-  const State<T> merged{scratch.template take<T>(width), ages[2 * C + 1], J};
+  A* prefixes = scratch.template take<A>(C * width);
+  A* suffixes = scratch.template take<A>(C * width);
+  A* ages = scratch.template take<A>(2 * C + 2);
+  const auto prefix = [&](Index c) { return State<A>{&array(prefixes, width)(c, 0), ages[c], J}; };
+  const auto suffix = [&](Index c) { return State<A>{&array(suffixes, width)(c, 0), ages[C + c], J}; };
+  const State<A> none{scratch.template take<A>(width), ages[2 * C], J};
+  const State<A> merged{scratch.template take<A>(width), ages[2 * C + 1], J};
   start(none);
 
   for (Index b = 0; b < B; ++b) {
     for (Index n = 0; n < N; ++n) {
-      const T slope = slope_of(a.in.slope_n, n);
+      const A slope = slope_of(a.in.slope_n, n);
       // Number j of what the logits of head n weigh, at position c.
       const auto payload = [&, b = b, n = n](Index c) {
         return [&, b, n, c](Index j) { return x(b, c, j / K * N + n, j % K); };
@@ -58,8 +59,8 @@ void pooling_windowed_forward(Device& device, const PoolingForward<T>& a) {
       // A suffix is a state at the end of its block: what joins it is older, and nothing in it grows old.
       for (Index c = C - 1; c >= 0; --c) {
         const Index block_end = (c / w + 1) * w, end = (block_end < C ? block_end : C) - 1;
-        const T logit = logit_of(a.in, b, n, c) - slope * T(end - c);  // (pooling_windowed.8)
-        push(suffix(c), c == end ? none : suffix(c + 1), logit, T(0), payload(c));
+        const A logit = logit_of(a.in, b, n, c) - slope * A(end - c);  // (pooling_windowed.8)
+        push(suffix(c), c == end ? none : suffix(c + 1), logit, A(0), payload(c));
       }
       for (Index c = 0; c < C; ++c) {
         const Index first = c - w + 1;
@@ -67,8 +68,8 @@ void pooling_windowed_forward(Device& device, const PoolingForward<T>& a) {
         const bool in_one_block = first < 0 || first % w == 0;
         merge(merged, in_one_block ? none : suffix(first), prefix(c), slope, c % w + 1);
         max(b, n, c) = merged.top();
-        sum(b, n, c) = T(merged.sum());
-        for (Index j = 0; j < J; ++j) out(b, c, j / K * N + n, j % K) = T(merged.out(j));
+        sum(b, n, c) = A(merged.sum());
+        for (Index j = 0; j < J; ++j) out(b, c, j / K * N + n, j % K) = A(merged.out(j));
       }
     }
   }

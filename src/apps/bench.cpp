@@ -152,8 +152,12 @@ void print_counts(const BenchSettings& s) {
 
 template <class T, Isa isa>
 void bench_on(std::type_identity<CpuDevice<isa>>, const BenchSettings& s, Results& results) {
-  CpuDevice<isa> device(working_threads(s.device));
-  const PeakRate peak = [&](double seconds) { return multiply_add_rate(device, seconds); };
+  constexpr bool narrow = !std::is_same_v<T, Accum<T>>;
+  CpuDevice<isa> device(working_threads(s.device), Work::done, narrow ? best_unit() : isa);
+  const PeakRate peak = [&](double seconds) {
+    return narrow ? narrow_product_rate(device, seconds) : multiply_add_rate(device, seconds);
+  };
+  if (narrow) results.type = s.training.type;
   for (int repeat = 0; repeat < 20; ++repeat) {
     const double window = 5e-3;  // seconds; a thread that sleeps takes some of the first to wake up
     results.peaks.flops_per_s = std::max(results.peaks.flops_per_s, peak(window));
@@ -253,10 +257,11 @@ int body(int argc, char** argv) {
   flags.real("copy-rate", s.copy_terabytes_per_s, "TB_PER_S",
              "memory bandwidth of the GPU, from which --counts predicts a time", {1e-3, 1e3});
   add_machine_flags(flags, s.device);
-  flags.choice("type", training.type, {"float", "bf16"}, "number type; bf16 on GPU devices only");
+  flags.choice("type", training.type, {"float", "bf16"},
+               "number type of activations and products; bf16 takes half the memory");
   flags.seed("seed", training.seed, "seed of weights and tokens");
   if (const auto status = flags.parse(argc, argv)) return *status;
-  require_device(s.device, training.type);
+  require_device(s.device);
   s.every_mixer = mixer.empty();
   if (!s.every_mixer) config.mixer = mixer;
   check_model(config);

@@ -36,6 +36,11 @@ struct bf16 {
   template <class Number, class = std::enable_if_t<std::is_arithmetic_v<Number>>>
   ABH_HOST_DEVICE explicit bf16(Number x) : bf16(static_cast<float>(x)) {}
 
+  // A float that is stored in the place of a bf16 is rounded; one that is added, after the sum.
+  ABH_HOST_DEVICE bf16& operator=(float x) { return *this = bf16(x); }
+  ABH_HOST_DEVICE bf16& operator+=(float x) { return *this = float(*this) + x; }
+  ABH_HOST_DEVICE bf16& operator-=(float x) { return *this = float(*this) - x; }
+
   ABH_HOST_DEVICE operator float() const {
     const std::uint32_t word = std::uint32_t{bits} << 16;
     float x;
@@ -47,6 +52,10 @@ struct bf16 {
 template <>
 struct AccumOf<bf16> {
   using type = float;
+};
+template <>
+struct LongerOf<bf16> {
+  using type = double;
 };
 
 }  // namespace abh

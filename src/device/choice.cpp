@@ -24,8 +24,9 @@ std::string machine_text(const DeviceChoice& choice, const std::string& type) {
 #endif
   if (device != "cpu") return device + ", " + type;
   const Index working = working_threads(choice);
-  std::string text = device + " (" + isa_name(best_isa()) + "), " + type + ", " + to_text(working) +
-                     (working == 1 ? " thread" : " threads");
+  std::string text = device + " (" + isa_name(type == "float" ? best_isa() : best_unit()) + "), " + type + ", " +
+                     to_text(working) + (working == 1 ? " thread" : " threads");
+  if (const std::string refused = refused_isa(); type != "float" && !refused.empty()) text += " (" + refused + ")";
   if (working < choice.threads) {
     text += " (" + to_text(choice.threads) + " asked for; more than there are processors only wait for each other)";
   }
@@ -50,7 +51,7 @@ bool joins_processes([[maybe_unused]] const DeviceChoice& choice) {
   return true;
 }
 
-void require_device(const DeviceChoice& choice, const std::string& type) {
+void require_device(const DeviceChoice& choice) {
   const std::string device = resolved_device(choice.device);
 #if defined(ABH_CUDA)
   if (device == "cuda" && !gpu_available<Backend::cuda>()) {
@@ -69,11 +70,6 @@ void require_device(const DeviceChoice& choice, const std::string& type) {
     throw Error("--device emulated: this build has no emulated CUDA device; build it with cmake -DBUILD_EMULATOR=ON");
   }
 #endif
-  if ((device == "cpu" || device == "plain") && type != "float") {
-    // Unless the device is what `auto` found.
-    throw Error("--type " + type + ": the CPU computes in float; expected --device cuda or emulated",
-                choice.device == device ? 2 : 1);
-  }
 }
 
 }  // namespace abh

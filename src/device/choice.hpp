@@ -28,8 +28,7 @@ std::string resolved_device(const std::string& device);
 // Whether several processes can train together on such devices: on GPUs only where this build has NCCL.
 bool joins_processes(const DeviceChoice& choice);
 
-// Error if this build or this machine does not have the device, or it does not compute in `type`: float, or bf16 on
-// cuda and emulated. Status 2 where the command line alone says so.
-void require_device(const DeviceChoice& choice, const std::string& type);
+// Error if this build or this machine does not have the device.
+void require_device(const DeviceChoice& choice);
 
 }  // namespace abh

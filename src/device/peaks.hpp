@@ -14,6 +14,10 @@ namespace abh {
 template <class Device>
 double multiply_add_rate(Device&, double seconds);
 
+// The same for products of bf16, by the unit of the device: multiply_add_rate where it has none.
+template <class Device>
+double narrow_product_rate(Device&, double seconds);
+
 // The others are the best of several tries: whatever else the machine does can only slow one down.
 
 // Floating-point operations a second of a product of two square matrices of normal random numbers, `size` rows each, by

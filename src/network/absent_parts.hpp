@@ -8,13 +8,13 @@
 #include "network/batch.hpp"
 #include "network/entry.hpp"
 #include "network/weights.hpp"
+#include "program/flags.hpp"
 #include "settings/config.hpp"
 #if defined(ABH_CUDA) || defined(ABH_EMULATOR)
 #include "base/error.hpp"
 #include "base/extras.hpp"
 #include "cuda/gpu.hpp"
 #include "device/processes.hpp"
-#include "program/flags.hpp"
 #endif
 
 // The parts of blocks and networks that features add, in a build without them (-DEXTRAS=OFF): none is present, and a

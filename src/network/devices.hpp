@@ -16,7 +16,7 @@
 
 namespace abh {
 
-// body.operator()<Device, T>(): the device and the number type that are chosen, as types; require_device accepts them.
+// body.operator()<Device, T>(): the device and the number type that are chosen, as types; require_device accepts it.
 // Without `narrow` the body is made for float alone.
 template <bool narrow = true, class Body>
 auto with_device_type(const DeviceChoice& choice, const std::string& type, const Body& body) {
@@ -26,48 +26,49 @@ auto with_device_type(const DeviceChoice& choice, const std::string& type, const
     }
     return body.template operator()<Device, float>();
   };
-  static_cast<void>(with);  // of builds without a GPU device
 #if defined(ABH_CUDA)
   if (resolved_device(choice.device) == "cuda") return with.template operator()<GpuDevice<Backend::cuda>>();
 #endif
 #if defined(ABH_EMULATOR)
   if (choice.device == "emulated") return with.template operator()<GpuDevice<Backend::emulated>>();
 #endif
-  if (choice.device == "plain") return body.template operator()<PlainDevice, float>();
+  if (choice.device == "plain") return with.template operator()<PlainDevice>();
   switch (best_isa()) {
 #if defined(ABH_AVX512)
     case Isa::avx512:
-      return body.template operator()<CpuDevice<Isa::avx512>, float>();
+      return with.template operator()<CpuDevice<Isa::avx512>>();
 #endif
 #if defined(ABH_AVX2)
     case Isa::avx2:
-      return body.template operator()<CpuDevice<Isa::avx2>, float>();
+      return with.template operator()<CpuDevice<Isa::avx2>>();
 #endif
 #if defined(ABH_NEON)
     case Isa::neon:
-      return body.template operator()<CpuDevice<Isa::neon>, float>();
+      return with.template operator()<CpuDevice<Isa::neon>>();
 #endif
     default:
-      return body.template operator()<CpuDevice<Isa::baseline>, float>();
+      return with.template operator()<CpuDevice<Isa::baseline>>();
   }
 }
 
 // One of them, and what it is called, for people: "cpu, avx512, 2 threads".
 template <Isa isa>
 std::unique_ptr<CpuDevice<isa>> make_device(std::type_identity<CpuDevice<isa>>, const DeviceChoice& choice, Work work) {
-  return std::make_unique<CpuDevice<isa>>(working_threads(choice), work);
+  return std::make_unique<CpuDevice<isa>>(working_threads(choice), work, best_unit());
 }
 template <Isa isa>
-std::string name_of(const CpuDevice<isa>& device, const DeviceChoice&, const std::string&) {
+std::string name_of(const CpuDevice<isa>& device, const DeviceChoice&, const std::string& type) {
   const Index threads = device.threads.count();
-  return std::string("cpu, ") + isa_name(isa) + ", " + std::to_string(threads) +
-         (threads == 1 ? " thread" : " threads");
+  return std::string("cpu, ") + isa_name(type == "float" ? isa : device.unit) + ", " + std::to_string(threads) +
+         (threads == 1 ? " thread" : " threads") + (type == "float" ? "" : ", " + type);
 }
 
 inline std::unique_ptr<PlainDevice> make_device(std::type_identity<PlainDevice>, const DeviceChoice&, Work) {
   return std::make_unique<PlainDevice>();
 }
-inline std::string name_of(const PlainDevice&, const DeviceChoice&, const std::string&) { return "plain"; }
+inline std::string name_of(const PlainDevice&, const DeviceChoice&, const std::string& type) {
+  return type == "float" ? "plain" : "plain, " + type;
+}
 
 #if defined(ABH_CUDA) || defined(ABH_EMULATOR)
 template <Backend backend>

@@ -332,7 +332,7 @@ class ModelOn : public Model {
 // body.operator()<T>(device): the number type and the device that are chosen.
 template <class Body>
 auto with_device(const DeviceChoice& choice, const std::string& type, Work work, const Body& body) {
-  require_device(choice, type);
+  require_device(choice);
   return with_device_type(choice, type, [&]<class Device, class T>() {
     return body.template operator()<T>(make_device(std::type_identity<Device>(), choice, work));
   });

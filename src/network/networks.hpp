@@ -16,15 +16,20 @@
 namespace abh {
 
 ABH_NETWORK<PlainDevice, float>;
+ABH_NETWORK<PlainDevice, bf16>;
 ABH_NETWORK<CpuDevice<Isa::baseline>, float>;
+ABH_NETWORK<CpuDevice<Isa::baseline>, bf16>;
 #if defined(ABH_AVX2)
 ABH_NETWORK<CpuDevice<Isa::avx2>, float>;
+ABH_NETWORK<CpuDevice<Isa::avx2>, bf16>;
 #endif
 #if defined(ABH_AVX512)
 ABH_NETWORK<CpuDevice<Isa::avx512>, float>;
+ABH_NETWORK<CpuDevice<Isa::avx512>, bf16>;
 #endif
 #if defined(ABH_NEON)
 ABH_NETWORK<CpuDevice<Isa::neon>, float>;
+ABH_NETWORK<CpuDevice<Isa::neon>, bf16>;
 #endif
 #if defined(ABH_EMULATOR)
 ABH_NETWORK<GpuDevice<Backend::emulated>, float>;

@@ -587,12 +587,13 @@ class Trainer {
 void require_same_everywhere(const TrainingRun& run, const std::string& data_fingerprint, Processes& processes) {
   if (processes.size() == 1) return;
   const std::vector<float>& weights = run.resume ? run.resume->weights : run.weights;
-  std::vector<std::string> mine{"version " + std::string(version),
-                                "device " + resolved_device(run.device.device),
-                                std::string("instruction set ") + isa_name(best_isa()),
-                                "data " + data_fingerprint,
-                                "step " + to_text(run.resume ? run.resume->step : 0),
-                                "weights with crc32 " + to_text(crc32(weights.data(), weights.size() * sizeof(float)))};
+  std::vector<std::string> mine{
+      "version " + std::string(version),
+      "device " + resolved_device(run.device.device),
+      std::string("instruction set ") + isa_name(run.training.type == "float" ? best_isa() : best_unit()),
+      "data " + data_fingerprint,
+      "step " + to_text(run.resume ? run.resume->step : 0),
+      "weights with crc32 " + to_text(crc32(weights.data(), weights.size() * sizeof(float)))};
   for (const auto& metadata : {run.model.metadata(), run.training.metadata()}) {
     for (const auto& [key, value] : metadata) mine.push_back(key + " " + value);
   }

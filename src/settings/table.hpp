@@ -177,7 +177,9 @@ void visit_training(Visitor&& visit, Config& t) {
                     1},
         t.label_smoothing);
   visit(RealSetting{{"init_std", "init-std", "STD", "standard deviation of initial matrices"}, 0, 1e6}, t.init_std);
-  visit(ChoiceSetting{{"type", "type", "", "number type; bf16 on GPU devices only"}, {"float", "bf16"}}, t.type);
+  visit(ChoiceSetting{{"type", "type", "", "number type of activations and products; bf16 takes half the memory"},
+                      {"float", "bf16"}},
+        t.type);
   visit(Setting{"seed", "seed", "", "seed of weights, batches, dropout and sample"}, t.seed);
   visit(WholeSetting{{"eval_every", "eval-every", "STEPS",
                       "steps between evaluations on the validation split; 0: only at the end", 1, true},

@@ -11,18 +11,20 @@
 using namespace abh;
 
 TEST_CASE("isa: the environment chooses among what the build and the machine have", "[isa]") {
-  for (const Isa isa : {Isa::baseline, Isa::avx2, Isa::avx512, Isa::neon}) {
+  for (const Isa isa : {Isa::baseline, Isa::avx2, Isa::avx512, Isa::neon, Isa::avx512_bf16, Isa::amx}) {
     const std::string name = isa_name(isa);
     INFO(name);
     const Environment wanted("ATTENTION_ISA", name.c_str());
     if (isa_available(isa)) {
-      CHECK(best_isa() == isa);
+      CHECK(best_unit() == isa);
+      CHECK(best_isa() == (isa == Isa::avx512_bf16 || isa == Isa::amx ? Isa::avx512 : isa));
     } else {
       CHECK(error_of(best_isa) == "ATTENTION_ISA: this build or this machine has no " + name);
     }
   }
   const Environment unknown("ATTENTION_ISA", "sse");
-  CHECK(error_of(best_isa) == "ATTENTION_ISA: expected baseline, avx2, avx512 or neon, found \"sse\"");
+  CHECK(error_of(best_isa) ==
+        "ATTENTION_ISA: expected baseline, avx2, avx512, avx512_bf16, amx or neon, found \"sse\"");
 }
 
 TEST_CASE("isa: without a wish the widest is taken", "[isa]") {

@@ -25,7 +25,8 @@ TEST_CASE("peaks: rates of a GPU are numbers above 0", "[peaks][gpu]") {
 
 TEST_CASE("peaks: rates of a CPU are numbers above 0", "[peaks]") {
   CpuDevice<Isa::baseline> device(2);
-  for (double rate : {copy_rate(device, 1 << 20), multiply_add_rate(device, 0), multiply_add_rate(device, 2e-3)}) {
+  for (double rate : {copy_rate(device, 1 << 20), multiply_add_rate(device, 0), multiply_add_rate(device, 2e-3),
+                      narrow_product_rate(device, 0)}) {
     CHECK(rate > 0);
     CHECK(std::isfinite(rate));
   }

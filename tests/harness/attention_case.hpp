@@ -15,7 +15,10 @@ inline std::size_t size_of(Index count) { return static_cast<std::size_t>(count)
 // Runs body(device, name, T{}) on every device in every type of number that it takes, but double.
 template <class Body>
 void for_each_number(const Body& body) {
-  for_each_cpu(1, [&](auto& device, const std::string& name) { body(device, name, float{}); });
+  for_each_cpu(1, [&](auto& device, const std::string& name) {
+    body(device, name, float{});
+    body(device, name + ", bf16", bf16{});
+  });
   for_each_gpu([&](auto& device, const std::string& name) {
     body(device, name + ", float", float{});
     body(device, name + ", bf16", bf16{});

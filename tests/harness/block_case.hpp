@@ -174,7 +174,10 @@ void check_recompute(BlockCase<Make> block, std::uint64_t seed) {
     CHECK(run_forward<T>(block, device, converted<T>(in)) == out);
     CHECK(run_backward<T>(block, device, converted<T>(in), converted<T>(d_out)) == d_in);
   };
-  for_each_cpu(2, [&](auto& device, const std::string& name) { check(device, name, float{}); });
+  for_each_cpu(2, [&](auto& device, const std::string& name) {
+    check(device, name, float{});
+    check(device, name, bf16{});
+  });
   for_each_gpu([&](auto& device, const std::string& name) {
     check(device, name, float{});
     check(device, name, bf16{});

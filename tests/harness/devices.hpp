@@ -18,7 +18,7 @@
 namespace abh {
 
 // Runs body(device) on every CPU device that can compute T = float here: the plain loops, width 1, baseline, and what
-// this machine and this build have.
+// this machine and this build have. A unit that multiplies bf16 is a device of its own for bf16 alone: for_each_unit.
 template <class Body>
 void for_each_cpu(Index threads, const Body& body) {
   PlainDevice plain;
@@ -45,14 +45,32 @@ void for_each_cpu(Index threads, const Body& body) {
 #endif
 }
 
-// Runs body(another, threads) on devices of the same kind with 2 and 3 threads; the plain loops have one.
+// Runs body(device, name) on CPU devices with a unit that multiplies bf16: that of this machine, and AMX, which is
+// emulated elsewhere.
+template <class Body>
+void for_each_unit([[maybe_unused]] Index threads, [[maybe_unused]] const Body& body) {
+#if defined(ABH_AVX512)
+  if (isa_available(Isa::avx512_bf16)) {
+    CpuDevice<Isa::avx512> pairs(threads, Work::done, Isa::avx512_bf16);
+    body(pairs, "avx512_bf16");
+  }
+#endif
+#if defined(ABH_AVX2)
+  if (isa_available(Isa::avx2)) {
+    CpuDevice<Isa::avx2> emulated(threads, Work::done, Isa::amx);
+    body(emulated, "amx, emulated");
+  }
+#endif
+}
+
+// Runs body(another, threads) on devices of the same kind with 2 and 3 threads; the plain loops and a GPU have none.
 template <class Device, class Body>
-void with_more_threads(const Device&, [[maybe_unused]] const Body& body) {
-  if constexpr (!std::is_same_v<Device, PlainDevice>) {
-    for (const Index threads : {2, 3}) {
-      Device another(threads);
-      body(another, threads);
-    }
+void with_more_threads(const Device&, const Body&) {}
+template <Isa isa, class Body>
+void with_more_threads(const CpuDevice<isa>& device, const Body& body) {
+  for (const Index threads : {2, 3}) {
+    CpuDevice<isa> another(threads, Work::done, device.unit);
+    body(another, threads);
   }
 }
 

@@ -7,7 +7,8 @@
 //   - float in plain loops, every instruction set of this machine, width 1, and the GPUs of this build (the emulator, a
 //     real one) against double (1e-5 forward, 2e-5 backward);
 //   - that 1, 2 and 3 threads give the same bits, and so does a second run.
-// check_gpu(layer, cases...) checks the GPUs alone, in float and in bf16, and adds to the table of `make gradcheck`.
+// check_gpu(layer, cases...) checks the GPUs, in float and in bf16, and the CPU devices in bf16, and adds to the table of
+// `make gradcheck`.
 //
 // Before every pass, arrays to be written hold NaN, arrays to be added to hold numbers, and scratch memory holds NaN.
 // So that a case runs on any device, its arrays are Arrays, and all other data that a layer reads is kept().
@@ -332,7 +333,8 @@ inline constexpr bool multiplies_matrices = requires {
   Case::multiplies_matrices;
 };
 
-// A layer on every GPU of this build against the CPU in double, which sees the same rounded inputs.
+// A layer on every GPU of this build, and in bf16 on every CPU device, against the CPU in double, which sees the same
+// rounded inputs. On a CPU 2 and 3 threads give the same bits.
 template <class Case>
 void check_gpu(const std::string& name, const std::string& what, const Case& layer, std::uint64_t seed = 1,
                double bf16_tolerance = 2e-2) {
@@ -346,8 +348,13 @@ void check_gpu(const std::string& name, const std::string& what, const Case& lay
     const Values<double> out_reference = run_forward<double>(layer, reference_device, converted<double>(in));
     const Values<double> d_in_reference =
         run_backward<double>(layer, reference_device, converted<double>(in), converted<double>(d_out));
-    const auto [out, d_in] = run_in_three_orders([&] {
-      return std::pair(converted<double>(run_forward<T>(layer, device, in)), run_backward<T>(layer, device, in, d_out));
+    const auto run_on = [&](auto& any) {
+      return std::pair(converted<double>(run_forward<T>(layer, any, in)), run_backward<T>(layer, any, in, d_out));
+    };
+    const auto got = run_in_three_orders([&] { return run_on(device); });
+    with_more_threads(device, [&](auto& another, Index threads) {
+      INFO(device_name << ", " << threads << " threads");
+      CHECK((run_on(another) == got));
     });
 
     const GradcheckRow row{.layer = name,
@@ -355,9 +362,12 @@ void check_gpu(const std::string& name, const std::string& what, const Case& lay
                            .device = device_name,
                            .type = narrow ? "bf16" : "float",
                            .tolerance = bf16_tolerance};
-    record_pass(row, "forward", outputs, out, out_reference, 1e-5);
-    record_pass(row, "backward", inputs, d_in, d_in_reference, 2e-5);
+    record_pass(row, "forward", outputs, got.first, out_reference, 1e-5);
+    record_pass(row, "backward", inputs, got.second, d_in_reference, 2e-5);
   };
+  const auto check_narrow = [&](auto& device, const std::string& device_name) { check(device, device_name, bf16{}); };
+  for_each_cpu(1, check_narrow);
+  if (multiplies_matrices<Case>) for_each_unit(1, check_narrow);
   for_each_gpu(
       [&](auto& device, const std::string& device_name) {
         check(device, device_name, float{});

@@ -35,12 +35,13 @@ void for_each_gpu_type(const Check& check) {
   });
 }
 
-// The same, and float on every CPU.
+// The same on every CPU, too.
 template <class Check>
 void in_every_type(const Check& check) {
   for_each_cpu(1, [&](auto& device, const std::string& name) {
     INFO(name);
     check(device, float{});
+    check(device, bf16{});
   });
   for_each_gpu_type(check);
 }

@@ -82,6 +82,5 @@ TEST_CASE("programs: bench says at once where it cannot write", "[programs][benc
   for (const Arguments& flags : {words("--counted-batch 1"), words("--copy-rate 3")}) {
     require_refusal(bench(flags), 2, {flags[0] + ": expected --counts beside it"});
   }
-  require_refusal(bench({"--type", "bf16", "--device", "cpu"}), 2, {"--type bf16"});
   require_refusal(bench({"--counts", "--batch", "1"}), 2, {"--counts: this build does not count", "preset counts"});
 }

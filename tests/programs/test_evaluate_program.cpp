@@ -130,5 +130,4 @@ TEST_CASE("programs: evaluate refuses what it cannot use", "[programs]") {
   refused({"--context", "-1"}, 2, {"--context: ", "from 0"});
   refused({"--chunk", "-1"}, 2, {"--chunk: "});
   refused({"--by-charakter"}, 2, {"did you mean --by-character?"});
-  refused({"--type", "bf16", "--device", "cpu"}, 2, {"--type bf16", "--device"});
 }

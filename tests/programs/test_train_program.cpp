@@ -144,12 +144,10 @@ TEST_CASE("programs: flags that make no sense are refused with status 2, before 
       {"train", {"--mixer", ""}, {"--mixer", "expected"}},
       {"train", {"--layers", "2", "--mixer", "dot,"}, {"--mixer", "expected"}},
       {"train", {"--context", "99999999999"}, {"--context", "from 1"}},
-      {"train", {"--type", "bf16", "--device", "cpu"}, {"--type bf16", "--device"}},
       {"train", {"--out", ""}, {"--out", "folder"}},
       {"train", {"--resume", ""}, {"--resume", "folder"}},
       {"train", {"--resume", "run", "--overwrite"}, {"--overwrite", "--resume"}},
       {"train", {"--overwrite=1"}, {"--overwrite", "takes no value"}},
-      {"generate", {"--type", "bf16", "--device", "cpu"}, {"--type bf16", "--device"}},
       {"generate", {"--temprature", "1"}, {"did you mean --temperature?"}},
       {"generate", {"--temperature", "-1"}, {"--temperature", "-1"}},
       {"generate", {"--temperature", "nan"}, {"--temperature", "nan"}},
@@ -232,10 +230,24 @@ TEST_CASE("programs: a device that this build has not is refused", "[programs]")
   require_success(train(place.flags({"--device", "cpu"})));
 }
 
-TEST_CASE("programs: bf16 is for GPUs", "[programs]") {
-  const Workplace place;
-  require_refusal(train(place.flags({"--device", "cpu", "--type", "bf16"})), 2, {"--type bf16", "--device"});
-  CHECK_FALSE(exists(place.run + "/model.safetensors"));
+TEST_CASE("programs: a run in bf16 has the same bits with any number of threads, and goes on", "[programs]") {
+  for (const std::string device : {"plain", "cpu"}) {
+    INFO(device);
+    const auto run_with = [&](const Workplace& place, const std::string& threads) {
+      const Arguments changes = {"--device", device, "--threads", threads};
+      const Outcome trained =
+          require_success(train(place.flags(with(changes, words("--type bf16 --dropout 0.1 --steps 3")))));
+      CHECK(contains(trained.out, ", bf16"));
+      require_success(train(place.resume(with(changes, {"--steps", "5"}))));
+      return read_bytes(place.run + "/resume.safetensors");
+    };
+    const Workplace place, again;
+    CHECK(run_with(place, "1") == run_with(again, "2"));
+    // The weights are F32, for every type and device.
+    for (const std::string type : {"float", "bf16"}) {
+      require_success(generate({"--checkpoint", place.run, "--type", type, "--tokens", "5", "--prompt", "a"}));
+    }
+  }
 }
 
 TEST_CASE("programs: the plain loops train, go on, write text and are measured", "[programs][bench_program]") {
@@ -263,7 +275,6 @@ TEST_CASE("programs: the plain loops train, go on, write text and are measured",
       require_success(run_program_of_build("bench", words("--layers 1 --channels 16 --heads 2 --context 8 --batch 1 "
                                                           "--device plain --seconds 0.001")));
   CHECK(contains(bench.out, "device: plain"));
-  require_refusal(train(place.flags({"--device", "plain", "--type", "bf16"})), 2, {"--type bf16", "--device"});
 }
 
 #if defined(ABH_EMULATOR)

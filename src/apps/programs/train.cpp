@@ -242,7 +242,7 @@ int train_in(TaskKinds kinds, Processes& processes, int argc, char** argv) {
   }
   require_shards_for(processes, a);
   a.device.gpu = processes.rank_here();  // each process has one of its own
-  require_device(a.device, a.training.type);
+  require_device(a.device);
 
   request.model = a.model;
   request.training = a.training;

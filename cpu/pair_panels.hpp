@@ -1,0 +1,93 @@
+#pragma once
+
+// Panels of pairs of bf16: two neighbours along k are one word, the first of them its low half. Where K is odd, the
+// last pair ends with a zero.
+
+#include "cpu/gemm_tile.hpp"
+
+namespace abh {
+inline namespace ABH_ISA {
+
+using Pair = std::uint32_t;
+
+// The pairs along a row of `count` numbers, into `size` places; zeros behind them.
+inline void copy_pairs(Pair* to, const bf16* from, Index count, Index size) {
+  std::memset(to, 0, static_cast<std::size_t>(size) * sizeof(Pair));
+  std::memcpy(to, from, static_cast<std::size_t>(count) * sizeof(bf16));
+}
+
+// The pairs of two rows, element by element: `count` of them, and zeros up to `width`. Where a row has `readable`
+// numbers, whole vectors are read and written, up to a vector beyond the width.
+inline void interleave_rows(Pair* to, const bf16* first, const bf16* second, Index count, Index readable, Index width) {
+  using L = Wide<float>;
+  Index i = 0;
+  for (; i < count && i + width_of<L> <= readable; i += width_of<L>) {
+    HalfWordsOf<L> low, high;
+    std::memcpy(&low, first + i, sizeof(low));
+    std::memcpy(&high, second + i, sizeof(high));
+    const WordsOf<L> pairs = __builtin_convertvector(low, WordsOf<L>) | __builtin_convertvector(high, WordsOf<L>) << 16;
+    std::memcpy(to + i, &pairs, sizeof(pairs));
+  }
+  for (; i < count; ++i) to[i] = Pair{first[i].bits} | Pair{second[i].bits} << 16;
+  for (i = count; i < width; ++i) to[i] = 0;
+}
+
+// out[step * out_row + n] = rows[n * stride + step], for `count` rows of `steps` words; zeros for n up to `width`, a
+// multiple of four. Four by four in registers.
+inline void transpose_words(Pair* out, Index out_row, Index width, const Pair* rows, Index stride, Index count,
+                            Index steps) {
+  using Four = LanesOf<Pair, 4>::type;
+  const auto four = [](const Pair* from) {
+    Four words;
+    std::memcpy(&words, from, sizeof(words));
+    return words;
+  };
+  for (Index n = 0; n < width; n += 4) {
+    Index step = 0;
+    for (; n + 4 <= count && step + 4 <= steps; step += 4) {
+      const Pair* corner = rows + n * stride + step;
+      const Four r0 = four(corner), r1 = four(corner + stride), r2 = four(corner + 2 * stride),
+                 r3 = four(corner + 3 * stride);
+      const Four low01 = shuffled<0, 4, 1, 5>(r0, r1), low23 = shuffled<0, 4, 1, 5>(r2, r3);
+      const Four high01 = shuffled<2, 6, 3, 7>(r0, r1), high23 = shuffled<2, 6, 3, 7>(r2, r3);
+      const Four columns[4] = {shuffled<0, 1, 4, 5>(low01, low23), shuffled<2, 3, 6, 7>(low01, low23),
+                               shuffled<0, 1, 4, 5>(high01, high23), shuffled<2, 3, 6, 7>(high01, high23)};
+      for (int i = 0; i < 4; ++i) std::memcpy(out + (step + i) * out_row + n, &columns[i], sizeof(Four));
+    }
+    for (; step < steps; ++step) {
+      for (Index i = n; i < n + 4; ++i) out[step * out_row + i] = i < count ? rows[i * stride + step] : 0;
+    }
+  }
+}
+
+// Numbers that pack_pairs writes behind a panel whose width is not that of a vector.
+inline constexpr Index pair_slack = lane_width<float>;
+
+// Columns [n, n + count_n) of a matrix of N, whose element (k, n) stands at first[k * row + n * col], one of the two 1,
+// and its rows [k, k + count): panel[step * width + n], `steps` of them.
+template <int width>
+void pack_pairs(Pair* panel, const bf16* first, Index row, Index col, Index n, Index count_n, Index N, Index k,
+                Index count, Index steps) {
+  if (col == 1) {
+    constexpr Index vector = lane_width<float>;
+    const bf16 zeros[blocks_of(width, vector) * vector] = {};
+    for (Index step = 0; step < steps; ++step) {
+      const bf16* pair = first + (k + 2 * step) * row + n;
+      const Index left = count - 2 * step;
+      interleave_rows(panel + step * width, pair, left > 1 ? pair + row : zeros, left > 0 ? count_n : 0, N - n, width);
+    }
+    return;
+  }
+  constexpr Index piece = 32;
+  alignas(64) Pair rows[width * piece];
+  for (Index begin = 0; begin < steps; begin += piece) {
+    const Index size = lesser(piece, steps - begin), numbers = greater(lesser(2 * size, count - 2 * begin), 0);
+    for (Index i = 0; i < count_n; ++i) {
+      copy_pairs(rows + i * piece, first + (n + i) * col + k + 2 * begin, numbers, size);
+    }
+    transpose_words(panel + begin * width, width, width, rows, piece, count_n, size);
+  }
+}
+
+}  // namespace ABH_ISA
+}  // namespace abh

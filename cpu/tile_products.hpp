@@ -1,0 +1,105 @@
+#pragma once
+
+// The product of bf16 matrices by tiles of AMX: 16 x 16 sums, to which one instruction adds the products of 16 pairs
+// along k. Unit is the processor's (cpu/units) or an emulation, in portable code, with the same bits.
+
+#include "cpu/gemm_narrow.hpp"
+#include "cpu/pair_panels.hpp"
+
+namespace abh {
+inline namespace ABH_ISA {
+
+inline constexpr Index amx_side = 16;  // rows, columns and pairs of a tile
+
+// The arithmetic of the instruction (docs/bf16.md): subnormal numbers are zeros wherever they occur.
+inline float without_subnormals(float x) {
+  std::uint32_t bits;
+  std::memcpy(&bits, &x, sizeof(bits));
+  if ((bits & 0x7F800000) == 0) bits &= 0x80000000;
+  std::memcpy(&x, &bits, sizeof(bits));
+  return x;
+}
+inline float element_of(Pair pair, bool odd) {
+  const Pair bits = odd ? pair & 0xFFFF0000 : pair << 16;
+  float x;
+  std::memcpy(&x, &bits, sizeof(bits));
+  return without_subnormals(x);
+}
+
+struct EmulatedTiles {
+  struct Session {};
+
+  // Adds the product of one tile: rows of `a` are a_row apart, those of `b`, one a pair, touch.
+  static void add_product(float* sum_mn, Index sum_row, const Pair* a, Index a_row, const Pair* b) {
+    for (Index m = 0; m < amx_side; ++m) {
+      for (Index n = 0; n < amx_side; ++n) {
+        float of[2] = {};  // the even and the odd elements have a sum each
+        for (Index pair = 0; pair < amx_side; ++pair) {
+          for (const bool odd : {false, true}) {
+            const float x = element_of(a[m * a_row + pair], odd), y = element_of(b[pair * amx_side + n], odd);
+            of[odd] = without_subnormals(__builtin_fmaf(x, y, of[odd]));
+          }
+        }
+        float& sum = sum_mn[m * sum_row + n];
+        sum = without_subnormals(without_subnormals(sum) + without_subnormals(of[0] + of[1]));
+      }
+    }
+  }
+
+  // sum (+)= a b for two by two tiles: b_half numbers lie between the two panels of `b`.
+  static void multiply(float* sum_mn, Index sum_row, const Pair* a, Index a_row, const Pair* b, Index b_half,
+                       Index steps, bool add) {
+    for (Index m = 0; m < 2 * amx_side; ++m) {
+      for (Index n = 0; n < 2 * amx_side && !add; ++n) sum_mn[m * sum_row + n] = 0;
+    }
+    for (Index step = 0; step < steps; step += amx_side) {
+      for (Index i = 0; i < 2; ++i) {
+        for (Index j = 0; j < 2; ++j) {
+          add_product(sum_mn + i * amx_side * sum_row + j * amx_side, sum_row, a + i * amx_side * a_row + step, a_row,
+                      b + j * b_half + step * amx_side);
+        }
+      }
+    }
+  }
+};
+
+template <class Unit>
+struct AmxTiles {
+  using Number = Pair;
+  using Session = typename Unit::Session;
+  static constexpr Index rows = 2 * amx_side, columns = 2 * amx_side;
+  static constexpr Index a_slack = 0;
+  static constexpr Index steps_of(Index K) { return blocks_of(K, 2 * amx_side) * amx_side; }
+
+  // Row by row.
+  template <class Out>
+  static void pack_a(Pair* panel, const Gemm<bf16, Out>& g, Index m, Index count_m, Index k, Index count) {
+    const Index steps = steps_of(count);
+    if (g.a_col == 1) {
+      for (Index r = 0; r < rows; ++r) {
+        copy_pairs(panel + r * steps, g.a_mk + (m + r) * g.a_row + k, r < count_m ? count : 0, steps);
+      }
+      return;
+    }
+    Pair pairs[amx_side * rows + pair_slack];
+    for (Index step = 0; step < steps; step += amx_side) {
+      pack_pairs<rows>(pairs, g.a_mk, g.a_col, g.a_row, m, count_m, g.M, k + 2 * step, count - 2 * step, amx_side);
+      transpose_words(panel + step, steps, amx_side, pairs, rows, amx_side, rows);
+    }
+  }
+  template <class Out>
+  static void pack_b(Pair* panel, const Gemm<bf16, Out>& g, Index n, Index count_n, Index k, Index count) {
+    const Index steps = steps_of(count);
+    for (Index half = 0; half < columns; half += amx_side) {
+      const Index some = greater(lesser(count_n - half, amx_side), 0);
+      pack_pairs<amx_side>(panel + half * steps, g.b_kn, g.b_row, g.b_col, n + half, some, g.N, k, count, steps);
+    }
+  }
+  static void multiply(float* out, Index out_row, const Pair* a, const Pair* b, Index, Index, Index steps, bool add,
+                       bool) {
+    Unit::multiply(out, out_row, a, steps, b, amx_side * steps, steps, add);
+  }
+};
+
+}  // namespace ABH_ISA
+}  // namespace abh

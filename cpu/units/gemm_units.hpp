@@ -1,0 +1,30 @@
+#pragma once
+
+// Products of bf16 matrices by units that not every processor with AVX-512 has. Their files are compiled for these
+// units, and called on devices that were made for them (CpuDevice::unit).
+
+#include <cstdint>
+
+#include "base/bf16.hpp"
+#include "cpu/cpu.hpp"
+#include "layers/parts/products.hpp"
+
+namespace abh {
+
+// By the pairs of AVX512_BF16.
+template <class Out>
+void gemm_in_pairs(CpuDevice<Isa::avx512>&, const Gemm<bf16, Out>&);
+
+// By the tiles of AMX.
+template <class Out>
+void gemm_in_tiles(CpuDevice<Isa::avx512>&, const Gemm<bf16, Out>&);
+
+// Chains of these instructions on registers, for the peaks of bench, and their operations.
+inline constexpr double pair_chain_flops = 1e5 * 12 * 64, tile_chain_flops = 1e3 * 4 * 4 * 16 * 16 * 64;
+float pair_chains(float factor);
+float tile_chains(float factor);
+
+// One instruction of AMX, for tests that compare it with its emulation: 16 x 16 sums, 16 rows of 16 pairs each.
+void add_tile_product(float* sum_mn, const std::uint32_t* a, const std::uint32_t* b);
+
+}  // namespace abh
