@@ -79,8 +79,9 @@ void visit_model(Visitor&& visit, Config& m) {
       Setting{"reversible", "reversible", "",
               "use two residual streams and recompute activations: memory for one block, whatever the depth", left_out},
       m.reversible);
-  visit(ChoiceSetting{{"activation", "activation", "", "activation function of the feed-forward net", left_out},
-                      {"gelu", "relu"}},
+  visit(ChoiceSetting{{"activation", "activation", "",
+                       "activation function of the feed-forward net; gelu_tanh is the GELU of GPT-2", left_out},
+                      {"gelu", "relu", "gelu_tanh"}},
         m.activation);
   visit(RealSetting{{"embedding_scale", "embedding-scale", "FACTOR", "factor of the token embeddings", left_out},
                     -1e6,
