@@ -136,8 +136,9 @@ __global__ void __launch_bounds__(threads_per_block, blocks_at_once)
   }
 }
 
-struct ErfGradient {
-  __device__ static float of(float d_out, float in) { return d_in_of<GeluForm::erf>(d_out, in); }
+template <GeluForm form>
+struct Gradient {
+  __device__ static float of(float d_out, float in) { return d_in_of<form>(d_out, in); }
 };
 
 }  // namespace
@@ -175,8 +176,11 @@ void gelu_backward(Device& device, T* d_in, const T* d_out, const T* in, Index c
 
 template <class Device, class T>
 void gelu_backward_with_row_sums(Device& device, Accum<T>* d_bias_d, T* d_in_bcd, const T* d_out_bcd, const T* in_bcd,
-                                 RowsOf rows) {
-  run_gradient_rows(device, d_bias_d, GradientRows<T, ErfGradient>{d_in_bcd, d_out_bcd, in_bcd, rows.D}, rows);
+                                 RowsOf rows, GeluForm form) {
+  const auto run = [&]<GeluForm known>() {
+    run_gradient_rows(device, d_bias_d, GradientRows<T, Gradient<known>>{d_in_bcd, d_out_bcd, in_bcd, rows.D}, rows);
+  };
+  form == GeluForm::erf ? run.template operator()<GeluForm::erf>() : run.template operator()<GeluForm::tanh>();
 }
 
 ABH_INSTANTIATE(Gpu, gelu_forward, gelu_backward, gelu_backward_with_row_sums)

@@ -29,6 +29,7 @@ from equations import (
     ffn,
     final_state,
     gelu,
+    gelu_tanh,
     kernel_regression,
     logits_of,
     lsh,
@@ -166,8 +167,7 @@ def linear_case(folder, name, B, C, I, O):
 def gelu_case(folder, name, form, std):
     case = Case(name, "gelu", form=form)
     x = case.real("input.x_bcd", (2, 3, 37), std)
-    inner = torch.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))
-    case.finish(folder, {"y_bcd": gelu(x) if form == "erf" else x / 2 * (1 + inner)})
+    case.finish(folder, {"y_bcd": {"erf": gelu, "tanh": gelu_tanh}[form](x)})
 
 
 def layernorm_case(folder, name, B, C, D, std, mean, **settings):
@@ -629,6 +629,8 @@ def main():
     bahdanau_memory_case(folder, "bahdanau_memory_saturated", 9, 5, 6, 7, 1, 3, "right", 40.0)
     model(folder, "lm_bahdanau", 2, "bahdanau,additive", ffn_bias=1, conv_kernel=3)
     model(folder, "lm_bahdanau_narrow", 2, "bahdanau", N=3, K=5, mask="right", rows=20, positions="alibi")
+
+    model(folder, "lm_gelu_tanh", 2, "dot", ffn_bias=1, activation="gelu_tanh")
 
     sequences = sequences_case
     sequences(folder, "seq2seq_defaults", 1, 1)

@@ -5,7 +5,8 @@
 # compile longest. Thread sanitizer: AVX2 and emulated kernels. clang++: the tests. clang++ 19 with libc++: everything but
 # train.
 # GOLDEN_FILES in the environment names a folder of golden files for the emulated ARM machine and for Windows
-# (docs/golden.md). Two checks need PyTorch: python3 -m pip install torch.
+# (docs/golden.md). Three checks need PyTorch, one of them other packages too: python3 -m pip install torch safetensors
+# numpy transformers.
 set -u
 export WARNINGS_AS_ERRORS=ON
 cd "$(dirname "$0")/.."
@@ -30,6 +31,7 @@ check "all tests without extras" bash -c \
   'cmake -S . -B build-core-tests -DEXTRAS=OFF -DBUILD_TESTING=ON -DBUILD_EMULATOR=ON >/dev/null &&
    cmake --build build-core-tests -j "$(getconf _NPROCESSORS_ONLN)" | tail -n 1 && build-core-tests/tests "~[check_all]"'
 check "PyTorch computes the same models" tests/network/test_pytorch.py build
+check "files of PyTorch, safetensors and transformers" tests/network/test_interchange.py build
 check "golden files from PyTorch" bash -c \
   'python3 tests/golden_cases.py build/golden_files && build/golden build/golden_files/*.safetensors'
 check "clang++" tools/clang_build.sh clang

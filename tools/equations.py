@@ -247,9 +247,15 @@ def conv(h_bcd, weight, groups, sight=Sight()):
     return y_bdc.transpose(1, 2)
 
 
+def gelu_tanh(x):
+    return x / 2 * (1 + torch.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
+
+
+ACTIVATIONS = {"gelu": gelu, "relu": F.relu, "gelu_tanh": gelu_tanh}
+
+
 def ffn(h_bcd, weight, activation="gelu"):
-    hidden = F.linear(h_bcd, weight("up_fd"), weight("up_bias_f"))
-    hidden = F.relu(hidden) if activation == "relu" else gelu(hidden)
+    hidden = ACTIVATIONS[activation](F.linear(h_bcd, weight("up_fd"), weight("up_bias_f")))
     return F.linear(hidden, weight("down_df"), weight("down_bias_d"))
 
 

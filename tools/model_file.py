@@ -6,13 +6,17 @@ A key, a value or a tensor that is not known here is an error: it may stand for 
 
 import json
 import math
-import operator
 import re
 import struct
+import zlib
 from types import SimpleNamespace
 
-DTYPES = {"F64": 8, "F32": 4, "I32": 4}  # those that are read, with the bytes of an element
+# The types of the format, with the bytes of an element. Models hold F32 alone, golden files F64, F32 and I32.
+DTYPES = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2, "I64": 8, "I32": 4, "I16": 2, "I8": 1, "U64": 8, "U32": 4, "U16": 2,
+          "U8": 1, "BOOL": 1}  # fmt: skip
 LARGEST_HEADER = 100_000_000
+LARGEST_INTEGER = 2**63 - 1
+MARKS = ("abh_version", "abh_crc32", "crc32")  # they belong to the bytes of one file, and are not copied to another
 
 
 class FileError(Exception):
@@ -22,38 +26,123 @@ class FileError(Exception):
 # ---- bytes ----------------------------------------------------------------------------------------------------------
 
 
+def object_of(pairs):
+    """A JSON object, in which no key stands twice."""
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a key appears twice in the header")
+    return found
+
+
+def no_number(text):
+    raise ValueError(f"{text} in the header, expected a whole number")
+
+
+def whole_number(text):
+    if text.startswith("-") or len(text) > 19 or int(text) > LARGEST_INTEGER:
+        raise ValueError(f"{text} in the header, expected a number from 0 to {LARGEST_INTEGER}")
+    return int(text)
+
+
+def is_list(value, kind, length=None):
+    return isinstance(value, list) and all(type(entry) is kind for entry in value) and length in (None, len(value))
+
+
+def header_of(text):
+    """The header as JSON: its metadata, and name -> (dtype, shape, begin, end)."""
+    header = json.loads(text.decode(), object_pairs_hook=object_of, parse_int=whole_number, parse_float=no_number,
+                        parse_constant=no_number)  # fmt: skip
+    if not isinstance(header, dict):
+        raise ValueError("the header is no JSON object")
+    json.dumps(header, ensure_ascii=False).encode()  # no half of a surrogate pair
+    metadata = header.pop("__metadata__", None)
+    metadata = {} if metadata is None else metadata
+    if not isinstance(metadata, dict) or not all(isinstance(text, str) for text in metadata.values()):
+        raise ValueError("metadata that is no text")
+    entries = {}
+    for name, entry in header.items():
+        if not isinstance(entry, dict) or entry.keys() != {"dtype", "shape", "data_offsets"}:
+            raise ValueError(f"tensor {name}: expected dtype, shape and data_offsets")
+        dtype, shape, offsets = entry["dtype"], entry["shape"], entry["data_offsets"]
+        if not isinstance(dtype, str) or dtype not in DTYPES:
+            raise ValueError(f"tensor {name} is {dtype}, expected one of {', '.join(DTYPES)}")
+        if not is_list(shape, int) or not is_list(offsets, int, 2):
+            raise ValueError(f"tensor {name}: expected whole numbers as shape, and two as data_offsets")
+        entries[name] = dtype, tuple(shape), *offsets
+    return metadata, entries
+
+
+def check_layout(entries, size):
+    """That shapes and offsets agree, and that the tensors tile the data section: no overlap, no hole."""
+    covered = 0
+    for name, (dtype, shape, begin, end) in sorted(entries.items(), key=lambda item: (item[1][2:], item[0])):
+        expected = DTYPES[dtype]
+        for extent in shape:  # the product must not exceed 64 bits on the way to a 0 either
+            expected *= extent
+            if expected > LARGEST_INTEGER:
+                raise ValueError(f"tensor {name}: the number of bytes overflows 64 bits")
+        if end - begin != expected or end > size:
+            raise ValueError(f"tensor {name}: data_offsets [{begin}, {end}] of {size} bytes, expected {dtype} {shape}")
+        if begin != covered:
+            raise ValueError(f"tensor {name} begins at byte {begin} of the data section, expected {covered}")
+        covered = end
+    if covered != size:
+        raise ValueError(f"bytes {covered} to {size} of the data section belong to no tensor")
+
+
+def check_marks(metadata, text, data, path):
+    """The check values that our programs write. A program that saves a file again copies them, and they no longer fit."""
+
+    def check(key, actual):
+        if not re.fullmatch("[0-9a-f]{8}", metadata[key]):
+            raise FileError(f"{path}: metadata {key}: expected 8 lower-case hexadecimal digits, found {metadata[key]!r}")
+        if f"{actual:08x}" != metadata[key]:
+            marks = "crc32" if key == "crc32" else "abh_crc32 and abh_version"
+            raise FileError(
+                f"{path}: the file is damaged or was saved again: CRC-32 {actual:08x}, expected {metadata[key]} (metadata);"
+                f" a program that saves it again has to drop {marks} from the metadata (docs/checkpoints.md)"
+            )
+
+    if ("abh_version" in metadata) != ("abh_crc32" in metadata):
+        raise FileError(f"{path}: the header is damaged: metadata has one of abh_version and abh_crc32")
+    if "abh_crc32" in metadata:
+        digits = list(re.finditer(rb'"abh_crc32"[ \t\n\r]*:[ \t\n\r]*"([^"\\]*)"', text))
+        if len(digits) != 1:
+            raise FileError(f"{path}: metadata abh_crc32: expected digits without escapes")
+        blank = text[: digits[0].start(1)] + b"0" * 8 + text[digits[0].end(1) :]
+        check("abh_crc32", zlib.crc32(data, zlib.crc32(blank)))
+        version = metadata["abh_version"]
+        if not re.fullmatch("[1-9][0-9]{0,8}", version) or int(version) > VERSION:
+            raise FileError(f"{path}: metadata abh_version: expected at most {VERSION}, found {version!r}")
+    if "crc32" in metadata:
+        check("crc32", zlib.crc32(data))
+
+
 def read(path):
-    """Name -> (dtype, shape, bytes), and the metadata."""
+    """Name -> (dtype, shape, bytes), and the metadata. Checks what src/files/safetensors.hpp checks."""
     try:
         with open(path, "rb") as file:
             size = struct.unpack("<Q", file.read(8))[0]
-            if size > LARGEST_HEADER:
+            if not 0 < size <= LARGEST_HEADER:
                 raise ValueError(f"a header of {size} bytes")
-            header = json.loads(file.read(size))
+            text = file.read(size)
+            if len(text) < size:
+                raise ValueError(f"a header of {size} bytes, of which {len(text)} are there")
             data = file.read()
-        metadata = header.pop("__metadata__", {})
-        tensors = {}
-        for name, tensor in header.items():
-            begin, end = tensor["data_offsets"]
-            tensors[name] = str(tensor["dtype"]), tuple(map(operator.index, tensor["shape"])), data[max(begin, 0) : end]
-        if not all(isinstance(text, str) for text in metadata.values()):
-            raise ValueError("metadata that is no text")
+        metadata, entries = header_of(text)
+        check_layout(entries, len(data))
     except OSError as error:
         raise FileError(f"{path}: {error.strerror}") from None
-    except (struct.error, ValueError, TypeError, KeyError, AttributeError) as error:
+    except (struct.error, ValueError, RecursionError) as error:
         raise FileError(f"{path}: not a safetensors file: {error}") from None
-    for name, (dtype, shape, part) in tensors.items():
-        if dtype not in DTYPES:
-            raise FileError(f"{path}: tensor {name} is {dtype}, expected one of {', '.join(DTYPES)}")
-        if len(part) != DTYPES[dtype] * math.prod(shape):
-            raise FileError(f"{path}: tensor {name}: {len(part)} bytes, expected {dtype} {shape}")
-    return tensors, metadata
+    check_marks(metadata, text, data, path)
+    return {name: (dtype, shape, data[begin:end]) for name, (dtype, shape, begin, end) in entries.items()}, metadata
 
 
 def write(path, tensors, metadata):
-    """tensors: name -> (dtype, shape, bytes); metadata: str -> str. The largest elements come first, so that all are
-    aligned."""
-    header, at, parts = {"__metadata__": metadata}, 0, []
+    """tensors: name -> (dtype, shape, bytes); metadata: str -> str, of which the marks of another file are dropped. The
+    largest elements come first, so that all are aligned."""
+    header, at, parts = {"__metadata__": {key: text for key, text in metadata.items() if key not in MARKS}}, 0, []
     for name, (dtype, shape, data) in sorted(tensors.items(), key=lambda item: (-DTYPES[item[1][0]], item[0])):
         header[name] = {"dtype": dtype, "shape": list(shape), "data_offsets": [at, at + len(data)]}
         at += len(data)
@@ -162,7 +251,7 @@ SETTINGS = {
     "logit_bias": (Toggle(), "0"),
     "logit_scale": (Real(), "1"),
     "norm": (OneOf("pre", "post"), "pre"),
-    "activation": (OneOf("gelu", "relu"), "gelu"),
+    "activation": (OneOf("gelu", "relu", "gelu_tanh"), "gelu"),
     "embedding_scale": (Real(), "1"),
     "positions": (OneOf(*POSITIONS), "seen"),
     "alibi_slopes": (OneOf("formula", "interleaved"), "formula"),
@@ -184,7 +273,7 @@ VERSION = 3
 
 # Other metadata keys of a model, which do not affect its function.
 OF_MODELS = ("format", "tokenizer", "vocabulary", "source_characters", "target_characters", "length", "digits", "labels", "label_names", "words", "unit", "held_back", "patch", "reach",
-             "height", "width", "step", "validation_loss", "validation_tokens", "abh_version", "abh_crc32", "crc32")
+             "height", "width", "step", "validation_loss", "validation_tokens", *MARKS)
 
 
 def settings_of(metadata, shapes, path, others=OF_MODELS):
@@ -194,7 +283,9 @@ def settings_of(metadata, shapes, path, others=OF_MODELS):
     def fail(key, what):
         raise FileError(f"{path}: metadata {key}: {what}")
 
-    for key in metadata:
+    for key, text in metadata.items():
+        if text in shapes and key not in shapes:
+            continue  # safetensors.torch.save_model names a tied tensor that it left out, and the one that it saved
         if key not in SETTINGS and key not in others:
             fail(key, "not known here, expected a key of tools/model_file.py")
     read = {}
@@ -438,9 +529,6 @@ def read_model(path):
     tensors, metadata = read(path)
     settings = settings_of(metadata, {name: shape for name, (_, shape, _) in tensors.items()}, path)
     check_tensors(tensors, settings, path)
-    version = metadata.get("abh_version", "1")
-    if not re.fullmatch("[0-9]", version) or int(version) > VERSION:
-        raise FileError(f"{path}: metadata abh_version: expected at most {VERSION}, found {version!r}")
     words = words_of(settings, metadata)
     if words.get("tokenizer") not in ("char", "byte"):
         raise FileError(f"{path}: metadata tokenizer: expected char or byte, found {words.get('tokenizer')!r}")

@@ -27,7 +27,7 @@ constexpr std::pair<const char*, const char*> features[] = {
     {"reviews", "task=reviews labels unit"},
     {"seq2seq",
      "task=dates task=pairs encoder-layers decoder-layers source-vocabulary-size source-context embeddings cross norm "
-     "activation decode beam length-penalty n-best case=cross_attention case=seq2seq case=beam_search"},
+     "activation=relu decode beam length-penalty n-best case=cross_attention case=seq2seq case=beam_search"},
     {"sort", "task=sort length digits all"},
     {"sparse", "pattern stride summary part case=sparse_attention"},
     {"transformer_xl", "mixer=transformer_xl segment memory clamp case=transformer_xl_attention"},

@@ -16,7 +16,7 @@ template <class Device, class T>
 class Relu;
 
 // The feed-forward block: two linear maps with a GELU, or a ReLU, between them, on every position alone. Vaswani et
-// al., "Attention is all you need", 2017, have a ReLU, GPT-2 a GELU. Chapter: docs/blocks/ffn.md.
+// al., "Attention is all you need", 2017, have a ReLU, GPT-2 the tanh form of a GELU. Chapter: docs/blocks/ffn.md.
 //
 //   h_bcd      = layernorm(x_bcd)                                (ffn.1)
 //   up_bcf     = sum_d h_bcd up_fd {+ up_bias_f | given}         (ffn.2)
@@ -44,6 +44,7 @@ class FfnBlock : public Block<Device, T> {
       : D_(config.channels),
         F_(config.ffn_channels()),
         relu_(config),
+        gelu_form_(config.activation == "gelu_tanh" ? GeluForm::tanh : GeluForm::erf),
         norm_(layout, prefix + "norm_", options.norm, D_, extent),
         up_(layout, prefix, {"up_fd"}, F_, D_, Init::normal, config.ffn_bias),
         down_(layout, prefix, {"down_df"}, D_, F_, Init::normal_residual, config.ffn_bias),
@@ -110,21 +111,23 @@ class FfnBlock : public Block<Device, T> {
 
   void activate(Device& device, T* hidden_bcf, Index BC) const {
     if (relu_.present()) return relu_.forward(device, hidden_bcf, up_bcf_, BC * F_);
-    gelu_forward<Device, T>(device, hidden_bcf, up_bcf_, BC * F_, GeluForm::erf);
+    gelu_forward<Device, T>(device, hidden_bcf, up_bcf_, BC * F_, gelu_form_);
   }
   void activate_backward(Device& device, T* d_up_bcf, const T* d_hidden_bcf, Index BC, Accum<T>* joined_bias_f) const {
     const RowsOf rows{BC, F_};
     if (relu_.present()) return relu_.backward(device, joined_bias_f, d_up_bcf, d_hidden_bcf, up_bcf_, rows);
     if constexpr (Device::joins_layers) {
       if (joined_bias_f) {
-        return gelu_backward_with_row_sums<Device, T>(device, joined_bias_f, d_up_bcf, d_hidden_bcf, up_bcf_, rows);
+        return gelu_backward_with_row_sums<Device, T>(device, joined_bias_f, d_up_bcf, d_hidden_bcf, up_bcf_, rows,
+                                                      gelu_form_);
       }
     }
-    gelu_backward<Device, T>(device, d_up_bcf, d_hidden_bcf, up_bcf_, BC * F_, GeluForm::erf);
+    gelu_backward<Device, T>(device, d_up_bcf, d_hidden_bcf, up_bcf_, BC * F_, gelu_form_);
   }
 
   Index D_, F_;
   Relu<Device, T> relu_;
+  GeluForm gelu_form_;
   Norm<Device, T> norm_;
   Linear<Device, T> up_, down_;
   Residual<Device, T> residual_;

@@ -132,7 +132,9 @@ Index check_marks(const SafetensorsHeader& header, std::string_view text, const 
                            [&](std::uint32_t crc) { return crc32(data, static_cast<std::size_t>(size), crc); }),
                   8);
   if (actual != check->second) {
-    throw Error(path + ": the file is damaged: CRC-32 " + actual + ", expected " + check->second + " (metadata)");
+    throw Error(path + ": the file is damaged or was saved again: CRC-32 " + actual + ", expected " + check->second +
+                " (metadata); a program that saves it again has to drop abh_version and abh_crc32 from the metadata" +
+                " (docs/checkpoints.md)");
   }
   const std::string& stated = version->second;
   const bool number = !stated.empty() && stated.size() < 10 && stated.find_first_not_of("0123456789") == stated.npos;
@@ -153,8 +155,9 @@ void check_crc(const std::map<std::string, std::string>& metadata, const std::by
   require_check_digits(path, "crc32", entry->second);
   const std::string actual = hexadecimal(crc32(data, static_cast<std::size_t>(size)), 8);
   if (actual != entry->second) {
-    throw Error(path + ": the data section is damaged: CRC-32 " + actual + ", expected " + entry->second +
-                " (metadata)");
+    throw Error(path + ": the data section is damaged or was saved again: CRC-32 " + actual + ", expected " +
+                entry->second + " (metadata); a program that saves it again has to drop crc32 from the metadata" +
+                " (docs/checkpoints.md)");
   }
 }
 
@@ -176,9 +179,10 @@ Index safetensors_header_size(const std::byte* front, Index file_size, const std
   if (static_cast<Index>(size) > after) {
     throw Error(found + "at most the " + std::to_string(after) + " that follow its length");
   }
-  if (front[safetensors_length_size] != std::byte{'{'}) {
-    throw Error(who + "header begins with byte 0x" +
-                hexadecimal(std::to_integer<std::uint32_t>(front[safetensors_length_size]), 2) + ", expected '{'");
+  const auto first = std::to_integer<char>(front[safetensors_length_size]);
+  if (first != '{' && json_space.find(first) == json_space.npos) {
+    throw Error(who + "header begins with byte 0x" + hexadecimal(static_cast<unsigned char>(first), 2) +
+                ", expected '{'");
   }
   return static_cast<Index>(size);
 }

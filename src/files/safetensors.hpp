@@ -11,6 +11,11 @@
 // where it finds them; other readers see two more strings. "abh_version": which keys the writer knew. "abh_crc32": the
 // CRC-32 of header and data, 8 lower-case hexadecimal digits which count as zeros themselves. One without the other is
 // an error. Files of the first releases have "crc32" instead, of the data section alone; other people's have nothing.
+// A program that saves a file again copies the marks with the other metadata: the message of a mismatch says so.
+//
+// The reader accepts what the reference accepts (safetensors 0.8.0), with exceptions: names, keys and members that
+// stand twice, of which the reference takes the last one; members of a tensor other than the three; a tensor as a JSON
+// array; types that nothing here computes with (of 4, 6 and 8 bits, and complex numbers); integers above 2^63 - 1.
 #pragma once
 
 #include <cstddef>

@@ -37,6 +37,7 @@ class HeaderParser {
     SafetensorsHeader header;
     parse_object([&](const std::string& name) {
       if (name == "__metadata__") {
+        if (accept_null()) return;  // as some writers say that there is none
         parse_object([&](const std::string& key) {
           skip_space();
           if (key == check_key) header.check_position = position_ + 1;
@@ -46,9 +47,8 @@ class HeaderParser {
         header.entries.push_back(parse_entry(name));
       }
     });
-    // Padding that aligns the data section; the format allows spaces only.
-    while (position_ < text_.size() && text_[position_] == ' ') ++position_;
-    if (position_ < text_.size()) fail_expected("nothing but spaces after the closing '}'");
+    skip_space();  // padding that aligns the data section
+    if (position_ < text_.size()) fail_expected("nothing but white space after the closing '}'");
     return header;
   }
 
@@ -193,12 +193,20 @@ class HeaderParser {
     return unit;
   }
 
-  void skip_space() { position_ = std::min(text_.find_first_not_of(" \t\n\r", position_), text_.size()); }
+  void skip_space() { position_ = std::min(text_.find_first_not_of(json_space, position_), text_.size()); }
 
   bool accept(char c) {
     skip_space();
     if (position_ >= text_.size() || text_[position_] != c) return false;
     ++position_;
+    return true;
+  }
+
+  bool accept_null() {
+    constexpr std::string_view null = "null";
+    skip_space();
+    if (text_.substr(position_, null.size()) != null) return false;
+    position_ += null.size();
     return true;
   }
 

@@ -22,10 +22,12 @@ struct SafetensorsEntry {
   Index end;
 };
 
+inline constexpr std::string_view json_space = " \t\n\r";  // white space of JSON
+
 inline constexpr Index safetensors_length_size = 8;  // bytes of the header's length, before the header
 
 // The header's length, from the first bytes of a file of `file_size` bytes. At least min(file_size, 9) bytes must be at
-// `front`; that many are enough to turn down a file of another kind before the rest of it is read.
+// `front`; that many are enough to turn down most files of another kind before the rest of them is read.
 Index safetensors_header_size(const std::byte* front, Index file_size, const std::string& path);
 
 inline constexpr const char* check_key = "abh_crc32";

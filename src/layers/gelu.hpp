@@ -17,8 +17,9 @@ namespace abh {
 //   out_i  = 1/2 in_i (1 + tau_i)                                                  (gelu.2)
 //   d_in_i = d_out_i (1/2 (1 + tau_i) + 1/2 in_i (1 - tau_i^2) kappa (1 + 3 alpha in_i^2))   (gelu.4)
 //
-// The forms differ by up to 4.73e-4 (near |in| = 2.7). The models use `erf`. Infinite inputs are limits: minus infinity
-// gives 0 and gradient 0, plus infinity itself and gradient d_out. NaN stays NaN.
+// The forms differ by up to 4.73e-4 (near |in| = 2.7). The models use `erf`, with --activation gelu_tanh `tanh`, which
+// is GPT-2's. Infinite inputs are limits: minus infinity gives 0 and gradient 0, plus infinity itself and gradient
+// d_out. NaN stays NaN.
 enum class GeluForm { erf, tanh };
 
 // in, out: `count` >= 0 elements of any shape; out may be `in` itself only when no backward pass follows. Nothing but

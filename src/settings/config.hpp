@@ -60,7 +60,7 @@ struct ModelConfig {
   std::string embeddings = "separate";   // separate | target | shared, tables of source, target and logits
   std::string cross = "dot";             // dot | bahdanau, how scores of the source are made
   std::string norm = "pre";              // pre | post, before a block or behind its sum with the stream
-  std::string activation = "gelu";       // gelu | relu, of the feed-forward net
+  std::string activation = "gelu";       // gelu | relu | gelu_tanh, of the feed-forward net
   double embedding_scale = 1;            // of what a token adds to the stream
   std::string positions = "learned";     // learned | none | sinusoidal | rotary | alibi
   std::string alibi_slopes = "formula";  // formula | interleaved, of alibi's heads where they are no power of two

@@ -81,8 +81,9 @@ void visit_model(Visitor&& visit, Config& m) {
                 "use two residual streams and recompute activations: memory for one block, whatever the depth",
                 unless_default},
         m.reversible);
-  visit(ChoiceSetting{{"activation", "activation", "", "activation function of the feed-forward net", unless_default},
-                      {"gelu", "relu"}},
+  visit(ChoiceSetting{{"activation", "activation", "",
+                       "activation function of the feed-forward net; gelu_tanh is the GELU of GPT-2", unless_default},
+                      {"gelu", "relu", "gelu_tanh"}},
         m.activation);
   visit(RealSetting{{"embedding_scale", "embedding-scale", "FACTOR", "factor of the token embeddings", unless_default},
                     -1e6,

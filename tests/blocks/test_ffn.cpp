@@ -1,3 +1,5 @@
+#include <cmath>
+
 #include "blocks/ffn.hpp"
 #include "network/mixers.hpp"
 #include "tests/harness/block_case.hpp"
@@ -21,6 +23,24 @@ TEST_CASE("ffn: every derivative, every width", "[ffn]") {
   plain.config.ffn_bias = false;
   check_layer(plain);
   check_layer(ffn_case(1, 1, 1));
+}
+
+TEST_CASE("ffn: the tanh form of the GELU, every derivative, every width", "[ffn][gelu]") {
+  const BlockCase<MakeFfn> exact = ffn_case(5, 2, 3);
+  BlockCase<MakeFfn> fitted = exact;
+  fitted.config.activation = "gelu_tanh";
+  check_layer(fitted);
+  // It is the other form of the same function (docs/layers/gelu.md).
+  PlainDevice plain;
+  const Values<double> in = random_values(exact.inputs(), 1);
+  const Values<double> exact_out = run_forward<double>(exact, plain, in);
+  const Values<double> fitted_out = run_forward<double>(fitted, plain, in);
+  double difference = 0;
+  for (std::size_t i = 0; i < exact_out[0].size(); ++i) {
+    difference = at_least(difference, std::abs(exact_out[0][i] - fitted_out[0][i]));
+  }
+  CHECK(difference > 1e-5);
+  CHECK_FALSE(!(difference < 0.02));
 }
 
 TEST_CASE("ffn: with dropout, without norm, without residual", "[ffn]") {

@@ -174,14 +174,14 @@ TEST_CASE("joined layers: a pooling and its logits", "[joined_layers][pooling][p
 template <class T, class Device>
 void check_all_row_sums(Device& device, const RowSizes& s, const Dropout& dropout) {
   const Index count = s.BC * s.D;
-  check_row_sums<T>(
-      device, s,
-      [&](T* d_in, const T* d_out, const T* in) {
-        gelu_backward<Device, T>(device, d_in, d_out, in, count, GeluForm::erf);
-      },
-      [&](float* d_bias, T* d_in, const T* d_out, const T* in) {
-        gelu_backward_with_row_sums<Device, T>(device, d_bias, d_in, d_out, in, {s.BC, s.D});
-      });
+  for (const GeluForm form : {GeluForm::erf, GeluForm::tanh}) {
+    check_row_sums<T>(
+        device, s,
+        [&](T* d_in, const T* d_out, const T* in) { gelu_backward<Device, T>(device, d_in, d_out, in, count, form); },
+        [&](float* d_bias, T* d_in, const T* d_out, const T* in) {
+          gelu_backward_with_row_sums<Device, T>(device, d_bias, d_in, d_out, in, {s.BC, s.D}, form);
+        });
+  }
   check_row_sums<T>(
       device, s,
       [&](T* d_in, const T* d_out, const T*) { dropout_backward<Device, T>(device, d_in, d_out, dropout, count); },

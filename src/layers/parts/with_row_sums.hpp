@@ -19,7 +19,7 @@ struct RowsOf {
 
 template <class Device, class T>
 void gelu_backward_with_row_sums(Device&, Accum<T>* d_bias_d, T* d_in_bcd, const T* d_out_bcd, const T* in_bcd,
-                                 RowsOf rows);
+                                 RowsOf rows, GeluForm form);
 template <class Device, class T>
 void dropout_backward_with_row_sums(Device&, Accum<T>* d_bias_d, T* d_in_bcd, const T* d_out_bcd, const Dropout&,
                                     RowsOf rows);
