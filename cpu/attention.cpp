@@ -37,7 +37,7 @@ void forward_in_tiles(Device& device, const AttentionForward<T>& a) {
 template <class Device, class T>
 void attention_forward(Device& device, const AttentionForward<T>& a) {
   if constexpr (is_float<T>) {
-    a.in.sight.distance_bias_nc ? forward_in_tiles<true>(device, a) : forward_in_tiles<false>(device, a);
+    a.in.mask.distance_bias_nc ? forward_in_tiles<true>(device, a) : forward_in_tiles<false>(device, a);
   } else if constexpr (is_narrow<T>) {
     in_float(device, [&](auto& wide) { attention_forward<Device, float>(device, widened(wide, a)); });
   } else {
@@ -51,7 +51,7 @@ void attention_forward(Device& device, const AttentionForward<T>& a) {
 template <class Device, class T>
 void attention_backward(Device& device, const AttentionBackward<T>& a) {
   if constexpr (is_float<T>) {
-    a.in.sight.distance_bias_nc ? backward_in_tiles<true>(device, a) : backward_in_tiles<false>(device, a);
+    a.in.mask.distance_bias_nc ? backward_in_tiles<true>(device, a) : backward_in_tiles<false>(device, a);
   } else if constexpr (is_narrow<T>) {
     in_float(device, [&](auto& wide) { attention_backward<Device, float>(device, widened(wide, a)); });
   } else {
@@ -66,13 +66,13 @@ template <class Device, class T>
 void attention_step(Device& device, const AttentionStep<T>& a) {
   using A = Accum<T>;
   const Index H = a.N * a.K;
-  const Sight<Accum<T>>& sight = a.sight;
+  const AttentionMask<Accum<T>>& mask = a.mask;
   const A scale = score_scale<A>(a);
   typename Device::Scope scratch(device.workspace);
   A* score_nc = scratch.template take<A>(a.N * a.length);
   parallel_for(device, a.N, [&](Index n, Index) {
     // The rows in reach, the last of which is that of the query.
-    const Index reach = sight.of_head(n).reach;
+    const Index reach = mask.of_head(n).reach;
     const Index rows = reach > 0 ? lesser(reach, a.length) : a.length, first = a.length - rows;
     A* score_c = score_nc + n * a.length;
     const auto row = [&](const T* rows_ch, Index c) { return rows_ch + a.row(first + c) * H + n * a.K; };
@@ -83,7 +83,7 @@ void attention_step(Device& device, const AttentionStep<T>& a) {
       for_terms<T>(a.K,
                    [&]<class L>(Index k) { score.add_product(load<L>(a.query_h + n * a.K + k), load<L>(key_k + k)); });
       score_c[c] = score.total() * scale;  // (attention.1)
-      if (sight.distance_bias_nc) score_c[c] += sight.distance_bias_nc[n * sight.distances + rows - 1 - c];
+      if (mask.distance_bias_nc) score_c[c] += mask.distance_bias_nc[n * mask.distances + rows - 1 - c];
       max = larger(max, score_c[c]);
     }
     // Tile by tile, and the sums of tiles as pairs: a sum of a million terms that are added one by one would drift.

@@ -40,7 +40,7 @@ class BackwardBlock {
         K_(a.in.K),
         padded_K_(padded<T>(a.in.K)),
         keys_(lesser(block, a.in.S - first_key)),
-        sight_(a.in.sight.of_head(n)),
+        mask_(a.in.mask.of_head(n)),
         delta_c_(delta_c),
         bias_x_(bias_x),
         lse_c_(a.lse_bnc + (b * a.in.N + n) * a.in.C),
@@ -65,7 +65,7 @@ class BackwardBlock {
     transpose_groups<T>(key_gks_, key_sk_, keys_, K_);
     transpose_groups<T>(value_gks_, value_sk_, keys_, K_);
     for (Index s = 0; s < padded<T>(keys_); ++s) {
-      const bool seen = s < keys_ && !(sight_.mask_bs && sight_.mask_bs[b * in_.S + first_key + s] == 0);
+      const bool seen = s < keys_ && !(mask_.mask_bs && mask_.mask_bs[b * in_.S + first_key + s] == 0);
       hide_s_[s] = seen ? T(0) : T(-infinity);
     }
   }
@@ -96,13 +96,13 @@ class BackwardBlock {
   };
 
   __attribute__((always_inline)) Stretch seers_of(Index first, Index count) const {
-    return sight_.queries_of({first_key_ + first, first_key_ + first + count}, in_.C);
+    return mask_.queries_of({first_key_ + first, first_key_ + first + count}, in_.C);
   }
 
   // One tile of queries against every tile of keys.
   __attribute__((always_inline)) void meet_queries(Index first_query) {
     const Index queries = lesser(tile, in_.C - first_query);
-    const Stretch seen = sight_.keys_of({first_query, first_query + queries}, in_.S);
+    const Stretch seen = mask_.keys_of({first_query, first_query + queries}, in_.S);
     const bool begins_d_query = first_key_ < (seen.begin / block_ + pieces_) * block_;
     const Index begin = larger(seen.begin - first_key_, Index(0)) / tile * tile;
     Meeting m{
@@ -119,7 +119,7 @@ class BackwardBlock {
     const Index end = lesser(seen.end - first_key_, keys_);
     for (; m.key < end; m.key += tile) {
       m.tile_keys = lesser(tile, keys_ - m.key);
-      m.diagonal = sight_.causal && first_key_ + m.key - first_query - sight_.offset == 0 && !sight_.is_stair();
+      m.diagonal = mask_.causal && first_key_ + m.key - first_query - mask_.offset == 0 && !mask_.is_stair();
       m.seers = seers_of(m.key, m.tile_keys);
       for (Index g = 0; g < m.tile_keys; g += group<T>) meet_group(m, g);
       add_d_query(m);
@@ -174,8 +174,8 @@ class BackwardBlock {
   __attribute__((always_inline)) void weigh(const Meeting& m, Index place, Index half, Index first) {
     const Index first_of_vector = first_key_ + m.key + place;
     // The first query of the tile that stands at key i of the vector, and where query c stands in the vector.
-    const auto query_at = [&](Index i) { return sight_.first_at(first_of_vector + i) - m.first_query; };
-    const auto place_of = [&](Index c) { return sight_.at(m.first_query + c) - first_of_vector; };
+    const auto query_at = [&](Index i) { return mask_.first_at(first_of_vector + i) - m.first_query; };
+    const auto place_of = [&](Index c) { return mask_.at(m.first_query + c) - first_of_vector; };
     const Index at = query_at(0);
     // A few queries from c on.
     const auto weigh_queries = [&]<int count>(Index c, const L& hide) {
@@ -196,15 +196,15 @@ class BackwardBlock {
     const L hide = load<L>(hide_s_ + m.key + place), hidden = splat<L>(T(-infinity));
     const auto weigh_edge = [&](Index c) {  // a query that sees some of the vector's keys
       L hide_more = hide;
-      if (sight_.causal) hide_more = lane_numbers<L>() > splat<L>(T(place_of(c))) ? hidden : hide_more;
-      if (sight_.reach > 0) hide_more = lane_numbers<L>() > splat<L>(T(c - at - sight_.reach)) ? hide_more : hidden;
+      if (mask_.causal) hide_more = lane_numbers<L>() > splat<L>(T(place_of(c))) ? hidden : hide_more;
+      if (mask_.reach > 0) hide_more = lane_numbers<L>() > splat<L>(T(c - at - mask_.reach)) ? hide_more : hidden;
       weigh_queries.template operator()<1>(c, hide_more);
     };
     const auto until = [&](bool edge, Index c, Index otherwise) { return edge ? lesser(m.queries, c) : otherwise; };
-    const Index none = until(sight_.causal, at, first);
-    const Index some = until(sight_.causal, query_at(width - 1) + 1, first);
-    const Index all = until(sight_.reach > 0, at + sight_.reach, m.queries);
-    const Index some_again = until(sight_.reach > 0, at + sight_.reach + width - 1, m.queries);
+    const Index none = until(mask_.causal, at, first);
+    const Index some = until(mask_.causal, query_at(width - 1) + 1, first);
+    const Index all = until(mask_.reach > 0, at + mask_.reach, m.queries);
+    const Index some_again = until(mask_.reach > 0, at + mask_.reach + width - 1, m.queries);
     const auto clear = [&](Index c) {
       store<L>(weight_cs_ + c * group<T> + half, splat<L>(T(0)));
       store<L>(d_score_cs_ + c * tile + place, splat<L>(T(0)));
@@ -258,7 +258,7 @@ class BackwardBlock {
 
   const AttentionInputs<T>& in_;
   const Index first_key_, block_, pieces_, K_, padded_K_, keys_;
-  const Sight<T> sight_;
+  const AttentionMask<T> mask_;
   const T *const delta_c_, *const bias_x_;
   const Accum<T>* const lse_c_;
   const T scale_;
@@ -292,7 +292,7 @@ void backward_in_tiles(Device& device, const AttentionBackward<T>& a) {
     return head_rows(first, stride, head / in.N, head % in.N, in.C, in.N, in.K);
   };
   const auto seen_by_tile = [&](Index t, Index head) {
-    return in.sight.of_head(head % in.N).keys_of({t * tile, lesser((t + 1) * tile, in.C)}, in.S);
+    return in.mask.of_head(head % in.N).keys_of({t * tile, lesser((t + 1) * tile, in.C)}, in.S);
   };
 
   parallel_for(device, in.B * tiles, [&](Index task, Index) {

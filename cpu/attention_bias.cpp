@@ -53,7 +53,7 @@ void bias_of_queries(T* d_bias_i, const AttentionBiasBackward<T>& a, Index b, In
   using L = Wide<T>;
   constexpr Index width = lane_width<T>, at_once = queries_at_once<T>;
   const auto& in = a.in;
-  const Sight<T> sight = in.sight.of_head(n);
+  const AttentionMask<T> mask = in.mask.of_head(n);
   const Stretch distances = distances_of(a, n);
   const Index K = in.K, band = band_of<T>(a.most), count = distances.end - distances.begin;
   const auto rows = [&](const T* first, Index stride, Index of_sequence) {
@@ -63,7 +63,7 @@ void bias_of_queries(T* d_bias_i, const AttentionBiasBackward<T>& a, Index b, In
   const Rows<const T> key_sk = rows(in.key_bsh, in.key_stride, in.S);
   const Rows<const T> value_sk = rows(in.value_bsh, in.value_stride, in.S), out_ck = rows(a.out_bch, 0, in.C);
   const T* lse_c = a.lse_bnc + (b * in.N + n) * in.C;
-  const T* bias_x = sight.distance_bias_nc + n * sight.distances;
+  const T* bias_x = mask.distance_bias_nc + n * mask.distances;
   const T scale = score_scale<T>(in);
   T* query_kc = scratch;
   T* d_out_kc = query_kc + K * at_once;
@@ -75,14 +75,14 @@ void bias_of_queries(T* d_bias_i, const AttentionBiasBackward<T>& a, Index b, In
   for (Index i = 0; i < count; ++i) store<L>(sum_iv + i * width, splat<L>(T(0)));
 
   for (Index first = begin; first < end; first += at_once) {
-    const Index first_key = first + sight.offset - (distances.end - 1);  // at the largest distance from the first query
+    const Index first_key = first + mask.offset - (distances.end - 1);  // at the largest distance from the first query
     transpose_band<T>(query_kc, query_ck, first, at_once, in.C, K);
     transpose_band<T>(d_out_kc, d_out_ck, first, at_once, in.C, K);
     transpose_band<T>(key_ks, key_sk, first_key, band, in.S, K);
     transpose_band<T>(value_ks, value_sk, first_key, band, in.S, K);
     for (Index s = 0; s < band; ++s) {
       const Index key = first_key + s;
-      const bool there = key >= 0 && key < in.S && !(sight.mask_bs && sight.mask_bs[b * in.S + key] == 0);
+      const bool there = key >= 0 && key < in.S && !(mask.mask_bs && mask.mask_bs[b * in.S + key] == 0);
       hide_s[s] = there ? T(0) : T(-infinity);
     }
     sum_delta<T>(delta_c, d_out_ck.from(first), out_ck.from(first), 0, lesser(at_once, in.C - first), K);
@@ -137,7 +137,7 @@ void bias_in_lanes(Device& device, const AttentionBiasBackward<T>& a) {
           add_to_pair(sum, low, part_bnji[((b * in.N + n) * sections + j) * a.most + p - distances.begin]);
         }
       }
-      a.d_distance_bias_np[n * in.sight.distances + p] = sum + low;  // (attention.12)
+      a.d_distance_bias_np[n * in.mask.distances + p] = sum + low;  // (attention.12)
     }
   });
 }

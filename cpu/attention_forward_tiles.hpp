@@ -34,7 +34,7 @@ class ForwardBlock {
         queries_(lesser(block, a.in.C - first_query)),
         // Each group of queries fetches a share of the next tile of keys and values.
         next_rows_(blocks_of(tile * group<T>, block)),
-        sight_(a.in.sight.of_head(n)),
+        mask_(a.in.mask.of_head(n)),
         bias_x_(bias_x),
         scale_(score_scale<T>(a.in)),
         to_exponent_(scale_ * T(log2_e)),  // (attention.1), its factor, and to the base 2
@@ -67,11 +67,11 @@ class ForwardBlock {
   };
 
   __attribute__((always_inline)) Stretch seen_by(Index first, Index count) const {
-    return sight_.keys_of({first_query_ + first, first_query_ + first + count}, in_.S);
+    return mask_.keys_of({first_query_ + first, first_query_ + first + count}, in_.S);
   }
   // The key of the tile at which query c of the group stands, and that behind a vector that begins with query c.
   __attribute__((always_inline)) Index at_query(const Meeting& m, Index c) const {
-    return sight_.at(first_query_ + m.g + c) - m.first_key;
+    return mask_.at(first_query_ + m.g + c) - m.first_key;
   }
   __attribute__((always_inline)) Index behind_vector(const Meeting& m, Index c) const {
     return at_query(m, c + width - 1) + 1;
@@ -99,7 +99,7 @@ class ForwardBlock {
   // Every group of queries against one tile of keys.
   __attribute__((always_inline)) void meet_keys(Index first_key) {
     const Index tile_keys = lesser(tile, in_.S - first_key);
-    const Token* mask_s = sight_.mask_bs ? sight_.mask_bs + b_ * in_.S + first_key : nullptr;
+    const Token* mask_s = mask_.mask_bs ? mask_.mask_bs + b_ * in_.S + first_key : nullptr;
     const Rows<const T> tile_value_sk =
         padded_rows<T>(value_sk_.from(first_key), tile_keys, K_, in_.C > tile, padded_sk_);
     for (Index g = 0; g < queries_; g += group<T>) {
@@ -119,7 +119,7 @@ class ForwardBlock {
       m.keys = lesser(m.seen.end - first_key, tile_keys);
       if (m.from >= m.keys) continue;
       m.at_first = at_query(m, 0);
-      m.diagonal = sight_.causal && m.at_first + 1 < m.keys;
+      m.diagonal = mask_.causal && m.at_first + 1 < m.keys;
       score(m);
       for (Index half = 0; half < m.queries; half += width) {
         const Index seen = m.diagonal ? lesser(m.keys, behind_vector(m, half)) : m.keys;
@@ -168,15 +168,15 @@ class ForwardBlock {
       if (mask_s[key] == 0) store<L>(score_s + key * group<T>, hidden);
     }
     if (m.diagonal) {
-      const L further = places_behind<L>(sight_, first_query_ + m.g + half);  // where the others stand, from there
+      const L further = places_behind<L>(mask_, first_query_ + m.g + half);  // where the others stand, from there
       for (Index key = larger(m.from, at); key < seen; ++key) {
         const L score = load<L>(score_s + key * group<T>);
         store<L>(score_s + key * group<T>, splat<L>(T(key - at)) > further ? hidden : score);
       }
     }
-    for (Index key = m.from; sight_.reach > 0 && key < lesser(seen, at + width - sight_.reach); ++key) {
+    for (Index key = m.from; mask_.reach > 0 && key < lesser(seen, at + width - mask_.reach); ++key) {
       const L score = load<L>(score_s + key * group<T>);
-      const L beyond = splat<L>(T(key - at + sight_.reach));  // the first query that does not reach so far back
+      const L beyond = splat<L>(T(key - at + mask_.reach));  // the first query that does not reach so far back
       store<L>(score_s + key * group<T>, beyond > lane_numbers<L>() ? score : hidden);
     }
   }
@@ -220,7 +220,7 @@ class ForwardBlock {
       T* sum_k = sum_ck_[m.g + c];
       for (Index k = 0; k < padded_K_; k += width) store<L>(sum_k + k, load<L>(sum_k + k) * shrink_c_[c]);
     }
-    const bool to_diagonal = m.diagonal && !sight_.is_stair() && m.keys == m.at_first + m.queries;
+    const bool to_diagonal = m.diagonal && !mask_.is_stair() && m.keys == m.at_first + m.queries;
     multiply<T>({.out = sum_ck_.from(m.g),
                  .a = {weight_sc_ + m.from * group<T>, 1, group<T>},
                  .b = tile_value_sk.from(m.from),
@@ -293,7 +293,7 @@ class ForwardBlock {
 
   const AttentionInputs<T>& in_;
   const Index b_, first_query_, K_, padded_K_, queries_, next_rows_;
-  const Sight<T> sight_;
+  const AttentionMask<T> mask_;
   const T* const bias_x_;
   const T scale_, to_exponent_;
   const Rows<const T> query_ck_, key_sk_, value_sk_;

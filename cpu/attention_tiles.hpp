@@ -53,26 +53,26 @@ struct BiasTable {
   T* first = nullptr;
   Index middle = 0;  // of a table, where the distance is 0
 
-  // Room for the tables. Two that see each other are within reach of the sight's own table, and in a tile nobody is
-  // further than another tile from them.
+  // Room for the tables. Two that see each other are within reach of the attention mask's own table, and in a tile
+  // nobody is further than another tile from them.
   template <class Scope>
   BiasTable(Scope& scratch, const AttentionInputs<T>& in) {
-    const Sight<T>& sight = in.sight;
-    if (!sight.distance_bias_nc) return;
-    const Index farthest = larger(in.C - 1 + sight.offset, in.S - 1 - sight.offset);
-    middle = lesser(sight.distances, larger(farthest, Index(0)) + 1) + 2 * tile;
+    const AttentionMask<T>& mask = in.mask;
+    if (!mask.distance_bias_nc) return;
+    const Index farthest = larger(in.C - 1 + mask.offset, in.S - 1 - mask.offset);
+    middle = lesser(mask.distances, larger(farthest, Index(0)) + 1) + 2 * tile;
     first = scratch.template take<T>(in.N * (2 * middle + 1));
   }
   const T* of_head(Index n) const { return first ? first + n * (2 * middle + 1) + middle : nullptr; }
 
   void fill(const AttentionInputs<T>& in, Index n) const {
-    const Sight<T>& sight = in.sight;
+    const AttentionMask<T>& mask = in.mask;
     const T scale = score_scale<T>(in);
     T* bias_x = first + n * (2 * middle + 1) + middle;
     ABH_INDEPENDENT_TURNS
     for (Index x = 0; x <= middle; ++x) {
-      const bool there = x < sight.distances;
-      bias_x[x] = bias_x[-x] = there ? sight.distance_bias_nc[n * sight.distances + x] / scale : T(0);
+      const bool there = x < mask.distances;
+      bias_x[x] = bias_x[-x] = there ? mask.distance_bias_nc[n * mask.distances + x] / scale : T(0);
     }
   }
 };
@@ -102,10 +102,10 @@ L lane_numbers() {
 
 // How many keys further on than query c the next ones stand, a lane each.
 template <class L, class T>
-L places_behind(const Sight<T>& sight, Index c) {
-  if (!sight.is_stair()) return lane_numbers<L>();
+L places_behind(const AttentionMask<T>& mask, Index c) {
+  if (!mask.is_stair()) return lane_numbers<L>();
   T places[width_of<L>];
-  for (int i = 0; i < width_of<L>; ++i) places[i] = T(sight.at(c + i) - sight.at(c));
+  for (int i = 0; i < width_of<L>; ++i) places[i] = T(mask.at(c + i) - mask.at(c));
   return load<L>(places);
 }
 

@@ -15,7 +15,7 @@ AttentionInputs<float> widened(Widened<Device>& wide, const AttentionInputs<bf16
   return {.query_bch = wide.in(in.query_bch, in.B * in.C, H, in.query_stride),
           .key_bsh = wide.in(in.key_bsh, in.B * in.S, H, in.key_stride),
           .value_bsh = wide.in(in.value_bsh, in.B * in.S, H, in.value_stride),
-          .sight = in.sight,
+          .mask = in.mask,
           .scale = in.scale,
           .B = in.B,
           .C = in.C,

@@ -25,7 +25,7 @@ __global__ void __launch_bounds__(threads_per_block<T>, blocks<T, KP, rows_of_bl
   const Rows<const T> query_ck = query_rows(in.query_bch, in.query_stride, in, at);
   const Rows<const T> key_sk = key_rows<general>(in.key_bsh, in.key_stride, in, at);
   const Rows<const T> value_sk = key_rows<general>(in.value_bsh, in.value_stride, in, at);
-  const HeadSight<general> sight = sight_of<general>(in, at);
+  const HeadMask<general> mask = mask_of<general>(in, at);
   const int C = int(in.C), S = general ? int(in.S) : C, K = int(in.K);
   const float scale_2 = plan.scale * log2_e;  // exp(scale x) = 2^(scale_2 x)
 
@@ -38,7 +38,7 @@ __global__ void __launch_bounds__(threads_per_block<T>, blocks<T, KP, rows_of_bl
     max[r] = total_max[r] = -infinity;
     sum[r] = total_sum[r] = total_sum_low[r] = 0;
   }
-  const Range keys = sight.keys_of(at.first, H), rows = {at.first + Score::first_row(), at.first + Score::end_row()};
+  const Range keys = mask.keys_of(at.first, H), rows = {at.first + Score::first_row(), at.first + Score::end_row()};
   const auto merge_section = [&](bool first_section, bool last_section) {
     float shrink[Score::rows];
     for (int r = 0; r < Score::rows; ++r) {
@@ -67,13 +67,13 @@ __global__ void __launch_bounds__(threads_per_block<T>, blocks<T, KP, rows_of_bl
         if (rows.begin >= C) return;
         for (int part = 0; part < tile; part += W) {
           const Range part_keys = {first_key + part, first_key + part + W};
-          if (sight.is_behind(part_keys, rows)) break;
-          const bool edge = !sight.sees_all(rows, part_keys);
-          const std::uint32_t real = edge ? real_keys<Score>(sight, part_keys.begin, true) : 0;
+          if (mask.is_behind(part_keys, rows)) break;
+          const bool edge = !mask.sees_all(rows, part_keys);
+          const std::uint32_t real = edge ? real_keys<Score>(mask, part_keys.begin, true) : 0;
           Score score;                                                // without the factor, which joins in the exponent
           multiply_rows(score, query, shared.other[stage][0], part);  // (attention.1)
-          add_bias(score, sight, at.first, part_keys.begin, true, plan.scale);
-          if (edge) hide_others(score, sight, at.first, part_keys.begin, C, true, real);
+          add_bias(score, mask, at.first, part_keys.begin, true, plan.scale);
+          if (edge) hide_others(score, mask, at.first, part_keys.begin, C, true, real);
           for (int r = 0; r < Score::rows; ++r) {
             float new_max = max[r];
             for (int c = 0; c < Score::columns; ++c) new_max = fmaxf(new_max, score.at(r, c));
@@ -134,7 +134,7 @@ __global__ void __launch_bounds__(threads_per_block<T>, blocks<T, KP, rows_of_bl
   const AttentionPlace at = place_of_block<H>(plan, int(in.N), true);
   const Rows<const T> key_sk = key_rows<general>(in.key_bsh, in.key_stride, in, at);
   const Rows<const T> value_sk = key_rows<general>(in.value_bsh, in.value_stride, in, at);
-  const HeadSight<general> sight = sight_of<general>(in, at);
+  const HeadMask<general> mask = mask_of<general>(in, at);
   const int C = int(in.C), S = general ? int(in.S) : C, K = int(in.K);
 
   Left<T, KP, H> query, d_out;
@@ -167,7 +167,7 @@ __global__ void __launch_bounds__(threads_per_block<T>, blocks<T, KP, rows_of_bl
 
   // Asked anew each time: kept, the answers would take registers.
   const auto d_query_ck = [&] { return query_rows(a.d_query_bch, a.d_query_stride, in, at); };
-  const auto keys = [&] { return sight.keys_of(at.first, H); };
+  const auto keys = [&] { return mask.keys_of(at.first, H); };
   const Range rows = {at.first + Score::first_row(), at.first + Score::end_row()};
   for_tiles<stages<T, KP, 2>, general>(
       keys(),
@@ -183,14 +183,14 @@ __global__ void __launch_bounds__(threads_per_block<T>, blocks<T, KP, rows_of_bl
         if (rows.begin >= C) return;
         for (int part = 0; part < tile; part += W) {
           const Range part_keys = {first_key + part, first_key + part + W};
-          if (sight.is_behind(part_keys, rows)) break;
-          const bool edge = !sight.sees_all(rows, part_keys);
-          const std::uint32_t real = edge ? real_keys<Score>(sight, part_keys.begin, true) : 0;
+          if (mask.is_behind(part_keys, rows)) break;
+          const bool edge = !mask.sees_all(rows, part_keys);
+          const std::uint32_t real = edge ? real_keys<Score>(mask, part_keys.begin, true) : 0;
           Score score, d_score;
           multiply_rows(score, query, key, part);
           multiply_rows(d_score, d_out, value, part);  // of the weights, so far
-          add_bias(score, sight, at.first, part_keys.begin, true, plan.scale);
-          if (edge) hide_others(score, sight, at.first, part_keys.begin, C, true, real);
+          add_bias(score, mask, at.first, part_keys.begin, true, plan.scale);
+          if (edge) hide_others(score, mask, at.first, part_keys.begin, C, true, real);
           for (int r = 0; r < Score::rows; ++r) {
             for (int c = 0; c < Score::columns; ++c) {
               // Fused, the product is not rounded before lse is subtracted, which scores of thousands would notice.
@@ -224,7 +224,7 @@ __global__ void __launch_bounds__(threads_per_block<T>, blocks<T, KP, rows_of_bl
   const Rows<const T> query_ck = query_rows(in.query_bch, in.query_stride, in, at);
   const Rows<const T> d_out_ck = query_rows(a.d_out_bch, 0, in, at);
   const Statistics* of_head = statistics + Index{at.head} * plan.query_tiles;
-  const HeadSight<general> sight = sight_of<general>(in, at);
+  const HeadMask<general> mask = mask_of<general>(in, at);
   const int C = int(in.C), S = general ? int(in.S) : C, K = int(in.K);
 
   Left<T, KP, H, H == tile> key;  // beside the sums of 128 keys there are no registers for both
@@ -234,7 +234,7 @@ __global__ void __launch_bounds__(threads_per_block<T>, blocks<T, KP, rows_of_bl
   fetch<wide>(shared.own[1], key_rows<general>(in.value_bsh, in.value_stride, in, at), at.first, S, K);
   const auto d_key_sk = [&] { return key_rows<general>(a.d_key_bsh, a.d_key_stride, in, at); };
   const auto d_value_sk = [&] { return key_rows<general>(a.d_value_bsh, a.d_value_stride, in, at); };
-  const auto queries = [&] { return sight.queries_of(at.first, H, C); };
+  const auto queries = [&] { return mask.queries_of(at.first, H, C); };
   const Range rows = {at.first + Score::first_row(), at.first + Score::end_row()};
   for_tiles<stages<T, KP, 2>, general>(
       queries(),
@@ -256,14 +256,14 @@ __global__ void __launch_bounds__(threads_per_block<T>, blocks<T, KP, rows_of_bl
         if (rows.begin >= S) return;
         for (int part = 0; part < tile; part += W) {
           const Range part_queries = {first_query + part, first_query + part + W};
-          if (sight.is_behind(rows, part_queries)) continue;
-          const bool edge = !sight.sees_all(part_queries, rows);
-          const std::uint32_t real = edge ? real_keys<Score>(sight, at.first, false) : 0;
+          if (mask.is_behind(rows, part_queries)) continue;
+          const bool edge = !mask.sees_all(part_queries, rows);
+          const std::uint32_t real = edge ? real_keys<Score>(mask, at.first, false) : 0;
           Score weight, d_score;
           multiply_rows(weight, key, query, part);     // scores, so far
           multiply_rows(d_score, value, d_out, part);  // of the weights, so far
-          add_bias(weight, sight, part_queries.begin, at.first, false, plan.scale);
-          if (edge) hide_others(weight, sight, part_queries.begin, at.first, C, false, real);
+          add_bias(weight, mask, part_queries.begin, at.first, false, plan.scale);
+          if (edge) hide_others(weight, mask, part_queries.begin, at.first, C, false, real);
           for (int c = 0; c < Score::columns; ++c) {
             const float lse = shared.statistics[stage].lse[part + Score::column(c)];
             const float delta = shared.statistics[stage].delta[part + Score::column(c)];
@@ -314,11 +314,11 @@ __global__ void step_kernel(AttentionStep<T> a, Index first_in_reach, float* tri
   const int rows = a.length - first < chunk ? int(a.length - first) : chunk;
   const auto row = [&](const T* rows_ch, int c) { return rows_ch + a.row(first + c) * a.N * a.K + n * K; };
 
-  const Sight<float> sight = a.sight.of_head(n);
+  const AttentionMask<float> mask = a.mask.of_head(n);
   for (int c = warp; c < rows; c += step_threads / warp_size) {
     float score = scale * dot_product(a.query_h + n * K, row(a.key_ch, c), K);  // (attention.1)
-    if (sight.reach > 0 && first + c < a.length - sight.reach) score = -infinity;
-    if (sight.distance_bias_nc) score += sight.distance_bias_nc[n * sight.distances + a.length - 1 - (first + c)];
+    if (mask.reach > 0 && first + c < a.length - mask.reach) score = -infinity;
+    if (mask.distance_bias_nc) score += mask.distance_bias_nc[n * mask.distances + a.length - 1 - (first + c)];
     if (lane == 0) shared.score[c] = score;
   }
   __syncthreads();
@@ -386,8 +386,8 @@ Plan plan_of(const AttentionInputs<T>& in, Index count, Index rows) {
 
 template <class T>
 bool is_general(const AttentionInputs<T>& in) {
-  const Sight<float>& sight = in.sight;
-  return in.C != in.S || sight.offset != 0 || sight.reach != 0 || sight.is_stair() || sight.distance_bias_nc;
+  const AttentionMask<float>& mask = in.mask;
+  return in.C != in.S || mask.offset != 0 || mask.reach != 0 || mask.is_stair() || mask.distance_bias_nc;
 }
 
 template <class T, int KP, int rows, int owned>
@@ -471,7 +471,7 @@ void attention_backward(Device& device, const AttentionBackward<T>& a) {
 
 template <class Device, class T>
 void attention_step(Device& device, const AttentionStep<T>& a) {
-  const Index in_reach = a.sight.reach > 0 ? smaller(a.sight.reach, a.length) : a.length;
+  const Index in_reach = a.mask.reach > 0 ? smaller(a.mask.reach, a.length) : a.length;
   const int chunks = int(blocks_for(in_reach, chunk));
   typename Device::Scope scratch(device.workspace);
   float* triple = scratch.template take<float>(a.N * chunks * (a.K + 2));

@@ -25,7 +25,7 @@ __global__ void bias_kernel(AttentionBiasBackward<T> a, float* part_bnji, int se
   const Rows<const T> d_out_ck = query_rows(a.d_out_bch, 0, in, at), out_ck = query_rows(a.out_bch, 0, in, at);
   const Rows<const T> key_sk = key_rows<true>(in.key_bsh, in.key_stride, in, at);
   const Rows<const T> value_sk = key_rows<true>(in.value_bsh, in.value_stride, in, at);
-  const HeadSight<true> sight = sight_of<true>(in, at);
+  const HeadMask<true> mask = mask_of<true>(in, at);
   const int warp = int(threadIdx.x) / warp_size, lane = int(threadIdx.x) % warp_size;
   const int end = smaller(at.first + section, C);
   for (int c = at.first + warp; c < end; c += bias_warps) {
@@ -39,10 +39,10 @@ __global__ void bias_kernel(AttentionBiasBackward<T> a, float* part_bnji, int se
   for (int p = int(distances.begin) + warp; p < int(distances.end); p += bias_warps) {
     float total = 0, low = 0, of_tile = 0;
     for (int c = at.first; c < end; ++c) {
-      const int s = sight.position(c) - p;
-      if (s >= 0 && sight.sees(c, s)) {
+      const int s = mask.position(c) - p;
+      if (s >= 0 && mask.sees(c, s)) {
         const float product = dot_product(query_ck[c], key_sk[s], K);
-        const float weight = expf(fmaf(scale, product, sight.join_bias(-lse_c[c], c, s)));
+        const float weight = expf(fmaf(scale, product, mask.join_bias(-lse_c[c], c, s)));
         of_tile += weight * (dot_product(d_out_ck[c], value_sk[s], K) - shared.delta[c - at.first]);
       }
       if ((c + 1) % tile != 0 && c + 1 != end) continue;
@@ -67,7 +67,7 @@ __global__ void sum_kernel(AttentionBiasBackward<T> a, const float* part_bnji, i
         add_to_pair(sum, low, part_bnji[((b * in.N + n) * sections + j) * a.most + p - distances.begin]);
       }
     }
-    a.d_distance_bias_np[n * in.sight.distances + p] = sum + low;  // (attention.12)
+    a.d_distance_bias_np[n * in.mask.distances + p] = sum + low;  // (attention.12)
   }
 }
 

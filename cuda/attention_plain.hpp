@@ -69,17 +69,17 @@ __global__ void plain_forward_kernel(AttentionForward<T> a, float scale) {
   const Rows<const T> key_sk = key_rows<general>(in.key_bsh, in.key_stride, in, at);
   const Rows<const T> value_sk = key_rows<general>(in.value_bsh, in.value_stride, in, at);
   const T* query_k = query_rows(in.query_bch, in.query_stride, in, at)[at.first];
-  const HeadSight<general> sight = sight_of<general>(in, at);
+  const HeadMask<general> mask = mask_of<general>(in, at);
   const int K = int(in.K), lane = int(threadIdx.x);
 
   float max = -infinity, sum = 0;                                 // of a tile
   float total_max = -infinity, total_sum = 0, total_sum_low = 0;  // of the tiles before
   for_each_in_tiles(
-      sight.keys_of(at.first, 1),
+      mask.keys_of(at.first, 1),
       [&](int key) {
-        if (!sight.sees(at.first, key)) return;
+        if (!mask.sees(at.first, key)) return;
         const float product = scale * dot_product(query_k, key_sk[key], K);  // (attention.1)
-        const float score = sight.join_bias(product, at.first, key);         // (attention.11)
+        const float score = mask.join_bias(product, at.first, key);          // (attention.11)
         const float new_max = fmaxf(max, score);
         const float shrink = expf(max - new_max), power = expf(score - new_max);
         max = new_max;
@@ -117,18 +117,18 @@ __global__ void plain_backward_query_kernel(AttentionBackward<T> a, float* delta
   const Rows<const T> value_sk = key_rows<general>(in.value_bsh, in.value_stride, in, at);
   const T* query_k = query_rows(in.query_bch, in.query_stride, in, at)[at.first];
   const T* d_out_k = query_rows(a.d_out_bch, 0, in, at)[at.first];
-  const HeadSight<general> sight = sight_of<general>(in, at);
+  const HeadMask<general> mask = mask_of<general>(in, at);
   const int K = int(in.K), lane = int(threadIdx.x);
   const Index bnc = Index{at.head} * in.C + at.first;
 
   const float delta = dot_product(d_out_k, query_rows(a.out_bch, 0, in, at)[at.first], K);  // (attention.6)
   if (lane == 0) delta_bnc[bnc] = delta;
   for_each_in_tiles(
-      sight.keys_of(at.first, 1),
+      mask.keys_of(at.first, 1),
       [&](int key) {
-        if (!sight.sees(at.first, key)) return;
+        if (!mask.sees(at.first, key)) return;
         const float product = dot_product(query_k, key_sk[key], K);
-        const float weight = expf(fmaf(scale, product, sight.join_bias(-a.lse_bnc[bnc], at.first, key)));
+        const float weight = expf(fmaf(scale, product, mask.join_bias(-a.lse_bnc[bnc], at.first, key)));
         const float d_score = weight * (dot_product(d_out_k, value_sk[key], K) - delta);
         for (int k = lane; k < K; k += warp_size) d_query.tile_k[k] += d_score * float(key_sk[key][k]);
       },
@@ -148,17 +148,17 @@ __global__ void plain_backward_key_kernel(AttentionBackward<T> a, const float* d
   const Rows<const T> d_out_ck = query_rows(a.d_out_bch, 0, in, at);
   const T* key_k = key_rows<general>(in.key_bsh, in.key_stride, in, at)[at.first];
   const T* value_k = key_rows<general>(in.value_bsh, in.value_stride, in, at)[at.first];
-  const HeadSight<general> sight = sight_of<general>(in, at);
+  const HeadMask<general> mask = mask_of<general>(in, at);
   const int C = int(in.C), K = int(in.K), lane = int(threadIdx.x);
 
   for_each_in_tiles(
-      sight.queries_of(at.first, 1, C),
+      mask.queries_of(at.first, 1, C),
       [&](int query) {
-        if (!sight.sees(query, at.first)) return;
+        if (!mask.sees(query, at.first)) return;
         const Index bnc = Index{at.head} * C + query;
         const float product = dot_product(query_ck[query], key_k, K);
         const float weight =
-            expf(fmaf(scale, product, sight.join_bias(-a.lse_bnc[bnc], query, at.first)));           // (attention.5)
+            expf(fmaf(scale, product, mask.join_bias(-a.lse_bnc[bnc], query, at.first)));            // (attention.5)
         const float d_score = weight * (dot_product(d_out_ck[query], value_k, K) - delta_bnc[bnc]);  // (attention.7)
         for (int k = lane; k < K; k += warp_size) {
           d_key.tile_k[k] += d_score * float(query_ck[query][k]);

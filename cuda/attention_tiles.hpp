@@ -53,7 +53,7 @@ template <class T, int KP, int owned>
 constexpr int stages = on_tensor_cores<T> && (KP <= 64 || owned == 1) ? 2 : 1;
 
 // Blocks that a multiprocessor should hold: as many as the registers of a block of so many rows leave room for without
-// spills, one less of a kernel that is `general` (see HeadSight) where that makes a difference. Nothing that the
+// spills, one less of a kernel that is `general` (see HeadMask) where that makes a difference. Nothing that the
 // emulator looks at.
 template <class T, int KP, int rows, bool general>
 [[maybe_unused]] constexpr int blocks = rows > tile ? 2 : ((on_tensor_cores<T> && KP <= 64) ? 3 : 2) - general;
@@ -121,11 +121,12 @@ struct Range {
   int begin, end;
 };
 
-// The sight of one head. As many keys as queries, all of them seen or all that are not behind, and no bias: that is
-// what nearly every pass is over. It has kernels of its own, which know of nothing else; the others are `general`.
+// The attention mask of one head. As many keys as queries, all of them seen or all that are not behind, and no bias:
+// that is what nearly every pass is over. It has kernels of its own, which know of nothing else; the others are
+// `general`.
 template <bool general>
-struct HeadSight {
-  Sight<float> all;
+struct HeadMask {
+  AttentionMask<float> all;
   const Token* mask_s;
   const float* distance_bias_c;
   int S;
@@ -177,8 +178,8 @@ struct HeadSight {
   }
 };
 template <bool general, class T>
-__device__ __forceinline__ HeadSight<general> sight_of(const AttentionInputs<T>& in, const AttentionPlace& at) {
-  const Sight<float>& all = in.sight;
+__device__ __forceinline__ HeadMask<general> mask_of(const AttentionInputs<T>& in, const AttentionPlace& at) {
+  const AttentionMask<float>& all = in.mask;
   return {general ? all.of_head(at.n) : all, all.mask_bs ? all.mask_bs + at.b * (general ? in.S : in.C) : nullptr,
           general && all.distance_bias_nc ? all.distance_bias_nc + at.n * all.distances : nullptr,
           int(general ? in.S : in.C)};
@@ -559,14 +560,14 @@ __device__ __forceinline__ float row_sum(float x) {
 // Which keys of this thread's scores are real by the mask, a bit each: asked before the scores are made, when registers
 // are free.
 template <class P, bool general>
-__device__ __forceinline__ std::uint32_t real_keys(const HeadSight<general>& sight, int first_key,
+__device__ __forceinline__ std::uint32_t real_keys(const HeadMask<general>& mask, int first_key,
                                                    bool rows_are_queries) {
-  if (!sight.mask_s) return 0xFFFFFFFF;
+  if (!mask.mask_s) return 0xFFFFFFFF;
   const int keys = rows_are_queries ? P::columns : P::rows;
   std::uint32_t real = 0;
   for (int i = 0; i < keys; ++i) {
     const int key = first_key + (rows_are_queries ? P::column(i) : P::row(i));
-    real |= std::uint32_t{key < sight.S && sight.mask_s[key] != 0} << i;
+    real |= std::uint32_t{key < mask.S && mask.mask_s[key] != 0} << i;
   }
   return real;
 }
@@ -574,12 +575,12 @@ __device__ __forceinline__ std::uint32_t real_keys(const HeadSight<general>& sig
 // Scores that do not exist become -infinity, which no maximum and no sum notices. What a row sees lies side by side,
 // and in a whole sequence a query sees all keys up to its last one, a key is seen by all queries from its first one on.
 template <class P, bool general>
-__device__ __forceinline__ void hide_others(P& score, const HeadSight<general>& sight, int first_query, int first_key,
+__device__ __forceinline__ void hide_others(P& score, const HeadMask<general>& mask, int first_query, int first_key,
                                             int C, bool rows_are_queries, std::uint32_t real) {
   const int first_column = P::column(0) + (rows_are_queries ? first_key : first_query);
   for (int r = 0; r < P::rows; ++r) {
     const Range seen =
-        rows_are_queries ? sight.keys_of(first_query + P::row(r), 1) : sight.queries_of(first_key + P::row(r), 1, C);
+        rows_are_queries ? mask.keys_of(first_query + P::row(r), 1) : mask.queries_of(first_key + P::row(r), 1, C);
     for (int c = 0; c < P::columns; ++c) {
       const int column = P::column(c) - P::column(0);
       const bool before = (general || !rows_are_queries) && column < seen.begin - first_column;
@@ -587,7 +588,7 @@ __device__ __forceinline__ void hide_others(P& score, const HeadSight<general>& 
       if (before || after) score.at(r, c) = -infinity;
     }
   }
-  if (!sight.mask_s) return;
+  if (!mask.mask_s) return;
   for (int r = 0; r < P::rows; ++r) {
     for (int c = 0; c < P::columns; ++c) {
       if ((real >> (rows_are_queries ? c : r) & 1) == 0) score.at(r, c) = -infinity;
@@ -597,15 +598,15 @@ __device__ __forceinline__ void hide_others(P& score, const HeadSight<general>& 
 
 // The bias of every distance joins the scores, which are still without their factor.
 template <class P, bool general>
-__device__ __forceinline__ void add_bias(P& score, const HeadSight<general>& sight, int first_query, int first_key,
+__device__ __forceinline__ void add_bias(P& score, const HeadMask<general>& mask, int first_query, int first_key,
                                          bool rows_are_queries, float scale) {
-  if (!general || !sight.distance_bias_c) return;
+  if (!general || !mask.distance_bias_c) return;
   const float inverse = 1 / scale;
   for (int r = 0; r < P::rows; ++r) {
     for (int c = 0; c < P::columns; ++c) {
       const int query = first_query + (rows_are_queries ? P::row(r) : P::column(c));
       const int key = first_key + (rows_are_queries ? P::column(c) : P::row(r));
-      score.at(r, c) = fmaf(sight.bias(query, key), inverse, score.at(r, c));  // (attention.11)
+      score.at(r, c) = fmaf(mask.bias(query, key), inverse, score.at(r, c));  // (attention.11)
     }
   }
 }

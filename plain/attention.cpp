@@ -22,15 +22,15 @@ Accum<T> score_of(const AttentionInputs<T>& in, const View<const T, 4>& query, c
   A product = A(0);
   for (Index k = 0; k < in.K; ++k) product += query(b, c, n, k) * key(b, s, n, k);
   A score = scale_of(in) * product;  // (attention.1)
-  const auto distance_bias = array(in.sight.distance_bias_nc, in.sight.distances);
-  if (distance_bias.first) score += distance_bias(n, std::abs(c + in.sight.offset - s));  // (attention.11)
+  const auto distance_bias = array(in.mask.distance_bias_nc, in.mask.distances);
+  if (distance_bias.first) score += distance_bias(n, std::abs(c + in.mask.offset - s));  // (attention.11)
   return score;
 }
 
 // Whether query c sees key s in head n. Both passes ask the same.
 template <class T>
 bool sees(const AttentionInputs<T>& in, Index b, Index n, Index c, Index s) {
-  return in.sight.of_head(n).sees(c, s) && (!in.sight.mask_bs || array(in.sight.mask_bs, in.S)(b, s) != 0);
+  return in.mask.of_head(n).sees(c, s) && (!in.mask.mask_bs || array(in.mask.mask_bs, in.S)(b, s) != 0);
 }
 
 // Positions whose terms are added one after the other. Sums of tiles are added with more digits where T is float: in a
@@ -212,13 +212,13 @@ void attention_bias_backward(Device&, const AttentionBiasBackward<T>& a) {
   const auto value = heads(in.value_bsh, in.value_stride, in.S, in.N, in.K);
   const auto out = heads(a.out_bch, 0, in.C, in.N, in.K), d_out = heads(a.d_out_bch, 0, in.C, in.N, in.K);
   const auto lse = array(a.lse_bnc, in.N, in.C);
-  const auto d_distance_bias = array(a.d_distance_bias_np, in.sight.distances);
+  const auto d_distance_bias = array(a.d_distance_bias_np, in.mask.distances);
   for (Index n = 0; n < in.N; ++n) {
     for (Index p = distances_of(a, n).begin; p < distances_of(a, n).end; ++p) {
       Longer<T> total(0);
       for (Index b = 0; b < in.B; ++b) {
         total += Longer<T>(sum_in_tiles<A>(in.C, [&](A& of_tile, Index c) {
-          const Index s = c + in.sight.offset - p;
+          const Index s = c + in.mask.offset - p;
           if (s < 0 || s >= in.S || !sees(in, b, n, c, s)) return;
           const A weight = exp(score_of(in, query, key, b, n, c, s) - lse(b, n, c));
           A d_weight = A(0), delta = A(0);
@@ -240,16 +240,16 @@ void attention_step(Device& device, const AttentionStep<T>& a) {
   using A = Accum<T>;
   typename Device::Scope scratch(device.workspace);
   const CachedRows<T> cached = in_order(device, scratch, a);
-  Sight<Accum<T>> sight = a.sight;
-  sight.causal = true;
-  sight.offset = a.length - 1;
-  sight.mask_bs = nullptr;
+  AttentionMask<Accum<T>> mask = a.mask;
+  mask.causal = true;
+  mask.offset = a.length - 1;
+  mask.mask_bs = nullptr;
   attention_forward<Device, T>(device, {.out_bch = a.out_h,
                                         .lse_bnc = scratch.template take<A>(a.N),
                                         .in = {.query_bch = a.query_h,
                                                .key_bsh = cached.key_ch,
                                                .value_bsh = cached.value_ch,
-                                               .sight = sight,
+                                               .mask = mask,
                                                .scale = a.scale,
                                                .B = 1,
                                                .C = 1,

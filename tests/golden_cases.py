@@ -19,7 +19,7 @@ import torch.nn.functional as F
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tools"))
 from equations import (
-    Sight,
+    AttentionMask,
     additive,
     bahdanau,
     conv,
@@ -151,8 +151,10 @@ def block_settings(case, mixer, D, N, K, C):
     return settings_of({key: str(value) for key, value in (sizes | case.metadata).items()}, {}, case.name, OF_CASES)
 
 
-def sight_of(settings, mask=None):
-    return Sight(settings.causal, settings.window[0], mask, settings.positions, settings.alibi_slopes == "interleaved")
+def mask_of(settings, mask=None):
+    return AttentionMask(
+        settings.causal, settings.window[0], mask, settings.positions, settings.alibi_slopes == "interleaved"
+    )
 
 
 # ---- the cases ------------------------------------------------------------------------------------------------------
@@ -206,8 +208,8 @@ def pooling_case(folder, name, C, window, std, mask, mean=0.0, slopes=None, **se
     a = case.real("input.a_bnc", (B, N, C), std, mean)
     x = case.real("input.x_bnck", (B, N, C, K))
     slope_n = None if slopes is None else case.fixed("input.slope_n", torch.tensor(slopes))
-    sight = Sight(settings.get("causal", 1), window, case.mask(B, C, mask))
-    case.finish(folder, {"g_bnck": pool(a, x, sight, slope_n)})
+    attention_mask = AttentionMask(settings.get("causal", 1), window, case.mask(B, C, mask))
+    case.finish(folder, {"g_bnck": pool(a, x, attention_mask, slope_n)})
 
 
 def pooling_chunk_case(folder, name, C, std, mean=0.0, slopes=None):
@@ -219,7 +221,7 @@ def pooling_chunk_case(folder, name, C, std, mean=0.0, slopes=None):
     a = torch.cat((zeta[..., None], case.real("input.a_bnc", (B, N, C), std, mean)), -1)
     x = torch.cat((first[:, :, None], case.real("input.x_bnck", (B, N, C, K))), 2)
     slope_n = torch.zeros(N) if slopes is None else case.fixed("input.slope_n", torch.tensor(slopes))
-    g = pool(a, x, Sight(), slope_n)
+    g = pool(a, x, AttentionMask(), slope_n)
     aged = a - slope_n[:, None] * torch.arange(C, -1, -1)
     outputs = {"g_bnck": g[:, :, 1:], "zeta_bn": torch.logsumexp(aged, -1), "average_bnk": g[:, :, -1]}
     case.finish(folder, outputs)
@@ -235,8 +237,8 @@ def additive_case(folder, name, C, D, N, values, projection, skip, window, mask,
     with torch.no_grad():  # pooling vectors that make the logits large
         weight("query_pool_nk").mul_(std)
         weight("key_pool_nk").mul_(std)
-    sight = sight_of(block_settings(case, "additive", D, N, 0, C), case.mask(3, C, mask))
-    case.finish(folder, {"y_bcd": additive(norm(x, weight), weight, N, sight, skip)})
+    attention_mask = mask_of(block_settings(case, "additive", D, N, 0, C), case.mask(3, C, mask))
+    case.finish(folder, {"y_bcd": additive(norm(x, weight), weight, N, attention_mask, skip)})
 
 
 CORE_CASES = {"dot": "dot_product_attention", "bahdanau": "bahdanau_attention", "metric": "metric_attention",
@@ -248,7 +250,7 @@ def core_case(folder, name, mixer, C, D, N, K, causal, mask, biases=(), **settin
     x = case.real("input.x_bcd", (3, C, D))
     weight = weights_of(case, mixer_shapes(mixer, D, N, K, biases=biases)).get
     read = block_settings(case, mixer, D, N, K, C)
-    case.finish(folder, {"y_bcd": mix(mixer, x, weight, read, sight_of(read, case.mask(3, C, mask)))})
+    case.finish(folder, {"y_bcd": mix(mixer, x, weight, read, mask_of(read, case.mask(3, C, mask)))})
 
 
 def sparse_case(folder, name, C, N, K, mask, **settings):
@@ -259,8 +261,8 @@ def sparse_case(folder, name, C, N, K, mask, **settings):
         pattern = sparse("strided", settings["window"], 0, "first")
     else:
         pattern = sparse(settings["pattern"], settings["stride"], settings.get("summary"), settings.get("part", "merged"))
-    sight = Sight(mask=case.mask(3, C, mask), pattern=pattern)
-    case.finish(folder, {"y_bcd": dot(x, weight, N, sight)})
+    attention_mask = AttentionMask(mask=case.mask(3, C, mask), pattern=pattern)
+    case.finish(folder, {"y_bcd": dot(x, weight, N, attention_mask)})
 
 
 def span_case(folder, name, C, N, K, ramp, mask, **settings):
@@ -269,7 +271,7 @@ def span_case(folder, name, C, N, K, ramp, mask, **settings):
     weight = weights_of(case, mixer_shapes("dot", 10, N, K) | {"span_n": (N,)}).get
     with torch.no_grad():  # of heads near and far
         weight("span_n").copy_(torch.linspace(0.3, C - 0.3, N))
-    outputs = {"y_bcd": dot(x, weight, N, Sight(mask=case.mask(3, C, mask), ramp=ramp))}
+    outputs = {"y_bcd": dot(x, weight, N, AttentionMask(mask=case.mask(3, C, mask), ramp=ramp))}
     if "penalty" in settings:
         outputs["penalty"] = settings["penalty"] * weight("span_n").mean()
     case.finish(folder, outputs)
@@ -292,7 +294,7 @@ def lsh_case(folder, name, C, N, K, rounds, buckets, piece, causal, duplicates="
     weights = weights_of(case, mixer_shapes("lsh", 10, N, K))
     rotations = case.fixed("input.rotations_nukr", case.normal((N, rounds, K, buckets // 2)))
     weight = (weights | {"rotations_nukr": rotations}).get
-    y = lsh(x, weight, N, piece, Sight(causal), duplicates == "counted", bool(within_bucket))
+    y = lsh(x, weight, N, piece, AttentionMask(causal), duplicates == "counted", bool(within_bucket))
     case.finish(folder, {"y_bcd": y})
 
 
@@ -303,7 +305,7 @@ def leap_case(folder, name, C, D, N, mask, std=1.0, **settings):
     with torch.no_grad():  # epsilon decides where logits are far below 0
         weight("focus_dd").mul_(std)
     read = block_settings(case, "leap", D, N, 0, C)
-    case.finish(folder, {"y_bcd": mix("leap", x, weight, read, sight_of(read, case.mask(3, C, mask)))})
+    case.finish(folder, {"y_bcd": mix("leap", x, weight, read, mask_of(read, case.mask(3, C, mask)))})
 
 
 def cross_case(folder, name, C, S, D, E, N, K, mask, biases=()):
@@ -314,8 +316,8 @@ def cross_case(folder, name, C, S, D, E, N, K, mask, biases=()):
     shapes = {"query_hd": (H, D), "key_he": (H, E), "value_he": (H, E), "output_dh": (D, H)}
     shapes.update({bias: (D if bias == "output_bias_d" else H,) for bias in biases})
     weight = weights_of(case, shapes).get
-    sight = Sight(causal=False, mask=case.mask(3, S, mask, "input.mask_bs"))
-    case.finish(folder, {"y_bcd": cross(x, memory, weight, N, sight)})
+    attention_mask = AttentionMask(causal=False, mask=case.mask(3, S, mask, "input.mask_bs"))
+    case.finish(folder, {"y_bcd": cross(x, memory, weight, N, attention_mask)})
 
 
 def bahdanau_memory_case(folder, name, C, S, D, E, N, K, mask, std=1.0):
@@ -327,8 +329,8 @@ def bahdanau_memory_case(folder, name, C, S, D, E, N, K, mask, std=1.0):
     weight = weights_of(case, shapes).get
     with torch.no_grad():  # so large that a tanh is 1
         weight("query_hd").mul_(std)
-    sight = Sight(causal=False, mask=case.mask(3, S, mask, "input.mask_bs"))
-    case.finish(folder, {"y_bcd": bahdanau(x, weight, N, sight, memory)})
+    attention_mask = AttentionMask(causal=False, mask=case.mask(3, S, mask, "input.mask_bs"))
+    case.finish(folder, {"y_bcd": bahdanau(x, weight, N, attention_mask, memory)})
 
 
 def kernel_regression_case(folder, name, kernel, C, S, offset=0.0, std=1.0, leave_one_out=0, **settings):

@@ -35,7 +35,7 @@ accepted = [re.compile(words) for words in (
     r"(bahdanau|relative)_attention: \w+_kernel<.*>: LDG: 4 neighbours",
     # One column of a matrix, of inference.
     r"metric_key: query_kernel<.*>: LDG",
-    # Registers that do not suffice: heads of 128 channels, sights with biases on sm_80, relative attention.
+    # Registers that do not suffice: heads of 128 channels, masks with biases on sm_80, relative attention.
     r"attention: backward_key_kernel<bf16, 128, .*>: \d+ accesses to local memory",
     r"attention: forward_kernel<bf16, 64, true, true>: [1-9] accesses to local memory",
     r"relative_attention: backward_key_kernel<.*>: [1-9] accesses to local memory",

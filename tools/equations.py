@@ -59,7 +59,7 @@ def nobody(name, tensor):
 
 
 @dataclass
-class Sight:
+class AttentionMask:
     """What a position sees of a sequence, and what the distance does."""
 
     causal: bool = True
@@ -122,28 +122,28 @@ def distance(C, S):
     return torch.arange(C)[:, None] - torch.arange(S)[None, :]
 
 
-def weighted_average(score_bncs, x_bnsk, sight, slope_n=None, epsilon=0):
+def weighted_average(score_bncs, x_bnsk, attention_mask, slope_n=None, epsilon=0):
     """Rows that see nothing yield 0. epsilon: the weight of one more position, whose x is 0."""
     B, N, C, S = score_bncs.shape
     if slope_n is not None:
         score_bncs = score_bncs - slope_n[:, None, None] * distance(C, S).abs()
-    seen = sight.visible(B, N, C, S)
+    seen = attention_mask.visible(B, N, C, S)
     top = torch.where(seen, score_bncs, -torch.inf).amax(-1, keepdim=True).detach()
     top = torch.where(top.isfinite(), top, 0)
     if epsilon:
         top = top.clamp(min=math.log(epsilon))
     weight = torch.where(seen, score_bncs - top, -torch.inf).exp()
     total = weight.sum(-1, keepdim=True) + epsilon * (-top).exp()
-    constant = sight.constant(C, S)
+    constant = attention_mask.constant(C, S)
     mean = torch.where(constant, 0, weight) @ x_bnsk + torch.where(constant, weight, 0) @ x_bnsk.detach()
     return mean / torch.where(total > 0, total, 1)
 
 
-def pool(a_bnc, x_bnck, sight, slope_n=None, epsilon=0):
+def pool(a_bnc, x_bnck, attention_mask, slope_n=None, epsilon=0):
     B, N, C = a_bnc.shape
     score = a_bnc[:, :, None, :].expand(B, N, C, C)
-    score = torch.where(sight.constant(C, C), score.detach(), score)
-    return weighted_average(score, x_bnck, sight, slope_n, epsilon)
+    score = torch.where(attention_mask.constant(C, C), score.detach(), score)
+    return weighted_average(score, x_bnck, attention_mask, slope_n, epsilon)
 
 
 def kernel_regression(query_c, key_s, value_s, width, leave_one_out):
@@ -205,34 +205,34 @@ def in_span(score_bncs, span_n, ramp):
     return torch.where(mask > 0, score_bncs + torch.where(mask > 0, mask, 1).log(), -torch.inf)
 
 
-def attention(query_bnck, key_bnsk, value_bnsk, sight, scale, span_n=None):
-    if sight.positions == "rotary":
+def attention(query_bnck, key_bnsk, value_bnsk, attention_mask, scale, span_n=None):
+    if attention_mask.positions == "rotary":
         query_bnck, key_bnsk = turned(query_bnck), turned(key_bnsk)
     score = query_bnck @ key_bnsk.transpose(-1, -2)
-    constant = sight.constant(*score.shape[-2:])
+    constant = attention_mask.constant(*score.shape[-2:])
     score = scale * torch.where(constant, query_bnck @ key_bnsk.detach().transpose(-1, -2), score)
-    sight.look("score_bncs", score)
+    attention_mask.look("score_bncs", score)
     if span_n is not None:
-        score = in_span(score, span_n, sight.ramp)
-    return heads_together(weighted_average(score, value_bnsk, sight, sight.slopes(score.shape[1])))
+        score = in_span(score, span_n, attention_mask.ramp)
+    return heads_together(weighted_average(score, value_bnsk, attention_mask, attention_mask.slopes(score.shape[1])))
 
 
-def bahdanau_attention(query_bnck, key_bnsk, value_bnsk, score_nk, sight):
+def bahdanau_attention(query_bnck, key_bnsk, value_bnsk, score_nk, attention_mask):
     def compared(key_bnsk):
         hidden = torch.tanh(query_bnck[:, :, :, None] + key_bnsk[:, :, None])
         return (score_nk[:, None, None] * hidden).sum(-1)
 
     score = compared(key_bnsk)
-    if sight.chunk:
-        score = torch.where(sight.constant(*score.shape[-2:]), compared(key_bnsk.detach()), score)
-    sight.look("score_bncs", score)
-    return heads_together(weighted_average(score, value_bnsk, sight, sight.slopes(score.shape[1])))
+    if attention_mask.chunk:
+        score = torch.where(attention_mask.constant(*score.shape[-2:]), compared(key_bnsk.detach()), score)
+    attention_mask.look("score_bncs", score)
+    return heads_together(weighted_average(score, value_bnsk, attention_mask, attention_mask.slopes(score.shape[1])))
 
 
 # ---- blocks, without what is added to them --------------------------------------------------------------------------
 
 
-def conv(h_bcd, weight, groups, sight=Sight()):
+def conv(h_bcd, weight, groups, attention_mask=AttentionMask()):
     """Every tap by itself: the rows that it sees of an earlier chunk may be constants."""
     h_bdc = h_bcd.transpose(1, 2)
     taps_dgj = weight("weight_dgj")
@@ -240,7 +240,7 @@ def conv(h_bcd, weight, groups, sight=Sight()):
     y_bdc = 0
     for j in range(J):
         back = J - 1 - j
-        constant = sight.constant(C, C).diagonal(-back) if back < C else torch.zeros(0, dtype=torch.bool)
+        constant = attention_mask.constant(C, C).diagonal(-back) if back < C else torch.zeros(0, dtype=torch.bool)
         seen = h_bdc[..., : max(0, C - back)]
         seen = F.pad(torch.where(constant, seen.detach(), seen), (min(back, C), 0))
         y_bdc = y_bdc + F.conv1d(seen, taps_dgj[..., j : j + 1], groups=groups)
@@ -259,11 +259,11 @@ def ffn(h_bcd, weight, activation="gelu"):
     return F.linear(hidden, weight("down_df"), weight("down_bias_d"))
 
 
-def additive(h_bcd, weight, N, sight, skip):
+def additive(h_bcd, weight, N, attention_mask, skip):
     def pooled(x_bcd, vector_nk):
         x = heads_apart(x_bcd, N)
         a = (x * vector_nk[None, :, None, :]).sum(-1) / math.sqrt(x.shape[-1])
-        return heads_together(pool(a, x, sight, sight.slopes(N)))
+        return heads_together(pool(a, x, attention_mask, attention_mask.slopes(N)))
 
     q, k = F.linear(h_bcd, weight("query_dd")), F.linear(h_bcd, weight("key_dd"))
     v = q if weight("value_dd") is None else F.linear(h_bcd, weight("value_dd"))
@@ -275,23 +275,23 @@ def additive(h_bcd, weight, N, sight, skip):
     return u * v + (r if skip == "normed" else 0)
 
 
-def dot(h_bcd, weight, N, sight, rescale=0):
+def dot(h_bcd, weight, N, attention_mask, rescale=0):
     q, k, v = (
         heads_apart(F.linear(h_bcd, weight(f"{x}_hd"), weight(f"{x}_bias_h")), N) for x in ("query", "key", "value")
     )
     scale = 1 / math.sqrt(q.shape[-1])
     if rescale:
         q, k, scale = rescaled(q), rescaled(k), rescale / q.shape[-1]
-    out = attention(q, k, v, sight, scale, weight("span_n"))
+    out = attention(q, k, v, attention_mask, scale, weight("span_n"))
     return F.linear(out, weight("output_dh"), weight("output_bias_d"))
 
 
-def bahdanau(h_bcd, weight, N, sight, memory_bse=None):
+def bahdanau(h_bcd, weight, N, attention_mask, memory_bse=None):
     """Keys and values from h itself, or from a memory."""
     letter, source = ("d", h_bcd) if memory_bse is None else ("e", memory_bse)
     q = heads_apart(F.linear(h_bcd, weight("query_hd")), N)
     k, v = (heads_apart(F.linear(source, weight(f"{x}_h{letter}")), N) for x in ("key", "value"))
-    return F.linear(bahdanau_attention(q, k, v, weight("score_nk"), sight), weight("output_dh"))
+    return F.linear(bahdanau_attention(q, k, v, weight("score_nk"), attention_mask), weight("output_dh"))
 
 
 def segment(h_bcd, rows_bsd, weight, N, clamp, mask_bs=None):
@@ -312,13 +312,13 @@ def segment(h_bcd, rows_bsd, weight, N, clamp, mask_bs=None):
     return F.linear(heads_together(power @ v / torch.where(total > 0, total, 1)), weight("output_dh"))
 
 
-def transformer_xl(h_bcd, past_bcd, weight, settings, sight):
+def transformer_xl(h_bcd, past_bcd, weight, settings, attention_mask):
     """Segments, each with a memory. past_bcd: h again, of which nothing goes back into the stream."""
     parts = []
     for begin in range(0, h_bcd.shape[1], settings.segment):
         first, end = max(0, begin - settings.memory), begin + settings.segment
         rows = torch.cat((past_bcd[:, first:begin], h_bcd[:, begin:end]), 1)
-        mask = None if sight.mask is None else sight.mask[:, first:end]
+        mask = None if attention_mask.mask is None else attention_mask.mask[:, first:end]
         parts.append(segment(h_bcd[:, begin:end], rows, weight, settings.heads, settings.clamp, mask))
     return torch.cat(parts, 1)
 
@@ -344,29 +344,29 @@ def meetings(query_bnck, rotations_nukr, piece, causal, real_bc=None, within_buc
     return torch.where(seen, meets, 0)
 
 
-def lsh(h_bcd, weight, N, piece, sight, counted=False, within_bucket=False):
+def lsh(h_bcd, weight, N, piece, attention_mask, counted=False, within_bucket=False):
     """Attention over those whom hashing brings near; whoever meets nobody keeps its own value. counted: who is met in
     several rounds counts as often."""
     q, v = (heads_apart(F.linear(h_bcd, weight(f"{x}_hd")), N) for x in ("project", "value"))
     key = q / (q.square().mean(-1, keepdim=True) + 1e-6).sqrt()
     score = q @ key.transpose(-1, -2) / math.sqrt(q.shape[-1])
-    meets = meetings(q, weight("rotations_nukr"), piece, sight.causal, sight.mask, within_bucket)
+    meets = meetings(q, weight("rotations_nukr"), piece, attention_mask.causal, attention_mask.mask, within_bucket)
     alone = (meets == 0).all(-1, keepdim=True)
     shown = torch.where(meets > 0, score + meets.clamp(min=1).log() if counted else score, -torch.inf)
     mean = torch.softmax(torch.where(alone, 0, shown), -1) @ v
     return F.linear(heads_together(torch.where(alone, v, mean)), weight("output_dh"))
 
 
-def cross(x_bcd, memory_bse, weight, N, sight):
+def cross(x_bcd, memory_bse, weight, N, attention_mask):
     q = heads_apart(F.linear(x_bcd, weight("query_hd"), weight("query_bias_h")), N)
     k, v = (
         heads_apart(F.linear(memory_bse, weight(f"{x}_he"), weight(f"{x}_bias_h")), N) for x in ("key", "value")
     )
-    out = attention(q, k, v, sight, 1 / math.sqrt(q.shape[-1]))
+    out = attention(q, k, v, attention_mask, 1 / math.sqrt(q.shape[-1]))
     return F.linear(out, weight("output_dh"), weight("output_bias_d"))
 
 
-def bilinear(h_bcd, weight, N, sight):
+def bilinear(h_bcd, weight, N, attention_mask):
     """Metric and quadratic attention, with the full matrix: score = p_c^T M p_c' / sqrt(K)."""
     p = heads_apart(F.linear(h_bcd, weight("project_hd")), N)
     K = p.shape[-1]
@@ -377,11 +377,11 @@ def bilinear(h_bcd, weight, N, sight):
             (torch.arange(N)[:, None], rows[None, :], columns[None, :]), weight("metric_nl")
         )
         metric = upper + upper.transpose(1, 2) - torch.diag_embed(torch.diagonal(upper, dim1=1, dim2=2))
-    out = attention(p, p @ metric.transpose(-1, -2), p, sight, 1 / math.sqrt(K), weight("span_n"))
+    out = attention(p, p @ metric.transpose(-1, -2), p, attention_mask, 1 / math.sqrt(K), weight("span_n"))
     return F.linear(out, weight("output_dh"))
 
 
-def leap(h_bcd, weight, N, sight, focus="elu", rescale=0, normed_values=False):
+def leap(h_bcd, weight, N, attention_mask, focus="elu", rescale=0, normed_values=False):
     q, f, k, v = (heads_apart(F.linear(h_bcd, weight(f"{x}_dd")), N) for x in ("query", "focus", "key", "value"))
     K = q.shape[-1]
     scale = rescale / K if rescale else 1 / math.sqrt(K)
@@ -390,41 +390,43 @@ def leap(h_bcd, weight, N, sight, focus="elu", rescale=0, normed_values=False):
     if normed_values:
         v = rescaled(v)
     a = scale * (f * k).sum(-1)
-    sight.look("score_bnc", a)
+    attention_mask.look("score_bnc", a)
     if focus == "elu":  # the weight e^a is elu(a) + 1
         a = torch.where(a > 0, a.clamp(min=0).log1p(), a)
-    sight.look("logit_bnc", a)
-    pooled_k, pooled_v = pool(a, torch.cat((k, v), -1), sight, sight.slopes(N), EPSILON).chunk(2, -1)
+    attention_mask.look("logit_bnc", a)
+    pooled_k, pooled_v = pool(a, torch.cat((k, v), -1), attention_mask, attention_mask.slopes(N), EPSILON).chunk(2, -1)
     return heads_together(torch.sigmoid(scale * (q * pooled_k).sum(-1, keepdim=True)) * pooled_v)
 
 
-def average(h_bcd, sight):
-    return pool(torch.zeros(h_bcd.shape[0], 1, h_bcd.shape[1]), h_bcd[:, None], sight)[:, 0]
+def average(h_bcd, attention_mask):
+    return pool(torch.zeros(h_bcd.shape[0], 1, h_bcd.shape[1]), h_bcd[:, None], attention_mask)[:, 0]
 
 
 # ---- the network ----------------------------------------------------------------------------------------------------
 
 
-def mix(mixer, h_bcd, weight, settings, sight, past_bcd=None):
+def mix(mixer, h_bcd, weight, settings, attention_mask, past_bcd=None):
     """settings: heads, and those of the mixer. past_bcd: what h is as memory, for
     transformer_xl."""
     if mixer == "additive":
-        return additive(h_bcd, weight, settings.heads, sight, settings.skip)
+        return additive(h_bcd, weight, settings.heads, attention_mask, settings.skip)
     if mixer == "leap":
-        return leap(h_bcd, weight, settings.heads, sight, settings.focus, settings.rescale, settings.normed_values)
+        return leap(
+            h_bcd, weight, settings.heads, attention_mask, settings.focus, settings.rescale, settings.normed_values
+        )
     if mixer == "average":
-        return average(h_bcd, sight)
+        return average(h_bcd, attention_mask)
     if mixer == "identity":
         return h_bcd
     if mixer == "dot":
-        return dot(h_bcd, weight, settings.heads, sight, settings.rescale)
+        return dot(h_bcd, weight, settings.heads, attention_mask, settings.rescale)
     if mixer == "bahdanau":
-        return bahdanau(h_bcd, weight, settings.heads, sight)
+        return bahdanau(h_bcd, weight, settings.heads, attention_mask)
     if mixer == "lsh":
-        return lsh(h_bcd, weight, settings.heads, settings.lsh_piece, sight)
+        return lsh(h_bcd, weight, settings.heads, settings.lsh_piece, attention_mask)
     if mixer == "transformer_xl":
-        return transformer_xl(h_bcd, h_bcd.detach() if past_bcd is None else past_bcd, weight, settings, sight)
-    return bilinear(h_bcd, weight, settings.heads, sight)
+        return transformer_xl(h_bcd, h_bcd.detach() if past_bcd is None else past_bcd, weight, settings, attention_mask)
+    return bilinear(h_bcd, weight, settings.heads, attention_mask)
 
 
 def patch_rows(image_bgyx, weights, patch):
@@ -455,9 +457,9 @@ def entry(inputs, weights, settings, prefix="", position="position_cd"):
     return norm(x, weights.get, prefix + "embedding.norm_") if settings.embedding_norm else x
 
 
-def stack(x, weights, settings, layers, sight, prefix="", memory=None, look=nobody):
-    """Blocks in their order, and the norm behind them. layers: which ones of the settings; sight: of its mixers, but for
-    their windows; memory: rows that every layer asks, and their mask."""
+def stack(x, weights, settings, layers, attention_mask, prefix="", memory=None, look=nobody):
+    """Blocks in their order, and the norm behind them. layers: which ones of the settings; attention_mask: of its
+    mixers, but for their windows; memory: rows that every layer asks, and their mask."""
     other = x  # the stream that the next block adds to, of a reversible network
 
     def block(name, compute, adds=True):
@@ -478,7 +480,7 @@ def stack(x, weights, settings, layers, sight, prefix="", memory=None, look=nobo
     for i, layer in enumerate(layers):
         name, mixer = f"{prefix}blocks.{i}", settings.mixer[layer]
         own = replace(
-            sight,
+            attention_mask,
             window=(settings.attention_window if mixer in WINDOWED_CORES else settings.window)[layer],
             ramp=settings.ramp,
             look=lambda what, tensor: look(f"{name}.mixer.{what}", tensor),
@@ -505,29 +507,29 @@ def stack(x, weights, settings, layers, sight, prefix="", memory=None, look=nobo
 
 def ask(h_bcd, memory_bse, mask_bs, weight, settings):
     """Cross-attention: all of the memory that is no padding, wherever it stands."""
-    sight = Sight(causal=False, mask=mask_bs)
+    attention_mask = AttentionMask(causal=False, mask=mask_bs)
     if settings.cross == "bahdanau":
-        return bahdanau(h_bcd, weight, settings.heads, sight, memory_bse)
-    return cross(h_bcd, memory_bse, weight, settings.heads, sight)
+        return bahdanau(h_bcd, weight, settings.heads, attention_mask, memory_bse)
+    return cross(h_bcd, memory_bse, weight, settings.heads, attention_mask)
 
 
-def sight_of_stack(settings, causal, mask_bc, chunk=0):
-    return Sight(causal, 0, mask_bc, settings.positions, settings.alibi_slopes == "interleaved", chunk)
+def mask_of_stack(settings, causal, mask_bc, chunk=0):
+    return AttentionMask(causal, 0, mask_bc, settings.positions, settings.alibi_slopes == "interleaved", chunk)
 
 
 def final_state(weights, settings, inputs, mask_bc=None, chunk=0, look=nobody, source_bs=None, source_mask_bs=None):
-    """What the logits are made of. inputs, mask_bc: as in entry. chunk: as in Sight. look(name, tensor): what a mixer
-    shows, as blocks.0.mixer.score_bncs. source_bs: what an encoder reads, from both sides."""
+    """What the logits are made of. inputs, mask_bc: as in entry. chunk: as in AttentionMask. look(name, tensor): what a
+    mixer shows, as blocks.0.mixer.score_bncs. source_bs: what an encoder reads, from both sides."""
     memory, prefix, E = None, own_prefix(settings), settings.encoder_layers
     if E:
-        sight = sight_of_stack(settings, False, source_mask_bs)
+        attention_mask = mask_of_stack(settings, False, source_mask_bs)
         rows = entry(source_bs, weights, settings, "encoder.", "position_sd")
-        memory = stack(rows, weights, settings, range(E), sight, "encoder.", look=look), source_mask_bs
+        memory = stack(rows, weights, settings, range(E), attention_mask, "encoder.", look=look), source_mask_bs
     if "embedding.cls_d" in weights and mask_bc is not None:
         mask_bc = F.pad(mask_bc, (1, 0), value=1)
-    sight = sight_of_stack(settings, settings.causal, mask_bc, chunk)
+    attention_mask = mask_of_stack(settings, settings.causal, mask_bc, chunk)
     x = entry(inputs, weights, settings, prefix)
-    return stack(x, weights, settings, range(E, settings.layers), sight, prefix, memory, look)
+    return stack(x, weights, settings, range(E, settings.layers), attention_mask, prefix, memory, look)
 
 
 def logits_of(x_bcd, weights, settings):

@@ -12,7 +12,7 @@
 namespace abh {
 
 // How far the heads of an attention look back where they learn that, and what the attention has to know of it. Without
-// spans it takes no memory, and the sight stays as it is.
+// spans it takes no memory, and the attention mask stays as it is.
 template <class Device, class T>
 class Span {
  public:
@@ -28,13 +28,13 @@ class Span {
     span_n_ = layout.weight(prefix + "span_n", {N_}, Init::zero, Kind::span, static_cast<double>(config.extras.span));
   }
 
-  // Goes with a sight, whose reach and distances stand: its bias, if it has one, is what the masks join.
-  void claim(Layout<T>& layout, Sight<Accum<T>>& sight) {
+  // Goes with an attention mask, whose reach and distances stand: its bias, if it has one, is what the masks join.
+  void claim(Layout<T>& layout, AttentionMask<Accum<T>>& mask) {
     if (!present_) return;
-    distances_ = sight.distances;
-    base_np_ = sight.distance_bias_nc;
-    sight.distance_bias_nc = bias_np_ = layout.template lasting_activation<Accum<T>>(N_ * distances_);
-    sight.reach_n = reach_n_ = layout.template lasting_activation<Index>(N_);
+    distances_ = mask.distances;
+    base_np_ = mask.distance_bias_nc;
+    mask.distance_bias_nc = bias_np_ = layout.template lasting_activation<Accum<T>>(N_ * distances_);
+    mask.reach_n = reach_n_ = layout.template lasting_activation<Index>(N_);
     first_n_ = layout.template lasting_activation<Index>(N_);
   }
 

@@ -30,7 +30,7 @@ namespace abh {
 //   d_value_bsnk = sum_c weight_bncs d_out_bcnk                                    (bahdanau_attention.10)
 //   d_score_nk  += sum_bcs d_logit_bncs tanh(query_bcnk + key_bsnk)                (bahdanau_attention.11)
 //
-// Where the sight has a bias for every distance, it joins the logit before (bahdanau_attention.2):
+// Where the attention mask has a bias for every distance, it joins the logit before (bahdanau_attention.2):
 //
 //   logit_bncs += distance_bias_n|c + offset - s|                                  (bahdanau_attention.12)
 //
@@ -66,17 +66,17 @@ template <class Device, class T>
 void bahdanau_attention_step(Device& device, const AttentionStep<T>& a, const T* score_nk) {
   typename Device::Scope scratch(device.workspace);
   const CachedRows<T> cached = in_order(device, scratch, a);
-  Sight<Accum<T>> sight = a.sight;
-  sight.causal = true;
-  sight.offset = a.length - 1;
-  sight.mask_bs = nullptr;
+  AttentionMask<Accum<T>> mask = a.mask;
+  mask.causal = true;
+  mask.offset = a.length - 1;
+  mask.mask_bs = nullptr;
   bahdanau_attention_forward<Device, T>(device,
                                         {.out_bch = a.out_h,
                                          .lse_bnc = scratch.template take<Accum<T>>(a.N),
                                          .in = {.query_bch = a.query_h,
                                                 .key_bsh = cached.key_ch,
                                                 .value_bsh = cached.value_ch,
-                                                .sight = sight,
+                                                .mask = mask,
                                                 .B = 1,
                                                 .C = 1,
                                                 .S = a.length,

@@ -92,7 +92,7 @@ struct Plan {
     fill_powers(key, in.key_bsh, in.key_stride);
     parallel_for(device, in.N, [&](Index n, Index) {
       for (Index k = 0; k < KP; ++k) padded_score_nk[n * KP + k] = k < in.K ? score_nk[n * in.K + k] : T(0);
-      if (in.sight.distance_bias_nc) bias.fill(in, n);
+      if (in.mask.distance_bias_nc) bias.fill(in, n);
     });
   }
 };
@@ -110,7 +110,7 @@ struct Head {
   const T *query_far_c = plan.query.far_of_head(head), *key_far_s = plan.key.far_of_head(head);
   const T* score_k = plan.padded_score_nk + n * KP;
   const T* bias_x = plan.bias.of_head(n);
-  const Token* mask_s = in.sight.mask_bs ? in.sight.mask_bs + b * in.S : nullptr;
+  const Token* mask_s = in.mask.mask_bs ? in.mask.mask_bs + b * in.S : nullptr;
   T score_sum = T(0);
   bool scores_far = false;  // of a size that powers are not multiplied with
 
@@ -188,12 +188,12 @@ template <class T>
 void fill_logits(T* logit_sc, const Head<T>& head, const QueryGroup<T>& queries, Index begin, Index end) {
   using L = Wide<T>;
   constexpr Index width = lane_width<T>;
-  const Sight<T>& sight = head.in.sight;
+  const AttentionMask<T>& mask = head.in.mask;
   const L hidden = splat<L>(T(-infinity));
   for (Index half = 0; half < group<T>; half += width) {
     T* logit_s = logit_sc + half - begin * group<T>;
     const Index first = queries.first + half, count = lesser(width, queries.count - half);
-    const Stretch seen = count > 0 ? sight.keys_of({first, first + count}, end) : Stretch{begin, begin};
+    const Stretch seen = count > 0 ? mask.keys_of({first, first + count}, end) : Stretch{begin, begin};
     const Index seen_begin = lesser(greater(seen.begin, begin), end), seen_end = greater(seen.end, seen_begin);
     for (Index s = begin; s < seen_begin; ++s) store<L>(logit_s + s * group<T>, hidden);
     for (Index s = seen_end; s < end; ++s) store<L>(logit_s + s * group<T>, hidden);
@@ -225,12 +225,12 @@ void fill_logits(T* logit_sc, const Head<T>& head, const QueryGroup<T>& queries,
       store<L>(at, all_far ? logit : where<L>(near_lanes, load<L>(at), logit));
     }
 
-    const Index at = first + sight.offset;  // the key at which the first query of the vector stands
+    const Index at = first + mask.offset;  // the key at which the first query of the vector stands
     for (Index key = seen_begin; key < seen_end; ++key) {
       L logit = load<L>(logit_s + key * group<T>);
       if (head.bias_x) logit += load<L>(head.bias_x + at - key);  // (bahdanau_attention.12)
-      if (sight.causal) logit = splat<L>(T(key - at)) > lane_numbers<L>() ? hidden : logit;
-      if (sight.reach > 0) logit = splat<L>(T(key - at + sight.reach)) > lane_numbers<L>() ? logit : hidden;
+      if (mask.causal) logit = splat<L>(T(key - at)) > lane_numbers<L>() ? hidden : logit;
+      if (mask.reach > 0) logit = splat<L>(T(key - at + mask.reach)) > lane_numbers<L>() ? logit : hidden;
       if (head.mask_s && head.mask_s[key] == 0) logit = hidden;
       store<L>(logit_s + key * group<T>, logit);
     }
@@ -255,7 +255,7 @@ void forward_group(const AttentionForward<T>& a, const Head<T>& head, Index firs
   const Rows<T> of_tile_ck{padded_sk + tile * KP, KP};
   const PairRows<T> out(of_tile_ck[group<T>], group<T>, KP);
   T* power_sc = of_tile_ck[group<T>] + PairRows<T>::numbers(group<T>, KP);
-  const Stretch seen = head.in.sight.keys_of({first, first + queries.count}, head.in.S);
+  const Stretch seen = head.in.mask.keys_of({first, first + queries.count}, head.in.S);
   const Index keys = seen.empty() ? 0 : seen.end - seen.begin;
   if (keys > 0) fill_logits(power_sc, head, queries, seen.begin, seen.end);
 
@@ -395,7 +395,7 @@ void backward_tile(const AttentionBackward<T>& a, const Head<T>& head, Index fir
   const Index keys = lesser(tile, head.in.S - first_key), whole = blocks_of(keys, at_once) * at_once;
   const Rows<const T> d_out_ck = head.rows(a.d_out_bch, 0, head.in.C);
   const T* lse_c = a.lse_bnc + head.head * head.in.C;
-  const Sight<T>& sight = head.in.sight;
+  const AttentionMask<T>& mask = head.in.mask;
   T* query_scratch = scratch;
   T* d_out_kc = query_scratch + group<T> * KP;
   const Rows<T> padded_ck{d_out_kc + group<T> * KP, KP};
@@ -414,7 +414,7 @@ void backward_tile(const AttentionBackward<T>& a, const Head<T>& head, Index fir
     for (Index k = 0; k < KP; ++k) key_power_sk[s][k] = real ? head.key_power_sk[first_key + s][k] : T(0);
   }
 
-  const Stretch seers = sight.queries_of({first_key, first_key + keys}, head.in.C);
+  const Stretch seers = mask.queries_of({first_key, first_key + keys}, head.in.C);
   for (Index first = seers.begin / group<T> * group<T>; first < seers.end; first += group<T>) {
     const QueryGroup<T> queries(head, first, query_scratch);
     const Index count = queries.count;
@@ -462,7 +462,7 @@ void backward_tile(const AttentionBackward<T>& a, const Head<T>& head, Index fir
       for (Index c = 0; c < count; ++c) {
         T& d_logit = d_logit_sc[s * group<T> + c];
         if (!all_far && head.query_far_c[first + c] == T(0)) continue;
-        if (sight.sees(first + c, first_key + s)) {
+        if (mask.sees(first + c, first_key + s)) {
           add_far_pair(head, first + c, first_key + s, d_logit, padded_ck[c], of_group_sk[s], sums.d_score.high[0]);
         }
         d_logit = T(0);
@@ -470,7 +470,7 @@ void backward_tile(const AttentionBackward<T>& a, const Head<T>& head, Index fir
     }
 
     for (Index s = 0; s < whole; s += at_once) {
-      const Stretch seers_here = sight.queries_of({first_key + s, first_key + lesser(s + at_once, keys)}, head.in.C);
+      const Stretch seers_here = mask.queries_of({first_key + s, first_key + lesser(s + at_once, keys)}, head.in.C);
       const Index from = greater(seers_here.begin - first, 0), end = lesser(seers_here.end - first, count);
       for (Index k = 0; k < KP; k += width) {
         L key_power[at_once], of_key[at_once], of_score = splat<L>(T(0));

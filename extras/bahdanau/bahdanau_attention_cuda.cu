@@ -114,7 +114,7 @@ __global__ void forward_kernel(AttentionForward<T> a, const T* score_nk, int blo
   const Rows<const T> value_sk = key_rows<true>(in.value_bsh, in.value_stride, in, my.at);
   const T* query_k = query_rows(in.query_bch, in.query_stride, in, my.at)[c];
   const T* own_score_k = score_nk + my.at.n * in.K;
-  const HeadSight<true> sight = sight_of<true>(in, my.at);
+  const HeadMask<true> mask = mask_of<true>(in, my.at);
   fetch_score(own.common, own_score_k, K, own.K4);
   fetch_row(power_k, query_k, my.is_there, K, own.K4, power_of);
   clear_row(total_k, own.K4);
@@ -122,10 +122,10 @@ __global__ void forward_kernel(AttentionForward<T> a, const T* score_nk, int blo
   __syncwarp();
 
   float max = -infinity, sum = 0, sum_low = 0;
-  const Range keys = sight.keys_of(my.at.first, my.count);
+  const Range keys = mask.keys_of(my.at.first, my.count);
   for (int begin = keys.begin; begin < keys.end; begin += side) {
     const int s = begin + lane;
-    const bool sees = my.is_there && s < keys.end && sight.sees(c, s);
+    const bool sees = my.is_there && s < keys.end && mask.sees(c, s);
     float logit = logit_of_slabs(tiles, power_k, own.common, own.K4, lane, [&](int first) {
       __syncthreads();  // what lay there has been read
       fetch_slab(tiles.power, key_sk, begin, keys.end, first, K, power_of);
@@ -133,7 +133,7 @@ __global__ void forward_kernel(AttentionForward<T> a, const T* score_nk, int blo
       __syncthreads();
     });
     if (sees && !(fabsf(logit) < infinity)) logit = far_logit(query_k, key_sk[s], own_score_k, K);
-    logit = sees ? sight.join_bias(logit, c, s) : -infinity;  // (bahdanau_attention.12)
+    logit = sees ? mask.join_bias(logit, c, s) : -infinity;  // (bahdanau_attention.12)
 
     const float new_max = fmaxf(max, warp_max(logit)), base = new_max == -infinity ? 0 : new_max;
     const float shrink = expf(max - base), power = expf(logit - base);
@@ -221,7 +221,7 @@ __global__ void backward_query_kernel(AttentionBackward<T> a, const T* score_nk,
   const Rows<const T> value_sk = key_rows<true>(in.value_bsh, in.value_stride, in, my.at);
   const T* query_k = query_rows(in.query_bch, in.query_stride, in, my.at)[c];
   const T* own_score_k = score_nk + my.at.n * in.K;
-  const HeadSight<true> sight = sight_of<true>(in, my.at);
+  const HeadMask<true> mask = mask_of<true>(in, my.at);
   fetch_score(own.common, own_score_k, K, own.K4);
   fetch_row(power_k, query_k, my.is_there, K, own.K4, power_of);
   fetch_row(d_out_k, query_rows(a.d_out_bch, 0, in, my.at)[c], my.is_there, K, own.K4, itself);
@@ -237,10 +237,10 @@ __global__ void backward_query_kernel(AttentionBackward<T> a, const T* score_nk,
     if (lane == 0) delta_bnc[Index{my.at.head} * in.C + c] = delta;
   }
 
-  const Range keys = sight.keys_of(my.at.first, my.count);
+  const Range keys = mask.keys_of(my.at.first, my.count);
   for (int begin = keys.begin; begin < keys.end; begin += side) {
     const int s = begin + lane;
-    const bool sees = my.is_there && s < keys.end && sight.sees(c, s);
+    const bool sees = my.is_there && s < keys.end && mask.sees(c, s);
     float d_weight = 0;
     float logit = logit_of_slabs(tiles, power_k, own.common, own.K4, lane, [&](int first) {
       __syncthreads();
@@ -252,7 +252,7 @@ __global__ void backward_query_kernel(AttentionBackward<T> a, const T* score_nk,
       }
     });
     if (sees && !(fabsf(logit) < infinity)) logit = far_logit(query_k, key_sk[s], own_score_k, K);
-    logit = sees ? sight.join_bias(logit, c, s) : -infinity;
+    logit = sees ? mask.join_bias(logit, c, s) : -infinity;
     __syncwarp();
     d_logit_s[lane] = pair_of(logit, lse, d_weight, delta).d_logit;
     __syncwarp();
@@ -317,17 +317,17 @@ __global__ void backward_key_kernel(AttentionBackward<T> a, const T* score_nk, c
   const Rows<const T> d_out_ck = query_rows(a.d_out_bch, 0, in, my.at);
   const T* key_k = key_rows<true>(in.key_bsh, in.key_stride, in, my.at)[s];
   const T* own_score_k = score_nk + my.at.n * in.K;
-  const HeadSight<true> sight = sight_of<true>(in, my.at);
+  const HeadMask<true> mask = mask_of<true>(in, my.at);
   fetch_score(own.common, own_score_k, K, own.K4);
   fetch_row(power_k, key_k, my.is_there, K, own.K4, power_of);
   fetch_row(value_k, key_rows<true>(in.value_bsh, in.value_stride, in, my.at)[s], my.is_there, K, own.K4, itself);
   for (float* sum_k : {slope_k, slope_low_k, d_value_k, d_value_low_k}) clear_row(sum_k, own.K4);
   __syncwarp();
 
-  const Range queries = sight.queries_of(my.at.first, my.count, int(in.C));
+  const Range queries = mask.queries_of(my.at.first, my.count, int(in.C));
   for (int begin = queries.begin; begin < queries.end; begin += side) {
     const int c = begin + lane;
-    const bool sees = my.is_there && c < queries.end && sight.sees(c, s);
+    const bool sees = my.is_there && c < queries.end && mask.sees(c, s);
     float d_weight = 0;
     float logit = logit_of_slabs(tiles, power_k, own.common, own.K4, lane, [&](int first) {
       __syncthreads();
@@ -339,7 +339,7 @@ __global__ void backward_key_kernel(AttentionBackward<T> a, const T* score_nk, c
       }
     });
     if (sees && !(fabsf(logit) < infinity)) logit = far_logit(query_ck[c], key_k, own_score_k, K);
-    logit = sees ? sight.join_bias(logit, c, s) : -infinity;
+    logit = sees ? mask.join_bias(logit, c, s) : -infinity;
     const Index bnc = Index{my.at.head} * in.C + c;
     const Pair pair = sees ? pair_of(logit, a.lse_bnc[bnc], d_weight, delta_bnc[bnc]) : Pair{0, 0};
     __syncwarp();

@@ -20,7 +20,7 @@ struct Rows {
 
   // Whether query c sees key s. Both passes ask the same.
   bool sees(Index b, Index c, Index s) const {
-    return in.sight.sees(c, s) && (!in.sight.mask_bs || array(in.sight.mask_bs, in.S)(b, s) != 0);
+    return in.mask.sees(c, s) && (!in.mask.mask_bs || array(in.mask.mask_bs, in.S)(b, s) != 0);
   }
 
   // Channel k of the hidden layer that compares query c with key s.
@@ -29,8 +29,8 @@ struct Rows {
   A logit(Index b, Index n, Index c, Index s) const {
     A sum = A(0);
     for (Index k = 0; k < in.K; ++k) sum += score(n, k) * hidden(b, n, c, s, k);  // (bahdanau_attention.1)
-    const auto distance_bias = array(in.sight.distance_bias_nc, in.sight.distances);
-    if (distance_bias.first) sum += distance_bias(n, std::abs(c + in.sight.offset - s));  // (bahdanau_attention.12)
+    const auto distance_bias = array(in.mask.distance_bias_nc, in.mask.distances);
+    if (distance_bias.first) sum += distance_bias(n, std::abs(c + in.mask.offset - s));  // (bahdanau_attention.12)
     return sum;
   }
 };

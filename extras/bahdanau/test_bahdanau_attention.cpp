@@ -155,7 +155,7 @@ TEST_CASE("bahdanau_attention: step by step is the same as at once", "[bahdanau_
                                                                              .query_h = a.in[0].data() + c * layer.H(),
                                                                              .key_ch = a.in[1].data(),
                                                                              .value_ch = a.in[2].data(),
-                                                                             .sight = {.reach = layer.reach},
+                                                                             .mask = {.reach = layer.reach},
                                                                              .length = c + 1,
                                                                              .N = layer.N,
                                                                              .K = layer.K},

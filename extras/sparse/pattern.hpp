@@ -64,7 +64,7 @@ struct Fold {
   const Token* mask_p = nullptr;                     // which keys are seen at all, as indices of the mask; null: all
   Index queries, keys;                               // rows of a sequence, padding included,
   Index sequences = 1;                               // which are so many sequences of the fold, one after the other
-  Index offset = 0, reach = 0, step_queries = 1, step_keys = 1;  // of its sight
+  Index offset = 0, reach = 0, step_queries = 1, step_keys = 1;  // of its attention mask
 };
 
 // Fold by fold, what a head of some part of a pattern sees.

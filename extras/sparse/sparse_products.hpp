@@ -210,7 +210,7 @@ class SparseProducts {
     }
     const Index length = far.count * far.size + near.size;
     AttentionStep<T> seen = a;
-    seen.sight = {};
+    seen.mask = {};
     seen.length = length;
     Scope scratch(device.workspace);
     if (far.count == 0) {
@@ -271,12 +271,12 @@ class SparseProducts {
     result.B = in.B * fold.sequences;
     result.C = fold.queries / fold.sequences;
     result.S = fold.keys / fold.sequences;
-    result.sight = {.causal = true,
-                    .offset = fold.offset,
-                    .reach = fold.reach,
-                    .step_queries = fold.step_queries,
-                    .step_keys = fold.step_keys,
-                    .mask_bs = in.sight.mask_bs};
+    result.mask = {.causal = true,
+                   .offset = fold.offset,
+                   .reach = fold.reach,
+                   .step_queries = fold.step_queries,
+                   .step_keys = fold.step_keys,
+                   .mask_bs = in.mask.mask_bs};
     if (moves_queries(fold, in)) {
       result.query_bch = gathered(device, scratch, in.query_bch, in.query_stride, fold.query_p, fold.queries, in);
       result.query_stride = 0;
@@ -286,11 +286,11 @@ class SparseProducts {
       result.value_bsh = gathered(device, scratch, in.value_bsh, in.value_stride, fold.key_p, fold.keys, in);
       result.key_stride = result.value_stride = 0;
     }
-    if (fold.mask_p || (in.sight.mask_bs && moves_keys(fold, in))) {
+    if (fold.mask_p || (in.mask.mask_bs && moves_keys(fold, in))) {
       Token* mask_bs = scratch.template take<Token>(in.B * fold.keys);
-      gather_mask<Device>(device, mask_bs, in.sight.mask_bs, fold.mask_p ? fold.mask_p : fold.key_p, in.B, fold.keys,
+      gather_mask<Device>(device, mask_bs, in.mask.mask_bs, fold.mask_p ? fold.mask_p : fold.key_p, in.B, fold.keys,
                           in.C);
-      result.sight.mask_bs = mask_bs;
+      result.mask.mask_bs = mask_bs;
     }
     return result;
   }

@@ -133,23 +133,23 @@ TEST_CASE("sparse: stairs, whoever stands where", "[sparse][attention]") {
   for (const auto& [queries, keys] :
        {std::pair<Index, Index>{1, 3}, {3, 1}, {4, 2}, {7, 7}, {40, 9}, {64, 64}, {100, 3}}) {
     for (const Index offset : {-1, 0, -9, 70}) {
-      const Sight<float> sight{.offset = offset, .step_queries = queries, .step_keys = keys};
+      const AttentionMask<float> attention_mask{.offset = offset, .step_queries = queries, .step_keys = keys};
       const Index C = 150, S = 200;
       Index wrong = 0;
       for (Index c = 0; c < C; ++c) {
         const Index stands = c / queries * keys + offset;
-        wrong += !(sight.at(c) == stands);
-        for (Index s = 0; s < S; ++s) wrong += sight.sees(c, s) != (s <= stands);
+        wrong += !(attention_mask.at(c) == stands);
+        for (Index s = 0; s < S; ++s) wrong += attention_mask.sees(c, s) != (s <= stands);
       }
       for (Index begin = 0; begin < C; begin += 13) {
         for (const Index end : {begin + 1, begin + 9}) {
-          wrong += !(sight.keys_of({begin, end}, S).end == std::min(sight.at(end - 1) + 1, S));
+          wrong += !(attention_mask.keys_of({begin, end}, S).end == std::min(attention_mask.at(end - 1) + 1, S));
         }
       }
       for (Index s = 0; s < S; ++s) {
         Index first = 0;
-        while (first < 10 * S * queries && !sight.sees(first, s)) ++first;
-        wrong += !(sight.first_at(s) == first || (first == 0 && sight.first_at(s) <= 0));
+        while (first < 10 * S * queries && !attention_mask.sees(first, s)) ++first;
+        wrong += !(attention_mask.first_at(s) == first || (first == 0 && attention_mask.first_at(s) <= 0));
       }
       CAPTURE(queries, keys, offset);
       CHECK(wrong == 0);
@@ -269,13 +269,14 @@ double share_of_pairs(const Pattern& pattern, Index C) {
   double tiles = 0;
   for (int m = 0; m < folds.count; ++m) {
     const Fold& fold = folds.fold[m];
-    const Sight<float> sight{
+    const AttentionMask<float> attention_mask{
         .offset = fold.offset, .reach = fold.reach, .step_queries = fold.step_queries, .step_keys = fold.step_keys};
     const Index queries = fold.queries / fold.sequences, keys = fold.keys / fold.sequences;
     Index of_sequence = 0;
     for (Index c = 0; c < queries; c += tile) {
       for (Index s = 0; s < keys; s += tile) {
-        of_sequence += sight.of_tiles({c, std::min(c + tile, queries)}, {s, std::min(s + tile, keys)}) != Seen::none;
+        of_sequence +=
+            attention_mask.of_tiles({c, std::min(c + tile, queries)}, {s, std::min(s + tile, keys)}) != Seen::none;
       }
     }
     tiles += static_cast<double>(of_sequence * fold.sequences);

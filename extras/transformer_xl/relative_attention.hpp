@@ -12,9 +12,10 @@ namespace abh {
 // al., "Transformer-XL: attentive language models beyond a fixed-length context", 2019. Derivation:
 // extras/transformer_xl/relative_attention.md.
 //
-// Arguments, rows and strides are those of attention.hpp; of the sight, offset and mask have their meaning there, it is
-// causal, and has neither reach nor biases by distance. Rows rho_ph, (P, N K), stand for the distances 0 to P - 1, the
-// last of them also for all that are longer. content_bias_nk and position_bias_nk, (N, K), are weights of the layer.
+// Arguments, rows and strides are those of attention.hpp; of the attention mask, offset and mask have their meaning
+// there, it is causal, and has neither reach nor biases by distance. Rows rho_ph, (P, N K), stand for the distances 0
+// to P - 1, the last of them also for all that are longer. content_bias_nk and position_bias_nk, (N, K), are weights of
+// the layer.
 //
 // The segment of query c begins with query first_c = c - c mod segment. With s at a distance of
 // p = min(c + offset - s, P - 1), for query c, over the keys s that it sees,
@@ -122,7 +123,7 @@ void relative_attention_step(Device& device, const AttentionStep<T>& a, const Re
                                          .in = {.query_bch = a.query_h,
                                                 .key_bsh = a.key_ch,
                                                 .value_bsh = a.value_ch,
-                                                .sight = {.offset = a.length - 1},
+                                                .mask = {.offset = a.length - 1},
                                                 .scale = a.scale,
                                                 .B = 1,
                                                 .C = 1,

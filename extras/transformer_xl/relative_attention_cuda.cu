@@ -27,13 +27,13 @@ struct Head {
   const RelativeTerms<T>& terms;
   const AttentionPlace& at;
   float scale;
-  int K = int(in.K), H = int(in.N * in.K), C = int(in.C), S = int(in.S), offset = int(in.sight.offset);
+  int K = int(in.K), H = int(in.N * in.K), C = int(in.C), S = int(in.S), offset = int(in.mask.offset);
   Rows<const T> query_ck = query_rows(in.query_bch, in.query_stride, in, at);
   Rows<const T> key_sk = key_rows<true>(in.key_bsh, in.key_stride, in, at);
   Rows<const T> value_sk = key_rows<true>(in.value_bsh, in.value_stride, in, at);
   const T *content_bias_k = terms.content_bias_nk + at.n * in.K,
           *position_bias_k = terms.position_bias_nk + at.n * in.K;
-  const Token* mask_s = in.sight.mask_bs ? in.sight.mask_bs + at.b * in.S : nullptr;
+  const Token* mask_s = in.mask.mask_bs ? in.mask.mask_bs + at.b * in.S : nullptr;
 
   __device__ Head(const AttentionInputs<T>& inputs, const RelativeTerms<T>& t, const AttentionPlace& place,
                   float factor)

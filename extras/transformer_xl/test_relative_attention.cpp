@@ -141,7 +141,7 @@ OneCall call(Device& device, const RelativeAttentionCase& layer, const Values<do
                                           .in = {.query_bch = in[0].data(),
                                                  .key_bsh = in[1].data(),
                                                  .value_bsh = in[2].data(),
-                                                 .sight = {.offset = layer.offset},
+                                                 .mask = {.offset = layer.offset},
                                                  .B = layer.B,
                                                  .C = layer.C,
                                                  .S = layer.keys(),

@@ -21,7 +21,7 @@ struct AttentionCase {
   Index distances = 0;  // of a bias; 0: none
   double scale = 0;
   bool learns_bias = false;        // causal: the bias has a gradient
-  const Index* reach_n = nullptr;  // as in layers/sight.hpp
+  const Index* reach_n = nullptr;  // as in layers/parts/attention_mask.hpp
 
   Index H() const { return N * K; }
   Index keys() const { return S < 0 ? C : S; }
@@ -97,7 +97,7 @@ struct AttentionCase {
             .query_stride = stride(0),
             .key_stride = stride(1),
             .value_stride = stride(2),
-            .sight = sight_of<Accum<T>>(a),
+            .mask = mask_of<Accum<T>>(a),
             .scale = scale,
             .B = B,
             .C = C,
@@ -108,17 +108,17 @@ struct AttentionCase {
 
  private:
   template <class A, class Arrays>
-  Sight<A> sight_of(Arrays& a) const {
-    Sight<A> sight{.causal = causal,
-                   .offset = offset,
-                   .reach = reach,
-                   .step_queries = step_queries,
-                   .step_keys = step_keys,
-                   .mask_bs = mask_bs,
-                   .distances = distances};
-    if (distances > 0) sight.distance_bias_nc = a.in.back().data();
-    sight.reach_n = reach_n;
-    return sight;
+  AttentionMask<A> mask_of(Arrays& a) const {
+    AttentionMask<A> mask{.causal = causal,
+                          .offset = offset,
+                          .reach = reach,
+                          .step_queries = step_queries,
+                          .step_keys = step_keys,
+                          .mask_bs = mask_bs,
+                          .distances = distances};
+    if (distances > 0) mask.distance_bias_nc = a.in.back().data();
+    mask.reach_n = reach_n;
+    return mask;
   }
 };
 

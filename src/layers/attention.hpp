@@ -1,7 +1,7 @@
 #pragma once
 
 #include "base/types.hpp"
-#include "layers/sight.hpp"
+#include "layers/parts/attention_mask.hpp"
 
 namespace abh {
 
@@ -10,7 +10,8 @@ namespace abh {
 // that avoids a C x S matrix: Milakov, Gimelshein, "Online normalizer calculation for softmax", 2018. Derivation:
 // docs/layers/attention.md.
 //
-// Rows are N heads of K channels side by side, h = n K + k. For query c, over the keys s that it sees (sight.hpp):
+// Rows are N heads of K channels side by side, h = n K + k. For query c, over the keys s that it sees
+// (attention_mask.hpp):
 //
 //   score_bncs = 1/sqrt(K) sum_k query_bcnk key_bsnk                               (attention.1)
 //   max_bnc = max_s score_bncs,  sum_bnc = sum_s exp(score_bncs - max_bnc)         (attention.2)
@@ -28,8 +29,8 @@ namespace abh {
 //   d_key_bsnk   = 1/sqrt(K) sum_c d_score_bncs query_bcnk                         (attention.9)
 //   d_value_bsnk = sum_c weight_bncs d_out_bcnk                                    (attention.10)
 //
-// Two things may be otherwise. A scale that is given stands in the place of 1/sqrt(K), everywhere. And where the sight
-// has a bias for every distance, it joins the score, in (attention.2) and (attention.5) alike:
+// Two things may be otherwise. A scale that is given stands in the place of 1/sqrt(K), everywhere. And where the
+// attention mask has a bias for every distance, it joins the score, in (attention.2) and (attention.5) alike:
 //
 //   score_bncs += distance_bias_n|c + offset - s|                                  (attention.11)
 //   d_distance_bias_np = sum_bc d_score_bncs,  s = c + offset - p                   (attention.12)
@@ -47,7 +48,7 @@ struct AttentionInputs {
   const T* key_bsh;
   const T* value_bsh;
   Index query_stride = 0, key_stride = 0, value_stride = 0;
-  Sight<Accum<T>> sight;
+  AttentionMask<Accum<T>> mask;
   double scale = 0;  // positive; 0: 1/sqrt(K)
   Index B, C, S, N, K;
 };
@@ -102,22 +103,22 @@ void attention_bias_backward(Device&, const AttentionBiasBackward<T>&);
 // The distances that it asks for.
 template <class T>
 ABH_HOST_DEVICE constexpr Stretch distances_of(const AttentionBiasBackward<T>& a, Index n) {
-  const Index first = a.first_n ? a.first_n[n] : 0, reach = a.in.sight.of_head(n).reach;
-  const Index end = reach > 0 && reach < a.in.sight.distances ? reach : a.in.sight.distances;
+  const Index first = a.first_n ? a.first_n[n] : 0, reach = a.in.mask.of_head(n).reach;
+  const Index end = reach > 0 && reach < a.in.mask.distances ? reach : a.in.mask.distances;
   return {first, end < first + a.most ? end : first + a.most};
 }
 
 // Inference: one query that stands at the last of `length` positions, whose rows are cached and touch; (attention.1) to
 // (attention.3). The cache may be a ring: the oldest position stands in row `oldest`, the others follow it, and behind
-// row length - 1 comes row 0. Of its sight a step needs the reach and the bias alone. key and value may be the same
-// cache. length 0 gives 0. Flops: 4 N K for every row in reach; reads those of the caches once.
+// row length - 1 comes row 0. Of its attention mask a step needs the reach and the bias alone. key and value may be the
+// same cache. length 0 gives 0. Flops: 4 N K for every row in reach; reads those of the caches once.
 template <class T>
 struct AttentionStep {
   T* out_h;
   const T* query_h;
   const T* key_ch;
   const T* value_ch;
-  Sight<Accum<T>> sight = {};
+  AttentionMask<Accum<T>> mask = {};
   double scale = 0;
   Index length, oldest = 0, N, K;
 

@@ -72,7 +72,7 @@ class Span {
   static Index reach(const ModelConfig&) { return 0; }
   Span() = default;
   Span(Layout<T>&, const std::string&, const ModelConfig&) {}
-  void claim(Layout<T>&, Sight<Accum<T>>&) const {}
+  void claim(Layout<T>&, AttentionMask<Accum<T>>&) const {}
   void forward(Device&) const {}
   void look(Device&, const Look&) const {}
   void backward(Device&, const AttentionBackward<T>&, const Pass&) const {}

@@ -39,8 +39,8 @@ inline const Token* holes(Index B, Index S) {
 template <class T, class Device>
 Values<T> step_by_step(const AttentionCase& layer, Device& device, const Values<T>& in, Index positions = 0) {
   CaseArrays<T> a = arrays_of(layer, in);
-  Sight<Accum<T>> sight{.reach = layer.reach, .distances = layer.distances, .reach_n = layer.reach_n};
-  if (layer.distances > 0) sight.distance_bias_nc = a.in[3].data();
+  AttentionMask<Accum<T>> attention_mask{.reach = layer.reach, .distances = layer.distances, .reach_n = layer.reach_n};
+  if (layer.distances > 0) attention_mask.distance_bias_nc = a.in[3].data();
   if (positions == 0) positions = layer.C;
   Array<T> ring[2] = {Array<T>(size_of(positions * layer.H())), Array<T>(size_of(positions * layer.H()))};
   Values<T> out = {Array<T>(in[0].size())};
@@ -52,7 +52,7 @@ Values<T> step_by_step(const AttentionCase& layer, Device& device, const Values<
                                        .query_h = a.in[0].data() + c * layer.H(),
                                        .key_ch = ring[0].data(),
                                        .value_ch = ring[1].data(),
-                                       .sight = sight,
+                                       .mask = attention_mask,
                                        .scale = layer.scale,
                                        .length = std::min(c + 1, positions),
                                        .oldest = c < positions ? 0 : (c + 1) % positions,

@@ -52,7 +52,7 @@ TEST_CASE("on a terminal progress is one live line", "[progress]") {
     CHECK(written() == first);
     progress.line("message");
     CHECK(written() == "\r\x1b[Kmessage\n" + first);
-    // The validation loss stays in sight.
+    // The validation loss stays in attention mask.
     progress.update(2, 3.0, std::nullopt, 1001, 8);
     CHECK(written() == begin + "step 2/50  train 3.0000  val 3.5000  1001 tokens/s  0:08 left" + end);
     progress.working(2, "validation", 0, 7, 8);

@@ -25,7 +25,7 @@ void row(int S) {
   const abh::AttentionInputs<double> in{.query_bch = &query,
                                         .key_bsh = score_s,
                                         .value_bsh = value_s,
-                                        .sight = {.causal = false},
+                                        .mask = {.causal = false},
                                         .scale = 1,
                                         .B = 1,
                                         .C = 1,

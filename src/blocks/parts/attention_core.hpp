@@ -65,9 +65,9 @@ class AttentionCore {
       : AttentionCore(layout, config, options, extent, extent, caches_keys, scale, comparison, span) {
     if (!config.has_alibi() && !config.learns_reach()) return;
     const Index longest = std::max(extent.longest(), extent.positions);
-    sight_.distances = sight_.reach > 0 ? std::min(sight_.reach, longest) : longest;
+    mask_.distances = mask_.reach > 0 ? std::min(mask_.reach, longest) : longest;
     if (config.has_alibi()) claim_alibi(layout, config);
-    span_.claim(layout, sight_);
+    span_.claim(layout, mask_);
   }
 
   // The output of the last pass or step.
@@ -139,7 +139,7 @@ class AttentionCore {
                               .query_h = query_h,
                               .key_ch = past_.keys(),
                               .value_ch = past_.values(),
-                              .sight = sight_,
+                              .mask = mask_,
                               .scale = scale_,
                               .length = past_.length(position),
                               .oldest = past_.oldest(position),
@@ -161,8 +161,8 @@ class AttentionCore {
         lse_bnc_(layout.template activation<Accum<T>>(extent.B * extent.C * N_)),
         past_(layout, N_ * K_, reach_of(config, options), of_past, caches_keys),
         span_(span) {
-    sight_.causal = options.causal;
-    sight_.reach = reach_of(config, options);
+    mask_.causal = options.causal;
+    mask_.reach = reach_of(config, options);
   }
 
   // How far at most a query looks back; 0: as far as there is something.
@@ -171,9 +171,9 @@ class AttentionCore {
     return window > 0 && span > 0 ? std::min(window, span) : std::max(window, span);
   }
   void claim_alibi(Layout<T>& layout, const ModelConfig& config) {
-    const Index N = N_, distances = sight_.distances;
+    const Index N = N_, distances = mask_.distances;
     const auto slope = alibi_rule(config);
-    sight_.distance_bias_nc = layout.template constant<Accum<T>>(
+    mask_.distance_bias_nc = layout.template constant<Accum<T>>(
         "distance_bias_nc", N * distances,
         [N, distances, slope](Index i) { return -slope(i / distances, N) * static_cast<double>(i % distances); });
   }
@@ -183,27 +183,27 @@ class AttentionCore {
     using A = Accum<T>;
     if constexpr (std::is_constructible_v<double, A>) {
       const Index B = saved.B, C = saved.C, S = saved.S;
-      const Sight<A>& sight = saved.sight;
+      const AttentionMask<A>& attention_mask = saved.mask;
       const std::vector<A> query = on_host<A>(device, saved.query_bch, B * C, H(), saved.query_stride);
       const std::vector<A> key = on_host<A>(device, saved.key_bsh, B * S, H(), saved.key_stride);
-      const std::vector<A> bias = on_host<A>(device, sight.distance_bias_nc, N_, sight.distances);
-      const std::vector<Token> mask = on_host<Token>(device, sight.mask_bs, B, S);
-      const std::vector<Index> reach = on_host<Index>(device, sight.reach_n, 1, N_);
+      const std::vector<A> bias = on_host<A>(device, attention_mask.distance_bias_nc, N_, attention_mask.distances);
+      const std::vector<Token> mask = on_host<Token>(device, attention_mask.mask_bs, B, S);
+      const std::vector<Index> reach = on_host<Index>(device, attention_mask.reach_n, 1, N_);
       const std::vector<A> lse = on_host<A>(device, lse_bnc_, B * N_, C);
       std::vector<A> weight(static_cast<std::size_t>(B * N_ * C * S));
       AttentionInputs<A> in{.query_bch = query.data(),
                             .key_bsh = key.data(),
                             .value_bsh = nullptr,
-                            .sight = sight,
+                            .mask = attention_mask,
                             .scale = saved.scale,
                             .B = B,
                             .C = C,
                             .S = S,
                             .N = N_,
                             .K = K_};
-      if (sight.mask_bs) in.sight.mask_bs = mask.data();
-      if (sight.distance_bias_nc) in.sight.distance_bias_nc = bias.data();
-      if (sight.reach_n) in.sight.reach_n = reach.data();
+      if (attention_mask.mask_bs) in.mask.mask_bs = mask.data();
+      if (attention_mask.distance_bias_nc) in.mask.distance_bias_nc = bias.data();
+      if (attention_mask.reach_n) in.mask.reach_n = reach.data();
       comparison_.template weights<A>(device, weight.data(), lse.data(), in);
       look("weight_bncs", {B, N_, C, S}, std::vector<double>(weight.begin(), weight.end()));
     }
@@ -219,15 +219,15 @@ class AttentionCore {
                           .query_stride = rows.query_stride,
                           .key_stride = rows.key_stride,
                           .value_stride = rows.key_stride,
-                          .sight = sight_,
+                          .mask = mask_,
                           .scale = scale_,
                           .B = pass.B,
                           .C = pass.C,
                           .S = past + source.S,
                           .N = N_,
                           .K = K_};
-    in.sight.offset = past;
-    if (source.mask_bs) in.sight.mask_bs = source.mask_bs - past;
+    in.mask.offset = past;
+    if (source.mask_bs) in.mask.mask_bs = source.mask_bs - past;
     return in;
   }
 
@@ -236,7 +236,7 @@ class AttentionCore {
   Index N_, K_;
   double scale_;
   Comparison<Device, T> comparison_;
-  Sight<Accum<T>> sight_;  // but for the mask, which every pass has of its own
+  AttentionMask<Accum<T>> mask_;  // but for the mask, which every pass has of its own
   T* t_bch_;
   Accum<T>* lse_bnc_;
   AttentionPast<Device, T> past_;

@@ -8,7 +8,7 @@
 namespace abh {
 namespace {
 
-Sight<float> sight_of(const AttentionCase& layer) {
+AttentionMask<float> mask_of(const AttentionCase& layer) {
   return {.causal = layer.causal, .offset = layer.offset, .reach = layer.reach};
 }
 
@@ -18,7 +18,7 @@ AttentionCase with_bias(AttentionCase layer) {
   layer.distances = 1;
   for (Index c = 0; c < layer.C; ++c) {
     for (Index s = 0; s < layer.keys(); ++s) {
-      if (!sight_of(layer).sees(c, s)) continue;
+      if (!mask_of(layer).sees(c, s)) continue;
       layer.distances = std::max(layer.distances, 1 + std::abs(c + layer.offset - s));
     }
   }
@@ -127,7 +127,7 @@ TEST_CASE("attention: what lies behind a query or out of its reach changes no bi
         for (Index c = 0; c < layer.C; ++c) {
           const auto row = before[0].begin() + c * layer.H();
           const bool same = std::equal(row, row + layer.H(), after[0].begin() + c * layer.H());
-          (sight_of(layer).sees(c, key) ? moved : wrong) += !same;
+          (mask_of(layer).sees(c, key) ? moved : wrong) += !same;
         }
         CHECK(wrong == 0);
         CHECK(moved > 0);

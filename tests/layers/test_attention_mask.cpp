@@ -1,4 +1,4 @@
-#include "layers/sight.hpp"
+#include "layers/parts/attention_mask.hpp"
 #include "tests/harness/catch.hpp"
 
 namespace abh {
@@ -12,21 +12,22 @@ bool holds(Stretch stretch, Index count, const Wanted& wanted) {
   return same && (stretch.empty() || (stretch.begin >= 0 && stretch.end <= count));
 }
 
-// Every sight of few positions: body(sight).
+// Every attention mask of few positions: body(attention mask).
 template <class Body>
-void for_each_sight(const Body& body) {
+void for_each_mask(const Body& body) {
   for (const bool causal : {true, false}) {
     for (const Index offset : {-9, -3, -1, 0, 1, 2, 5, 8, 20}) {
       for (const Index reach : {0, 1, 2, 3, 6, 30}) {
         CAPTURE(causal, offset, reach);
-        body(Sight<float>{.causal = causal, .offset = offset, .reach = reach});
+        body(AttentionMask<float>{.causal = causal, .offset = offset, .reach = reach});
       }
     }
   }
 }
 
-TEST_CASE("sight: a query stands at its offset, sees back to its reach, and ahead unless it is causal", "[sight]") {
-  const Sight<float> whole, both{.causal = false}, near{.offset = 4, .reach = 3};
+TEST_CASE("attention_mask: a query stands at its offset, sees back to its reach, and ahead unless it is causal",
+          "[attention_mask]") {
+  const AttentionMask<float> whole, both{.causal = false}, near{.offset = 4, .reach = 3};
   CHECK(whole.sees(2, 2));
   CHECK_FALSE(whole.sees(2, 3));
   CHECK(both.sees(0, 1000));
@@ -34,45 +35,46 @@ TEST_CASE("sight: a query stands at its offset, sees back to its reach, and ahea
   CHECK(near.sees(1, 3));
   CHECK(near.sees(1, 5));
   CHECK_FALSE(near.sees(1, 6));
-  for_each_sight([](const Sight<float>& sight) {
+  for_each_mask([](const AttentionMask<float>& mask) {
     for (Index c = 0; c < 8; ++c) {
       for (Index s = 0; s < 12; ++s) {
-        const Index past = c + sight.offset - s;  // how far the key lies back
-        CHECK(sight.sees(c, s) == ((!sight.causal || past >= 0) && (sight.reach == 0 || past < sight.reach)));
+        const Index past = c + mask.offset - s;  // how far the key lies back
+        CHECK(mask.sees(c, s) == ((!mask.causal || past >= 0) && (mask.reach == 0 || past < mask.reach)));
       }
     }
   });
 }
 
-TEST_CASE("sight: the keys of queries, the queries of keys and what tiles see are what single ones see", "[sight]") {
+TEST_CASE("attention_mask: the keys of queries, the queries of keys and what tiles see are what single ones see",
+          "[attention_mask]") {
   const Index C = 6, S = 7;
-  for_each_sight([&](const Sight<float>& sight) {
+  for_each_mask([&](const AttentionMask<float>& mask) {
     for (Index first = 0; first <= S; ++first) {
       for (Index end = first; end <= S; ++end) {
         CAPTURE(first, end);
         const auto any_sees = [&](Index s) {
           for (Index c = first; c < end; ++c) {
-            if (sight.sees(c, s)) return true;
+            if (mask.sees(c, s)) return true;
           }
           return false;
         };
-        CHECK(holds(sight.keys_of({first, end}, S), S, any_sees));
+        CHECK(holds(mask.keys_of({first, end}, S), S, any_sees));
         const auto sees_any = [&](Index c) {
           for (Index s = first; s < end; ++s) {
-            if (sight.sees(c, s)) return true;
+            if (mask.sees(c, s)) return true;
           }
           return false;
         };
-        CHECK(holds(sight.queries_of({first, end}, C), C, sees_any));
+        CHECK(holds(mask.queries_of({first, end}, C), C, sees_any));
         for (Index first_c = 0; first_c < C; first_c += 2) {
           for (Index end_c = first_c + 1; end_c <= C && end > first; end_c += 2) {
             Index seen = 0;
             for (Index c = first_c; c < end_c; ++c) {
-              for (Index s = first; s < end; ++s) seen += sight.sees(c, s);
+              for (Index s = first; s < end; ++s) seen += mask.sees(c, s);
             }
             const Index pairs = (end_c - first_c) * (end - first);
             const Seen expected = seen == 0 ? Seen::none : seen == pairs ? Seen::all : Seen::some;
-            CHECK(sight.of_tiles({first_c, end_c}, {first, end}) == expected);
+            CHECK(mask.of_tiles({first_c, end_c}, {first, end}) == expected);
           }
         }
       }

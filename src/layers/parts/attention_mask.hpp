@@ -20,7 +20,7 @@ enum class Seen { none, some, all };
 
 // A is Accum<T>.
 template <class A>
-struct Sight {
+struct AttentionMask {
   bool causal = true;  // query c sees no key behind c + offset, the position among the keys where it stands
   Index offset = 0;    // may be negative
   Index reach = 0;     // query c sees no key before c + offset - reach + 1; 0: back to the first
@@ -34,11 +34,11 @@ struct Sight {
   // Where heads reach differently far: the reach of each, above 0 and at most `reach`, in memory of the device.
   const Index* reach_n = nullptr;
 
-  // The sight of one head.
-  ABH_HOST_DEVICE constexpr Sight of_head(Index n) const {
-    Sight sight = *this;
-    if (reach_n) sight.reach = reach_n[n];
-    return sight;
+  // The attention mask of one head.
+  ABH_HOST_DEVICE constexpr AttentionMask of_head(Index n) const {
+    AttentionMask mask = *this;
+    if (reach_n) mask.reach = reach_n[n];
+    return mask;
   }
 
   ABH_HOST_DEVICE constexpr bool is_stair() const { return step_queries != 1 || step_keys != 1; }
