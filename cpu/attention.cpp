@@ -72,7 +72,7 @@ void attention_step(Device& device, const AttentionStep<T>& a) {
   A* score_nc = scratch.template take<A>(a.N * a.length);
   parallel_for(device, a.N, [&](Index n, Index) {
     // The rows in reach, the last of which is that of the query.
-    const Index reach = mask.of_head(n).reach;
+    const Index reach = mask.of_head(n).window;
     const Index rows = reach > 0 ? lesser(reach, a.length) : a.length, first = a.length - rows;
     A* score_c = score_nc + n * a.length;
     const auto row = [&](const T* rows_ch, Index c) { return rows_ch + a.row(first + c) * H + n * a.K; };

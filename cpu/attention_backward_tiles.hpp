@@ -119,7 +119,8 @@ class BackwardBlock {
     const Index end = lesser(seen.end - first_key_, keys_);
     for (; m.key < end; m.key += tile) {
       m.tile_keys = lesser(tile, keys_ - m.key);
-      m.diagonal = mask_.causal && first_key_ + m.key - first_query - mask_.offset == 0 && !mask_.is_stair();
+      m.diagonal =
+          mask_.causal && first_key_ + m.key - first_query - mask_.query_offset == 0 && !mask_.strided_queries();
       m.seers = seers_of(m.key, m.tile_keys);
       for (Index g = 0; g < m.tile_keys; g += group<T>) meet_group(m, g);
       add_d_query(m);
@@ -197,14 +198,14 @@ class BackwardBlock {
     const auto weigh_edge = [&](Index c) {  // a query that sees some of the vector's keys
       L hide_more = hide;
       if (mask_.causal) hide_more = lane_numbers<L>() > splat<L>(T(place_of(c))) ? hidden : hide_more;
-      if (mask_.reach > 0) hide_more = lane_numbers<L>() > splat<L>(T(c - at - mask_.reach)) ? hide_more : hidden;
+      if (mask_.window > 0) hide_more = lane_numbers<L>() > splat<L>(T(c - at - mask_.window)) ? hide_more : hidden;
       weigh_queries.template operator()<1>(c, hide_more);
     };
     const auto until = [&](bool edge, Index c, Index otherwise) { return edge ? lesser(m.queries, c) : otherwise; };
     const Index none = until(mask_.causal, at, first);
     const Index some = until(mask_.causal, query_at(width - 1) + 1, first);
-    const Index all = until(mask_.reach > 0, at + mask_.reach, m.queries);
-    const Index some_again = until(mask_.reach > 0, at + mask_.reach + width - 1, m.queries);
+    const Index all = until(mask_.window > 0, at + mask_.window, m.queries);
+    const Index some_again = until(mask_.window > 0, at + mask_.window + width - 1, m.queries);
     const auto clear = [&](Index c) {
       store<L>(weight_cs_ + c * group<T> + half, splat<L>(T(0)));
       store<L>(d_score_cs_ + c * tile + place, splat<L>(T(0)));

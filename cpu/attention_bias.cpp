@@ -75,7 +75,8 @@ void bias_of_queries(T* d_bias_i, const AttentionBiasBackward<T>& a, Index b, In
   for (Index i = 0; i < count; ++i) store<L>(sum_iv + i * width, splat<L>(T(0)));
 
   for (Index first = begin; first < end; first += at_once) {
-    const Index first_key = first + mask.offset - (distances.end - 1);  // at the largest distance from the first query
+    const Index first_key =
+        first + mask.query_offset - (distances.end - 1);  // at the largest distance from the first query
     transpose_band<T>(query_kc, query_ck, first, at_once, in.C, K);
     transpose_band<T>(d_out_kc, d_out_ck, first, at_once, in.C, K);
     transpose_band<T>(key_ks, key_sk, first_key, band, in.S, K);

@@ -174,9 +174,9 @@ class ForwardBlock {
         store<L>(score_s + key * group<T>, splat<L>(T(key - at)) > further ? hidden : score);
       }
     }
-    for (Index key = m.from; mask_.reach > 0 && key < lesser(seen, at + width - mask_.reach); ++key) {
+    for (Index key = m.from; mask_.window > 0 && key < lesser(seen, at + width - mask_.window); ++key) {
       const L score = load<L>(score_s + key * group<T>);
-      const L beyond = splat<L>(T(key - at + mask_.reach));  // the first query that does not reach so far back
+      const L beyond = splat<L>(T(key - at + mask_.window));  // the first query that does not reach so far back
       store<L>(score_s + key * group<T>, beyond > lane_numbers<L>() ? score : hidden);
     }
   }
@@ -220,7 +220,7 @@ class ForwardBlock {
       T* sum_k = sum_ck_[m.g + c];
       for (Index k = 0; k < padded_K_; k += width) store<L>(sum_k + k, load<L>(sum_k + k) * shrink_c_[c]);
     }
-    const bool to_diagonal = m.diagonal && !mask_.is_stair() && m.keys == m.at_first + m.queries;
+    const bool to_diagonal = m.diagonal && !mask_.strided_queries() && m.keys == m.at_first + m.queries;
     multiply<T>({.out = sum_ck_.from(m.g),
                  .a = {weight_sc_ + m.from * group<T>, 1, group<T>},
                  .b = tile_value_sk.from(m.from),

@@ -59,7 +59,7 @@ struct BiasTable {
   BiasTable(Scope& scratch, const AttentionInputs<T>& in) {
     const AttentionMask<T>& mask = in.mask;
     if (!mask.distance_bias_nc) return;
-    const Index farthest = larger(in.C - 1 + mask.offset, in.S - 1 - mask.offset);
+    const Index farthest = larger(in.C - 1 + mask.query_offset, in.S - 1 - mask.query_offset);
     middle = lesser(mask.distances, larger(farthest, Index(0)) + 1) + 2 * tile;
     first = scratch.template take<T>(in.N * (2 * middle + 1));
   }
@@ -103,7 +103,7 @@ L lane_numbers() {
 // How many keys further on than query c the next ones stand, a lane each.
 template <class L, class T>
 L places_behind(const AttentionMask<T>& mask, Index c) {
-  if (!mask.is_stair()) return lane_numbers<L>();
+  if (!mask.strided_queries()) return lane_numbers<L>();
   T places[width_of<L>];
   for (int i = 0; i < width_of<L>; ++i) places[i] = T(mask.at(c + i) - mask.at(c));
   return load<L>(places);

@@ -317,7 +317,7 @@ __global__ void step_kernel(AttentionStep<T> a, Index first_in_reach, float* tri
   const AttentionMask<float> mask = a.mask.of_head(n);
   for (int c = warp; c < rows; c += step_threads / warp_size) {
     float score = scale * dot_product(a.query_h + n * K, row(a.key_ch, c), K);  // (attention.1)
-    if (mask.reach > 0 && first + c < a.length - mask.reach) score = -infinity;
+    if (mask.window > 0 && first + c < a.length - mask.window) score = -infinity;
     if (mask.distance_bias_nc) score += mask.distance_bias_nc[n * mask.distances + a.length - 1 - (first + c)];
     if (lane == 0) shared.score[c] = score;
   }
@@ -387,7 +387,7 @@ Plan plan_of(const AttentionInputs<T>& in, Index count, Index rows) {
 template <class T>
 bool is_general(const AttentionInputs<T>& in) {
   const AttentionMask<float>& mask = in.mask;
-  return in.C != in.S || mask.offset != 0 || mask.reach != 0 || mask.is_stair() || mask.distance_bias_nc;
+  return in.C != in.S || mask.query_offset != 0 || mask.window != 0 || mask.strided_queries() || mask.distance_bias_nc;
 }
 
 template <class T, int KP, int rows, int owned>
@@ -471,7 +471,7 @@ void attention_backward(Device& device, const AttentionBackward<T>& a) {
 
 template <class Device, class T>
 void attention_step(Device& device, const AttentionStep<T>& a) {
-  const Index in_reach = a.mask.reach > 0 ? smaller(a.mask.reach, a.length) : a.length;
+  const Index in_reach = a.mask.window > 0 ? smaller(a.mask.window, a.length) : a.length;
   const int chunks = int(blocks_for(in_reach, chunk));
   typename Device::Scope scratch(device.workspace);
   float* triple = scratch.template take<float>(a.N * chunks * (a.K + 2));

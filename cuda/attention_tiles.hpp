@@ -170,7 +170,7 @@ struct HeadMask {
 
   // A tile may hold queries beyond the last one, whose scores do not matter.
   __device__ float bias(int query, int key) const {
-    const int distance = abs(query + int(all.offset) - key);
+    const int distance = abs(query + int(all.query_offset) - key);
     return distance_bias_c[smaller(distance, int(all.distances) - 1)];
   }
   __device__ float join_bias(float x, int query, int key) const {

@@ -23,7 +23,7 @@ Accum<T> score_of(const AttentionInputs<T>& in, const View<const T, 4>& query, c
   for (Index k = 0; k < in.K; ++k) product += query(b, c, n, k) * key(b, s, n, k);
   A score = scale_of(in) * product;  // (attention.1)
   const auto distance_bias = array(in.mask.distance_bias_nc, in.mask.distances);
-  if (distance_bias.first) score += distance_bias(n, std::abs(c + in.mask.offset - s));  // (attention.11)
+  if (distance_bias.first) score += distance_bias(n, std::abs(c + in.mask.query_offset - s));  // (attention.11)
   return score;
 }
 
@@ -218,7 +218,7 @@ void attention_bias_backward(Device&, const AttentionBiasBackward<T>& a) {
       Longer<T> total(0);
       for (Index b = 0; b < in.B; ++b) {
         total += Longer<T>(sum_in_tiles<A>(in.C, [&](A& of_tile, Index c) {
-          const Index s = c + in.mask.offset - p;
+          const Index s = c + in.mask.query_offset - p;
           if (s < 0 || s >= in.S || !sees(in, b, n, c, s)) return;
           const A weight = exp(score_of(in, query, key, b, n, c, s) - lse(b, n, c));
           A d_weight = A(0), delta = A(0);
@@ -242,7 +242,7 @@ void attention_step(Device& device, const AttentionStep<T>& a) {
   const CachedRows<T> cached = in_order(device, scratch, a);
   AttentionMask<Accum<T>> mask = a.mask;
   mask.causal = true;
-  mask.offset = a.length - 1;
+  mask.query_offset = a.length - 1;
   mask.mask_bs = nullptr;
   attention_forward<Device, T>(device, {.out_bch = a.out_h,
                                         .lse_bnc = scratch.template take<A>(a.N),

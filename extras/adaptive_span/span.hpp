@@ -34,7 +34,7 @@ class Span {
     distances_ = mask.distances;
     base_np_ = mask.distance_bias_nc;
     mask.distance_bias_nc = bias_np_ = layout.template lasting_activation<Accum<T>>(N_ * distances_);
-    mask.reach_n = reach_n_ = layout.template lasting_activation<Index>(N_);
+    mask.window_n = reach_n_ = layout.template lasting_activation<Index>(N_);
     first_n_ = layout.template lasting_activation<Index>(N_);
   }
 

@@ -68,7 +68,7 @@ void bahdanau_attention_step(Device& device, const AttentionStep<T>& a, const T*
   const CachedRows<T> cached = in_order(device, scratch, a);
   AttentionMask<Accum<T>> mask = a.mask;
   mask.causal = true;
-  mask.offset = a.length - 1;
+  mask.query_offset = a.length - 1;
   mask.mask_bs = nullptr;
   bahdanau_attention_forward<Device, T>(device,
                                         {.out_bch = a.out_h,

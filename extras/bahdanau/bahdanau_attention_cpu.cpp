@@ -225,12 +225,12 @@ void fill_logits(T* logit_sc, const Head<T>& head, const QueryGroup<T>& queries,
       store<L>(at, all_far ? logit : where<L>(near_lanes, load<L>(at), logit));
     }
 
-    const Index at = first + mask.offset;  // the key at which the first query of the vector stands
+    const Index at = first + mask.query_offset;  // the key at which the first query of the vector stands
     for (Index key = seen_begin; key < seen_end; ++key) {
       L logit = load<L>(logit_s + key * group<T>);
       if (head.bias_x) logit += load<L>(head.bias_x + at - key);  // (bahdanau_attention.12)
       if (mask.causal) logit = splat<L>(T(key - at)) > lane_numbers<L>() ? hidden : logit;
-      if (mask.reach > 0) logit = splat<L>(T(key - at + mask.reach)) > lane_numbers<L>() ? logit : hidden;
+      if (mask.window > 0) logit = splat<L>(T(key - at + mask.window)) > lane_numbers<L>() ? logit : hidden;
       if (head.mask_s && head.mask_s[key] == 0) logit = hidden;
       store<L>(logit_s + key * group<T>, logit);
     }

@@ -30,7 +30,8 @@ struct Rows {
     A sum = A(0);
     for (Index k = 0; k < in.K; ++k) sum += score(n, k) * hidden(b, n, c, s, k);  // (bahdanau_attention.1)
     const auto distance_bias = array(in.mask.distance_bias_nc, in.mask.distances);
-    if (distance_bias.first) sum += distance_bias(n, std::abs(c + in.mask.offset - s));  // (bahdanau_attention.12)
+    if (distance_bias.first)
+      sum += distance_bias(n, std::abs(c + in.mask.query_offset - s));  // (bahdanau_attention.12)
     return sum;
   }
 };

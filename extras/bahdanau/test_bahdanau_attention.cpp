@@ -26,14 +26,14 @@ TEST_CASE("bahdanau_attention: masked keys, positions that see nothing", "[bahda
 TEST_CASE("bahdanau_attention: another sequence, a past, a reach, a bias by distance", "[bahdanau_attention]") {
   check_layer(BahdanauAttentionCase{{.B = 2, .C = 5, .N = 2, .K = 3, .causal = false, .S = 8}});
   check_layer(BahdanauAttentionCase{{.B = 2, .C = 9, .N = 1, .K = 2, .causal = false, .mask_bs = holes(2, 4), .S = 4}});
-  check_layer(BahdanauAttentionCase{{.B = 1, .C = 5, .N = 2, .K = 3, .S = 9, .offset = 4}});
-  check_layer(BahdanauAttentionCase{{.B = 1, .C = 9, .N = 2, .K = 3, .S = 9, .offset = -3}});
-  check_layer(BahdanauAttentionCase{{.B = 2, .C = 11, .N = 1, .K = 3, .reach = 3}});
+  check_layer(BahdanauAttentionCase{{.B = 1, .C = 5, .N = 2, .K = 3, .S = 9, .query_offset = 4}});
+  check_layer(BahdanauAttentionCase{{.B = 1, .C = 9, .N = 2, .K = 3, .S = 9, .query_offset = -3}});
+  check_layer(BahdanauAttentionCase{{.B = 2, .C = 11, .N = 1, .K = 3, .window = 3}});
   check_layer(BahdanauAttentionCase{{.B = 1, .C = 7, .N = 3, .K = 2, .distances = 7}});
-  check_layer(BahdanauAttentionCase{{.B = 1, .C = 6, .N = 2, .K = 2, .causal = false, .reach = 2, .distances = 6}});
+  check_layer(BahdanauAttentionCase{{.B = 1, .C = 6, .N = 2, .K = 2, .causal = false, .window = 2, .distances = 6}});
   // No query sees the first keys, or no key is in reach.
-  check_layer(BahdanauAttentionCase{{.B = 1, .C = 3, .N = 1, .K = 2, .S = 6, .offset = 3, .reach = 2}});
-  check_layer(BahdanauAttentionCase{{.B = 1, .C = 6, .N = 1, .K = 2, .S = 3, .offset = 4, .reach = 2}});
+  check_layer(BahdanauAttentionCase{{.B = 1, .C = 3, .N = 1, .K = 2, .S = 6, .query_offset = 3, .window = 2}});
+  check_layer(BahdanauAttentionCase{{.B = 1, .C = 6, .N = 1, .K = 2, .S = 3, .query_offset = 4, .window = 2}});
 }
 
 TEST_CASE("bahdanau_attention: several tiles", "[bahdanau_attention][heavy]") {
@@ -43,7 +43,7 @@ TEST_CASE("bahdanau_attention: several tiles", "[bahdanau_attention][heavy]") {
           BahdanauAttentionCase{{.B = 1, .C = 64, .N = 1, .K = 32, .causal = causal}},
           BahdanauAttentionCase{{.B = 1, .C = 131, .N = 2, .K = 33, .causal = causal, .side_by_side = true}},
           BahdanauAttentionCase{{.B = 2, .C = 131, .N = 1, .K = 8, .causal = causal, .mask_bs = holes(2, 131)}},
-          BahdanauAttentionCase{{.B = 1, .C = 40, .N = 1, .K = 16, .causal = false, .S = 203, .reach = 150}},
+          BahdanauAttentionCase{{.B = 1, .C = 40, .N = 1, .K = 16, .causal = false, .S = 203, .window = 150}},
           BahdanauAttentionCase{{.B = 20, .C = 70, .N = 1, .K = 7, .causal = causal, .distances = 70}}}) {
       check_float(layer, 3);
       check_threads(layer, 3);
@@ -144,7 +144,7 @@ TEST_CASE("bahdanau_attention: a position that sees one key has no score to lear
 }
 
 TEST_CASE("bahdanau_attention: step by step is the same as at once", "[bahdanau_attention][gpu]") {
-  const BahdanauAttentionCase layer{{.B = 1, .C = 40, .N = 3, .K = 13, .reach = 25}};
+  const BahdanauAttentionCase layer{{.B = 1, .C = 40, .N = 3, .K = 13, .window = 25}};
   PlainDevice plain;
   for_each_number([&]<class T>(auto& device, const std::string& name, T) {
     const Values<T> in = converted<T>(random_values(layer.inputs(), 1));
@@ -155,7 +155,7 @@ TEST_CASE("bahdanau_attention: step by step is the same as at once", "[bahdanau_
                                                                              .query_h = a.in[0].data() + c * layer.H(),
                                                                              .key_ch = a.in[1].data(),
                                                                              .value_ch = a.in[2].data(),
-                                                                             .mask = {.reach = layer.reach},
+                                                                             .mask = {.window = layer.window},
                                                                              .length = c + 1,
                                                                              .N = layer.N,
                                                                              .K = layer.K},
@@ -210,8 +210,8 @@ TEST_CASE("bahdanau_attention: on the GPU", "[bahdanau_attention][gpu]") {
   check("both directions", {.B = 2, .C = 67, .N = 2, .K = 33, .causal = false});
   check("masked keys", {.B = 2, .C = 67, .N = 1, .K = 16, .mask_bs = holes(2, 67)});
   check("another sequence", {.B = 2, .C = 9, .N = 2, .K = 24, .causal = false, .mask_bs = holes(2, 70), .S = 70});
-  check("a past, a bias", {.B = 1, .C = 20, .N = 2, .K = 5, .S = 53, .offset = 33, .distances = 53});
-  check("a reach", {.B = 1, .C = 50, .N = 2, .K = 5, .reach = 9});
+  check("a past, a bias", {.B = 1, .C = 20, .N = 2, .K = 5, .S = 53, .query_offset = 33, .distances = 53});
+  check("a reach", {.B = 1, .C = 50, .N = 2, .K = 5, .window = 9});
   // One slab of channels, two, and rows that leave no room for others.
   for (const Index K : {1, 64, 65, 130, 600}) {
     check("K " + std::to_string(K), {.B = 1, .C = 11, .N = 1, .K = K});

@@ -272,8 +272,8 @@ class SparseProducts {
     result.C = fold.queries / fold.sequences;
     result.S = fold.keys / fold.sequences;
     result.mask = {.causal = true,
-                   .offset = fold.offset,
-                   .reach = fold.reach,
+                   .query_offset = fold.offset,
+                   .window = fold.reach,
                    .step_queries = fold.step_queries,
                    .step_keys = fold.step_keys,
                    .mask_bs = in.mask.mask_bs};

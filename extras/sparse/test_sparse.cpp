@@ -133,7 +133,7 @@ TEST_CASE("sparse: stairs, whoever stands where", "[sparse][attention]") {
   for (const auto& [queries, keys] :
        {std::pair<Index, Index>{1, 3}, {3, 1}, {4, 2}, {7, 7}, {40, 9}, {64, 64}, {100, 3}}) {
     for (const Index offset : {-1, 0, -9, 70}) {
-      const AttentionMask<float> attention_mask{.offset = offset, .step_queries = queries, .step_keys = keys};
+      const AttentionMask<float> attention_mask{.query_offset = offset, .step_queries = queries, .step_keys = keys};
       const Index C = 150, S = 200;
       Index wrong = 0;
       for (Index c = 0; c < C; ++c) {
@@ -153,14 +153,26 @@ TEST_CASE("sparse: stairs, whoever stands where", "[sparse][attention]") {
       }
       CAPTURE(queries, keys, offset);
       CHECK(wrong == 0);
-      check_float(
-          AttentionCase{
-              .B = 1, .C = C, .N = 1, .K = 5, .S = S, .offset = offset, .step_queries = queries, .step_keys = keys},
-          7, 1e-5, 2e-5, false);
+      check_float(AttentionCase{.B = 1,
+                                .C = C,
+                                .N = 1,
+                                .K = 5,
+                                .S = S,
+                                .query_offset = offset,
+                                .step_queries = queries,
+                                .step_keys = keys},
+                  7, 1e-5, 2e-5, false);
     }
   }
-  const AttentionCase small{
-      .B = 2, .C = 9, .N = 2, .K = 3, .mask_bs = holes(2, 7), .S = 7, .offset = -1, .step_queries = 4, .step_keys = 3};
+  const AttentionCase small{.B = 2,
+                            .C = 9,
+                            .N = 2,
+                            .K = 3,
+                            .mask_bs = holes(2, 7),
+                            .S = 7,
+                            .query_offset = -1,
+                            .step_queries = 4,
+                            .step_keys = 3};
   check_layer(small);
 }
 
@@ -173,7 +185,7 @@ TEST_CASE("sparse: a stair on the GPU", "[sparse][gpu]") {
                             .K = K,
                             .mask_bs = holes(2, 70),
                             .S = 70,
-                            .offset = -1,
+                            .query_offset = -1,
                             .step_queries = 20,
                             .step_keys = 9});
   }
@@ -269,8 +281,10 @@ double share_of_pairs(const Pattern& pattern, Index C) {
   double tiles = 0;
   for (int m = 0; m < folds.count; ++m) {
     const Fold& fold = folds.fold[m];
-    const AttentionMask<float> attention_mask{
-        .offset = fold.offset, .reach = fold.reach, .step_queries = fold.step_queries, .step_keys = fold.step_keys};
+    const AttentionMask<float> attention_mask{.query_offset = fold.offset,
+                                              .window = fold.reach,
+                                              .step_queries = fold.step_queries,
+                                              .step_keys = fold.step_keys};
     const Index queries = fold.queries / fold.sequences, keys = fold.keys / fold.sequences;
     Index of_sequence = 0;
     for (Index c = 0; c < queries; c += tile) {

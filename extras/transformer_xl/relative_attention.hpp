@@ -123,7 +123,7 @@ void relative_attention_step(Device& device, const AttentionStep<T>& a, const Re
                                          .in = {.query_bch = a.query_h,
                                                 .key_bsh = a.key_ch,
                                                 .value_bsh = a.value_ch,
-                                                .mask = {.offset = a.length - 1},
+                                                .mask = {.query_offset = a.length - 1},
                                                 .scale = a.scale,
                                                 .B = 1,
                                                 .C = 1,

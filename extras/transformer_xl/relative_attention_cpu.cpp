@@ -31,7 +31,7 @@ struct Segments {
   template <class T>
   Segments(const AttentionInputs<T>& in, const RelativeTerms<T>& terms)
       : C(in.C),
-        offset(in.mask.offset),
+        offset(in.mask.query_offset),
         segment(greater(1, lesser(terms.segment, in.C))),
         memory(terms.memory),
         of_segment(blocks_of(segment, tile)),
@@ -144,7 +144,7 @@ struct ScoreTile {
       const bool seen = s < lanes && keys.begin + s >= from && !(head.mask_s && head.mask_s[keys.begin + s] == 0);
       hide_s[s] = seen ? T(0) : T(-infinity);
     }
-    const Index offset = head.in.mask.offset;
+    const Index offset = head.in.mask.query_offset;
     for (Index c = 0; c < rows; ++c) {
       const Index seen = lesser(lanes, queries.begin + c + offset + 1 - keys.begin);
       T *score_s = score_cs[c], *position_s = shifted_cr[c] + first_diagonal(c);
@@ -159,7 +159,7 @@ struct ScoreTile {
   Index first_diagonal(Index c) const { return count(queries) - 1 - c; }
   Index met_diagonals() const { return count(queries) + count(keys) - 1; }
   // The distance on a diagonal; negative where the key is behind the query.
-  Index distance(Index r) const { return queries.end - 1 + head.in.mask.offset - keys.begin - r; }
+  Index distance(Index r) const { return queries.end - 1 + head.in.mask.query_offset - keys.begin - r; }
 
   // each(c, some, r, met): queries c to c + some - 1 meet the diagonals r to r + met - 1.
   template <class Each>

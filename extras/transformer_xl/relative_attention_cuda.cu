@@ -27,7 +27,7 @@ struct Head {
   const RelativeTerms<T>& terms;
   const AttentionPlace& at;
   float scale;
-  int K = int(in.K), H = int(in.N * in.K), C = int(in.C), S = int(in.S), offset = int(in.mask.offset);
+  int K = int(in.K), H = int(in.N * in.K), C = int(in.C), S = int(in.S), offset = int(in.mask.query_offset);
   Rows<const T> query_ck = query_rows(in.query_bch, in.query_stride, in, at);
   Rows<const T> key_sk = key_rows<true>(in.key_bsh, in.key_stride, in, at);
   Rows<const T> value_sk = key_rows<true>(in.value_bsh, in.value_stride, in, at);

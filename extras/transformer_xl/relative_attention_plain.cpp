@@ -22,14 +22,14 @@ struct Rows {
   // The keys of the stretch that query c sees: each(s).
   template <class Each>
   void for_keys(Index b, Index c, const Each& each) const {
-    const Stretch seen = terms.keys_of(c, in.mask.offset);
+    const Stretch seen = terms.keys_of(c, in.mask.query_offset);
     for (Index s = seen.begin; s < seen.end && s < in.S; ++s) {
       if (!in.mask.mask_bs || array(in.mask.mask_bs, in.S)(b, s) != 0) each(s);
     }
   }
 
   // The row of rho of a pair.
-  Index distance(Index c, Index s) const { return terms.row_of(c + in.mask.offset - s); }
+  Index distance(Index c, Index s) const { return terms.row_of(c + in.mask.query_offset - s); }
 
   A score(Index b, Index n, Index c, Index s) const {
     const Index p = distance(c, s);
@@ -143,7 +143,7 @@ void relative_attention_backward(Device& device, const AttentionBackward<T>& a, 
           for (Index k = 0; k < K; ++k) d_weight += d_out(b, c, n, k) * rows.value(b, s, n, k);
           const A d_score = weight * (d_weight - delta);  // (relative_attention.7)
           const Index p = rows.distance(c, s);
-          const bool past = s < in.mask.offset + terms.begin_of(c);
+          const bool past = s < in.mask.query_offset + terms.begin_of(c);
           for (Index k = 0; k < K; ++k) {
             const A query = rows.query(b, c, n, k);
             pair_sum(0, k) += d_score * rows.key(b, s, n, k);

@@ -10,7 +10,7 @@ namespace {
 
 RelativeAttentionCase sized(Index B, Index C, Index N, Index K, Index segment, Index memory, Index P,
                             Index offset = 0) {
-  return {{.B = B, .C = C, .N = N, .K = K, .S = offset + C, .offset = offset}, segment, memory, P};
+  return {{.B = B, .C = C, .N = N, .K = K, .S = offset + C, .query_offset = offset}, segment, memory, P};
 }
 
 TEST_CASE("relative_attention: every derivative, every width", "[relative_attention]") {
@@ -141,7 +141,7 @@ OneCall call(Device& device, const RelativeAttentionCase& layer, const Values<do
                                           .in = {.query_bch = in[0].data(),
                                                  .key_bsh = in[1].data(),
                                                  .value_bsh = in[2].data(),
-                                                 .mask = {.offset = layer.offset},
+                                                 .mask = {.query_offset = layer.query_offset},
                                                  .B = layer.B,
                                                  .C = layer.C,
                                                  .S = layer.keys(),

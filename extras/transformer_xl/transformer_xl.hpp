@@ -266,7 +266,7 @@ class TransformerXlBlock : public Block<Device, T> {
             .value_bsh = key_value_bsq_ + H(),
             .key_stride = 2 * H(),
             .value_stride = 2 * H(),
-            .mask = {.offset = past, .mask_bs = pass.mask_bc ? pass.mask_bc - past : nullptr},
+            .mask = {.query_offset = past, .mask_bs = pass.mask_bc ? pass.mask_bc - past : nullptr},
             .B = pass.B,
             .C = pass.C,
             .S = past + pass.C,

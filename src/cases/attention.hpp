@@ -16,12 +16,12 @@ struct AttentionCase {
   double query_scale = 1, key_scale = 1;
   std::array<Index, 6> gap = {};  // between rows of query, key and value as arrays of their own, and of their gradients
   Index S = -1;                   // keys; -1: as many as queries
-  Index offset = 0, reach = 0;
+  Index query_offset = 0, window = 0;
   Index step_queries = 1, step_keys = 1;
   Index distances = 0;  // of a bias; 0: none
   double scale = 0;
-  bool learns_bias = false;        // causal: the bias has a gradient
-  const Index* reach_n = nullptr;  // as in layers/parts/attention_mask.hpp
+  bool learns_bias = false;         // causal: the bias has a gradient
+  const Index* window_n = nullptr;  // as in layers/parts/attention_mask.hpp
 
   Index H() const { return N * K; }
   Index keys() const { return S < 0 ? C : S; }
@@ -110,14 +110,14 @@ struct AttentionCase {
   template <class A, class Arrays>
   AttentionMask<A> mask_of(Arrays& a) const {
     AttentionMask<A> mask{.causal = causal,
-                          .offset = offset,
-                          .reach = reach,
+                          .query_offset = query_offset,
+                          .window = window,
                           .step_queries = step_queries,
                           .step_keys = step_keys,
                           .mask_bs = mask_bs,
                           .distances = distances};
     if (distances > 0) mask.distance_bias_nc = a.in.back().data();
-    mask.reach_n = reach_n;
+    mask.window_n = window_n;
     return mask;
   }
 };

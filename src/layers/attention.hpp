@@ -85,8 +85,8 @@ template <class Device, class T>
 void attention_backward(Device&, const AttentionBackward<T>&);
 
 // The gradient of a bias of distances, of causal attention: (attention.12) for the distances p from first_n on that are
-// within the reach of the head, `most` of them at most; the others stay as they are. After attention_backward or before
-// it. Flops: 4 B C N K for every distance.
+// within the window of the head, `most` of them at most; the others stay as they are. After attention_backward or
+// before it. Flops: 4 B C N K for every distance.
 template <class T>
 struct AttentionBiasBackward {
   Accum<T>* d_distance_bias_np;
@@ -103,15 +103,15 @@ void attention_bias_backward(Device&, const AttentionBiasBackward<T>&);
 // The distances that it asks for.
 template <class T>
 ABH_HOST_DEVICE constexpr Stretch distances_of(const AttentionBiasBackward<T>& a, Index n) {
-  const Index first = a.first_n ? a.first_n[n] : 0, reach = a.in.mask.of_head(n).reach;
+  const Index first = a.first_n ? a.first_n[n] : 0, reach = a.in.mask.of_head(n).window;
   const Index end = reach > 0 && reach < a.in.mask.distances ? reach : a.in.mask.distances;
   return {first, end < first + a.most ? end : first + a.most};
 }
 
 // Inference: one query that stands at the last of `length` positions, whose rows are cached and touch; (attention.1) to
 // (attention.3). The cache may be a ring: the oldest position stands in row `oldest`, the others follow it, and behind
-// row length - 1 comes row 0. Of its attention mask a step needs the reach and the bias alone. key and value may be the
-// same cache. length 0 gives 0. Flops: 4 N K for every row in reach; reads those of the caches once.
+// row length - 1 comes row 0. Of its attention mask a step needs the window and the bias alone. key and value may be
+// the same cache. length 0 gives 0. Flops: 4 N K for every row in reach; reads those of the caches once.
 template <class T>
 struct AttentionStep {
   T* out_h;

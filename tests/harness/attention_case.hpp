@@ -39,7 +39,8 @@ inline const Token* holes(Index B, Index S) {
 template <class T, class Device>
 Values<T> step_by_step(const AttentionCase& layer, Device& device, const Values<T>& in, Index positions = 0) {
   CaseArrays<T> a = arrays_of(layer, in);
-  AttentionMask<Accum<T>> attention_mask{.reach = layer.reach, .distances = layer.distances, .reach_n = layer.reach_n};
+  AttentionMask<Accum<T>> attention_mask{
+      .window = layer.window, .distances = layer.distances, .window_n = layer.window_n};
   if (layer.distances > 0) attention_mask.distance_bias_nc = a.in[3].data();
   if (positions == 0) positions = layer.C;
   Array<T> ring[2] = {Array<T>(size_of(positions * layer.H())), Array<T>(size_of(positions * layer.H()))};

@@ -311,7 +311,7 @@ TEST_CASE("attention: a step over scores of thousands", "[attention][gpu]") {
 TEST_CASE("attention: a cache that is a ring gives what one of all positions gives", "[attention][gpu]") {
   const Index reach = 70, C = 150, N = 2;
   for (const Index distances : {Index{0}, C}) {
-    const AttentionCase layer{.B = 1, .C = C, .N = N, .K = 5, .reach = reach, .distances = distances};
+    const AttentionCase layer{.B = 1, .C = C, .N = N, .K = 5, .window = reach, .distances = distances};
     const Values<double> in = random_values(layer.inputs(), 1);
     for_each_number([&]<class T>(auto& device, const std::string& name, T) {
       if (name == "plain") return;  // whose tiles are those of all positions

@@ -49,7 +49,7 @@ const double leads[] = {5, 13.8};
 
 // Queries at the last positions, the very last of which sees all keys.
 void check_forward(Index C, Index S, Index K, double tolerance, const auto& for_each) {
-  const AttentionCase layer{.B = 1, .C = C, .N = 1, .K = K, .S = S, .offset = S - C, .scale = 1};
+  const AttentionCase layer{.B = 1, .C = C, .N = 1, .K = K, .S = S, .query_offset = S - C, .scale = 1};
   for (const double lead : leads) {
     Values<float> in = converted<float>(one_heavy_key(layer, lead));
     Array<double> expected;
@@ -116,7 +116,7 @@ void check_backward(const AttentionCase& layer, const Values<double>& wide_in, c
 
 // Many keys after a heavy one. Every other one of them has a value, and is where the query would go in channel 1.
 void check_many_keys(Index S, Index K, const auto& for_each) {
-  const AttentionCase layer{.B = 1, .C = 2, .N = 1, .K = K, .S = S, .offset = S - 2, .scale = 1};
+  const AttentionCase layer{.B = 1, .C = 2, .N = 1, .K = K, .S = S, .query_offset = S - 2, .scale = 1};
   Values<double> in = one_heavy_key(layer, 5), d_out = {Array<double>(size_of(2 * K), 0.0)};
   for (Index s = 1; s < S; ++s) {
     in[1][size_of(s * K + 1)] = s % 2 == 0 ? 0.7 : 0;
@@ -167,9 +167,9 @@ TEST_CASE("attention: where sections of a long sum meet", "[attention][long][hea
     Array<Token> masked(size_of(border + 80), 1), late(size_of(border + 80), 0);
     for (Index s = 0; s < border + 80; ++s) masked[size_of(s)] = s < border - 90 || s > border + 70 ? 0 : s % 3 != 0;
     for (Index s = border + 2; s < border + 80; ++s) late[size_of(s)] = 1;
-    const AttentionCase layer{.B = 1, .C = 90, .N = 2, .K = 5, .S = border + 80, .offset = border - 30};
+    const AttentionCase layer{.B = 1, .C = 90, .N = 2, .K = 5, .S = border + 80, .query_offset = border - 30};
     AttentionCase reach = layer, masks = layer, none_before = layer, whole = layer, aligned = layer, wide = layer;
-    reach.reach = 70;
+    reach.window = 70;
     masks.mask_bs = kept(std::move(masked));
     none_before.mask_bs = kept(std::move(late));
     whole.causal = false;
@@ -178,12 +178,12 @@ TEST_CASE("attention: where sections of a long sum meet", "[attention][long][hea
     aligned.K = 16;
     wide.K = 130;
     wide.C = 2;
-    AttentionCase queries{.B = 1, .C = border + 80, .N = 1, .K = 4, .S = 90, .offset = -border + 30};
+    AttentionCase queries{.B = 1, .C = border + 80, .N = 1, .K = 4, .S = 90, .query_offset = -border + 30};
     AttentionCase window = queries;
-    window.reach = 75;
-    window.offset = -border + 80;
+    window.window = 75;
+    window.query_offset = -border + 80;
     for (AttentionCase each : {layer, reach, masks, none_before, whole, aligned, wide, queries, window}) {
-      CAPTURE(border, each.C, each.keys(), each.K, each.offset, each.reach, each.mask_bs != nullptr);
+      CAPTURE(border, each.C, each.keys(), each.K, each.query_offset, each.window, each.mask_bs != nullptr);
       check_float(each, 3);
       each.distances = border + 200;
       check_float(each, 4);
@@ -195,7 +195,7 @@ TEST_CASE("attention: sections and causality, bit for bit", "[attention][long]")
   for (const Index border : {1024, 4096}) {
     for (const Index K : {4, 130}) {
       // Queries at the last four positions of a section and the first four of the next.
-      const AttentionCase layer{.B = 1, .C = 8, .N = 1, .K = K, .S = border + 4, .offset = border - 4};
+      const AttentionCase layer{.B = 1, .C = 8, .N = 1, .K = K, .S = border + 4, .query_offset = border - 4};
       for_each_device(1, [&](auto& device, const std::string& name) {
         INFO(name << ", K " << K << ", section of " << border);
         const Values<float> in = converted<float>(random_values(layer.inputs(), 1));

@@ -16,10 +16,10 @@ bool holds(Stretch stretch, Index count, const Wanted& wanted) {
 template <class Body>
 void for_each_mask(const Body& body) {
   for (const bool causal : {true, false}) {
-    for (const Index offset : {-9, -3, -1, 0, 1, 2, 5, 8, 20}) {
-      for (const Index reach : {0, 1, 2, 3, 6, 30}) {
-        CAPTURE(causal, offset, reach);
-        body(AttentionMask<float>{.causal = causal, .offset = offset, .reach = reach});
+    for (const Index query_offset : {-9, -3, -1, 0, 1, 2, 5, 8, 20}) {
+      for (const Index window : {0, 1, 2, 3, 6, 30}) {
+        CAPTURE(causal, query_offset, window);
+        body(AttentionMask<float>{.causal = causal, .query_offset = query_offset, .window = window});
       }
     }
   }
@@ -27,7 +27,7 @@ void for_each_mask(const Body& body) {
 
 TEST_CASE("attention_mask: a query stands at its offset, sees back to its reach, and ahead unless it is causal",
           "[attention_mask]") {
-  const AttentionMask<float> whole, both{.causal = false}, near{.offset = 4, .reach = 3};
+  const AttentionMask<float> whole, both{.causal = false}, near{.query_offset = 4, .window = 3};
   CHECK(whole.sees(2, 2));
   CHECK_FALSE(whole.sees(2, 3));
   CHECK(both.sees(0, 1000));
@@ -38,8 +38,8 @@ TEST_CASE("attention_mask: a query stands at its offset, sees back to its reach,
   for_each_mask([](const AttentionMask<float>& mask) {
     for (Index c = 0; c < 8; ++c) {
       for (Index s = 0; s < 12; ++s) {
-        const Index past = c + mask.offset - s;  // how far the key lies back
-        CHECK(mask.sees(c, s) == ((!mask.causal || past >= 0) && (mask.reach == 0 || past < mask.reach)));
+        const Index past = c + mask.query_offset - s;  // how far the key lies back
+        CHECK(mask.sees(c, s) == ((!mask.causal || past >= 0) && (mask.window == 0 || past < mask.window)));
       }
     }
   });

@@ -9,7 +9,7 @@ namespace abh {
 namespace {
 
 AttentionMask<float> mask_of(const AttentionCase& layer) {
-  return {.causal = layer.causal, .offset = layer.offset, .reach = layer.reach};
+  return {.causal = layer.causal, .query_offset = layer.query_offset, .window = layer.window};
 }
 
 // With a bias at every distance that occurs, and none beyond. Where nobody sees what is behind, it has a gradient.
@@ -19,7 +19,7 @@ AttentionCase with_bias(AttentionCase layer) {
   for (Index c = 0; c < layer.C; ++c) {
     for (Index s = 0; s < layer.keys(); ++s) {
       if (!mask_of(layer).sees(c, s)) continue;
-      layer.distances = std::max(layer.distances, 1 + std::abs(c + layer.offset - s));
+      layer.distances = std::max(layer.distances, 1 + std::abs(c + layer.query_offset - s));
     }
   }
   return layer;
@@ -27,16 +27,25 @@ AttentionCase with_bias(AttentionCase layer) {
 
 // A few positions of everything.
 std::vector<AttentionCase> small_cases() {
-  return {{.B = 2, .C = 5, .N = 2, .K = 3, .causal = false, .S = 9},
-          {.B = 1, .C = 7, .N = 1, .K = 4, .causal = false, .S = 2},
-          {.B = 2, .C = 4, .N = 2, .K = 3, .S = 9, .offset = 5},
-          {.B = 1, .C = 6, .N = 1, .K = 3, .S = 3, .offset = -2},
-          {.B = 1, .C = 11, .N = 2, .K = 3, .side_by_side = true, .reach = 4},
-          {.B = 2, .C = 7, .N = 1, .K = 2, .causal = false, .reach = 1},
-          {.B = 2, .C = 7, .N = 2, .K = 3, .scale = 0.9},
-          {.B = 2, .C = 7, .N = 2, .K = 3, .mask_bs = holes(2, 13), .S = 13, .offset = 3, .reach = 4, .scale = 0.3},
-          {.B = 2, .C = 7, .N = 2, .K = 3, .causal = false, .mask_bs = holes(2, 10), .S = 10, .offset = 1, .reach = 3},
-          {.B = 2, .C = 9, .N = 3, .K = 3, .reach = 6, .reach_n = kept(Array<Index>{1, 6, 3})}};
+  return {
+      {.B = 2, .C = 5, .N = 2, .K = 3, .causal = false, .S = 9},
+      {.B = 1, .C = 7, .N = 1, .K = 4, .causal = false, .S = 2},
+      {.B = 2, .C = 4, .N = 2, .K = 3, .S = 9, .query_offset = 5},
+      {.B = 1, .C = 6, .N = 1, .K = 3, .S = 3, .query_offset = -2},
+      {.B = 1, .C = 11, .N = 2, .K = 3, .side_by_side = true, .window = 4},
+      {.B = 2, .C = 7, .N = 1, .K = 2, .causal = false, .window = 1},
+      {.B = 2, .C = 7, .N = 2, .K = 3, .scale = 0.9},
+      {.B = 2, .C = 7, .N = 2, .K = 3, .mask_bs = holes(2, 13), .S = 13, .query_offset = 3, .window = 4, .scale = 0.3},
+      {.B = 2,
+       .C = 7,
+       .N = 2,
+       .K = 3,
+       .causal = false,
+       .mask_bs = holes(2, 10),
+       .S = 10,
+       .query_offset = 1,
+       .window = 3},
+      {.B = 2, .C = 9, .N = 3, .K = 3, .window = 6, .window_n = kept(Array<Index>{1, 6, 3})}};
 }
 
 TEST_CASE("attention: every derivative, whoever sees whom", "[attention]") {
@@ -56,7 +65,7 @@ TEST_CASE("attention: in tiles, whoever sees whom", "[attention][heavy]") {
         for (const Index reach : {0, 1, 5, 64, 150}) {
           for (const bool causal : {true, false}) {
             AttentionCase layer{
-                .B = 1, .C = C, .N = 1, .K = 5, .causal = causal, .S = S, .offset = offset, .reach = reach};
+                .B = 1, .C = C, .N = 1, .K = 5, .causal = causal, .S = S, .query_offset = offset, .window = reach};
             if (++cases % 3 == 0) layer.mask_bs = holes(1, S);
             if (cases % 5 == 0) layer.K = 16;
             if (cases % 2 == 0) layer = with_bias(layer);
@@ -71,9 +80,9 @@ TEST_CASE("attention: in tiles, whoever sees whom", "[attention][heavy]") {
 
 TEST_CASE("attention: windows and biases over many blocks, with any number of threads", "[attention][heavy]") {
   for (const AttentionCase& layer :
-       {AttentionCase{.B = 1, .C = 1100, .N = 1, .K = 3, .reach = 100},
-        AttentionCase{.B = 4, .C = 300, .N = 4, .K = 8, .reach = 70},
-        AttentionCase{.B = 4, .C = 600, .N = 4, .K = 3, .S = 700, .offset = 100, .reach = 230},
+       {AttentionCase{.B = 1, .C = 1100, .N = 1, .K = 3, .window = 100},
+        AttentionCase{.B = 4, .C = 300, .N = 4, .K = 8, .window = 70},
+        AttentionCase{.B = 4, .C = 600, .N = 4, .K = 3, .S = 700, .query_offset = 100, .window = 230},
         AttentionCase{.B = 2, .C = 130, .N = 3, .K = 19, .causal = false, .S = 600}}) {
     for (const AttentionCase& each : {layer, with_bias(layer)}) {
       check_float(each, 5, 1e-5, 2e-5, false);
@@ -85,8 +94,8 @@ TEST_CASE("attention: windows and biases over many blocks, with any number of th
 TEST_CASE("attention: nothing to see", "[attention][gpu]") {
   for (const Index K : {3, 16, 130}) {
     for (const AttentionCase& layer :
-         {AttentionCase{.B = 2, .C = 70, .N = 1, .K = K, .S = 66, .offset = 80, .reach = 14},
-          AttentionCase{.B = 1, .C = 5, .N = 2, .K = K, .S = 70, .offset = -5},
+         {AttentionCase{.B = 2, .C = 70, .N = 1, .K = K, .S = 66, .query_offset = 80, .window = 14},
+          AttentionCase{.B = 1, .C = 5, .N = 2, .K = K, .S = 70, .query_offset = -5},
           AttentionCase{.B = 2, .C = 66, .N = 2, .K = K, .S = 0},
           AttentionCase{.B = 2, .C = 0, .N = 2, .K = K, .S = 66},
           AttentionCase{.B = 2, .C = 66, .N = 2, .K = K, .causal = false, .S = 0},
@@ -111,7 +120,8 @@ TEST_CASE("attention: nothing to see", "[attention][gpu]") {
 TEST_CASE("attention: what lies behind a query or out of its reach changes no bit", "[attention][gpu]") {
   for (const Index K : {11, 64, 129}) {
     // Query c stands at c + 30 and sees 40 keys.
-    const AttentionCase layer = with_bias({.B = 1, .C = 120, .N = 2, .K = K, .S = 150, .offset = 30, .reach = 40});
+    const AttentionCase layer =
+        with_bias({.B = 1, .C = 120, .N = 2, .K = K, .S = 150, .query_offset = 30, .window = 40});
     for_each_number([&]<class T>(auto& device, const std::string& name, T) {
       const Values<T> in = converted<T>(random_values(layer.inputs(), 1));
       const Values<double> before = converted<double>(run_forward<T>(layer, device, in));
@@ -139,7 +149,7 @@ TEST_CASE("attention: what lies behind a query or out of its reach changes no bi
 TEST_CASE("attention: tiles that nobody sees are not looked at", "[attention][gpu]") {
   // Numbers that are none, in keys and values at both ends, do not reach the queries of the middle, nor in the other
   // direction those of queries the keys.
-  const AttentionCase layer = with_bias({.B = 1, .C = 640, .N = 1, .K = 8, .reach = 60});
+  const AttentionCase layer = with_bias({.B = 1, .C = 640, .N = 1, .K = 8, .window = 60});
   const Index first = 320, end = 384;
   for_each_number([&]<class T>(auto& device, const std::string& name, T) {
     INFO(name);
@@ -169,8 +179,8 @@ TEST_CASE("attention: step by step with biases and a reach is the same as at onc
   for (const Index reach : {0, 1, 20, 64, 100}) {
     const Index* const of_heads = reach == 20 ? reach_n : nullptr;
     for (const AttentionCase& layer :
-         {with_bias({.B = 1, .C = 90, .N = 3, .K = 13, .reach = reach, .reach_n = of_heads}),
-          AttentionCase{.B = 1, .C = 90, .N = 2, .K = 64, .reach = reach, .scale = 0.2}}) {
+         {with_bias({.B = 1, .C = 90, .N = 3, .K = 13, .window = reach, .window_n = of_heads}),
+          AttentionCase{.B = 1, .C = 90, .N = 2, .K = 64, .window = reach, .scale = 0.2}}) {
       INFO("reach " << reach << ", K " << layer.K);
       const Values<double> in = random_values(layer.inputs(), 1);
       PlainDevice plain;
@@ -203,9 +213,9 @@ TEST_CASE("attention: a bias and a reach, by hand", "[attention][gpu]") {
     };
     const Array<double> weights = {1.0 / 7, 2.0 / 7, 4.0 / 7};
     run({.B = 1, .C = 3, .N = 1, .K = 1, .distances = 3}, {21, 35, 15}, weights);
-    run({.B = 1, .C = 3, .N = 1, .K = 1, .reach = 2, .distances = 3}, {21, 35, 14}, {0, 1.0 / 3, 2.0 / 3});
-    run({.B = 1, .C = 1, .N = 1, .K = 1, .S = 3, .offset = 2, .distances = 3}, {15}, weights);
-    run({.B = 1, .C = 1, .N = 1, .K = 1, .causal = false, .S = 3, .offset = 2, .distances = 3}, {15}, weights);
+    run({.B = 1, .C = 3, .N = 1, .K = 1, .window = 2, .distances = 3}, {21, 35, 14}, {0, 1.0 / 3, 2.0 / 3});
+    run({.B = 1, .C = 1, .N = 1, .K = 1, .S = 3, .query_offset = 2, .distances = 3}, {15}, weights);
+    run({.B = 1, .C = 1, .N = 1, .K = 1, .causal = false, .S = 3, .query_offset = 2, .distances = 3}, {15}, weights);
   };
   PlainDevice plain;
   check(plain, "plain, double", double{}, 1e-14);
@@ -239,12 +249,12 @@ TEST_CASE("attention: on the GPU, whoever sees whom", "[attention][gpu]") {
   };
   check("more keys", {.B = 2, .C = 37, .N = 2, .K = 8, .causal = false, .S = 131});
   check("fewer keys, masked", {.B = 2, .C = 131, .N = 1, .K = 7, .causal = false, .mask_bs = holes(2, 37), .S = 37});
-  check("a past", {.B = 1, .C = 67, .N = 2, .K = 16, .S = 140, .offset = 73});
-  check("a reach", {.B = 2, .C = 150, .N = 2, .K = 24, .side_by_side = true, .reach = 9});
+  check("a past", {.B = 1, .C = 67, .N = 2, .K = 16, .S = 140, .query_offset = 73});
+  check("a reach", {.B = 2, .C = 150, .N = 2, .K = 24, .side_by_side = true, .window = 9});
   const Index* const reach_n = kept(Array<Index>{70, 1, 33});
-  check("a reach a head", {.B = 2, .C = 150, .N = 3, .K = 24, .reach = 70, .reach_n = reach_n});
-  check("a reach, both directions", {.B = 1, .C = 150, .N = 1, .K = 16, .causal = false, .reach = 70});
-  check("some see nothing", {.B = 1, .C = 140, .N = 1, .K = 8, .S = 100, .offset = -20, .reach = 30});
+  check("a reach a head", {.B = 2, .C = 150, .N = 3, .K = 24, .window = 70, .window_n = reach_n});
+  check("a reach, both directions", {.B = 1, .C = 150, .N = 1, .K = 16, .causal = false, .window = 70});
+  check("some see nothing", {.B = 1, .C = 140, .N = 1, .K = 8, .S = 100, .query_offset = -20, .window = 30});
   // Every width of a tile, and heads too wide for any.
   for (const Index K : {1, 40, 64, 65, 128, 130}) {
     check("everything, K " + std::to_string(K), {.B = 2,
@@ -253,8 +263,8 @@ TEST_CASE("attention: on the GPU, whoever sees whom", "[attention][gpu]") {
                                                  .K = K,
                                                  .mask_bs = holes(2, 90),
                                                  .S = 90,
-                                                 .offset = 15,
-                                                 .reach = 66,
+                                                 .query_offset = 15,
+                                                 .window = 66,
                                                  .scale = 0.5 / std::sqrt(double(K))});
   }
 }
@@ -264,15 +274,15 @@ TEST_CASE("attention: an offset, a reach, other keys or biases alone", "[attenti
   for (const Index K : {8, 130}) {
     const AttentionCase whole{.B = 1, .C = 70, .N = 1, .K = K};
     std::vector<AttentionCase> cases(7, whole);
-    cases[0].offset = 5;
-    cases[1].offset = -5;
-    cases[2].reach = 30;
+    cases[0].query_offset = 5;
+    cases[1].query_offset = -5;
+    cases[2].window = 30;
     cases[3].S = 50;
     cases[4].S = 90;
     cases[5] = with_bias(whole);
     cases[6].mask_bs = holes(1, 70);
     for (const AttentionCase& layer : cases) {
-      CAPTURE(K, layer.offset, layer.reach, layer.S, layer.distances);
+      CAPTURE(K, layer.query_offset, layer.window, layer.S, layer.distances);
       check_float(layer, 9);
     }
   }
@@ -286,7 +296,7 @@ TEST_CASE("attention: weights that are looked at are those that were computed", 
   cases.push_back({.B = 2, .C = 5, .N = 2, .K = 3, .gap = {1, 2, 3, 4, 5, 6}});
   cases.push_back({.B = 1, .C = 70, .N = 1, .K = 2, .mask_bs = holes(1, 70)});
   for (const AttentionCase& layer : cases) {
-    CAPTURE(layer.B, layer.C, layer.S, layer.offset, layer.reach, layer.causal, layer.distances, layer.scale);
+    CAPTURE(layer.B, layer.C, layer.S, layer.query_offset, layer.window, layer.causal, layer.distances, layer.scale);
     PlainDevice device;
     CaseArrays<double> a = arrays_of(layer, random_values(layer.inputs(), 3));
     layer.forward(device, a);
@@ -327,11 +337,12 @@ TEST_CASE("attention: weights that are looked at are those that were computed", 
 
 TEST_CASE("attention: masked keys in a tile that every query of another would see", "[attention][gpu]") {
   check_float(AttentionCase{.B = 2, .C = 70, .N = 1, .K = 8, .causal = false, .mask_bs = holes(2, 130), .S = 130}, 9);
-  check_float(AttentionCase{.B = 2, .C = 70, .N = 1, .K = 8, .mask_bs = holes(2, 140), .S = 140, .offset = 70}, 9);
+  check_float(AttentionCase{.B = 2, .C = 70, .N = 1, .K = 8, .mask_bs = holes(2, 140), .S = 140, .query_offset = 70},
+              9);
 }
 
 TEST_CASE("attention: on the GPU, wherever arrays lie", "[attention][gpu]") {
-  check_alignment(with_bias({.B = 1, .C = 9, .N = 2, .K = 8, .S = 11, .offset = 2, .reach = 5}));
+  check_alignment(with_bias({.B = 1, .C = 9, .N = 2, .K = 8, .S = 11, .query_offset = 2, .window = 5}));
 }
 
 }  // namespace

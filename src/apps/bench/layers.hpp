@@ -75,7 +75,7 @@ class LayerBench {
     attention("attention", {.B = B, .C = C, .N = N, .K = K}, whole);
     attention("attention, alibi", {.B = B, .C = C, .N = N, .K = K, .distances = C}, whole);
     if (C > near) {
-      attention("attention, window of " + std::to_string(near), {.B = B, .C = C, .N = N, .K = K, .reach = near},
+      attention("attention, window of " + std::to_string(near), {.B = B, .C = C, .N = N, .K = K, .window = near},
                 near * (near + 1) / 2 + (C - near) * near);
     }
     layer("metric_key", MetricKeyCase{.BC = BC, .N = N, .K = K}, BC * N * K * K, 2, 4);

@@ -65,7 +65,7 @@ class AttentionCore {
       : AttentionCore(layout, config, options, extent, extent, caches_keys, scale, comparison, span) {
     if (!config.has_alibi() && !config.learns_reach()) return;
     const Index longest = std::max(extent.longest(), extent.positions);
-    mask_.distances = mask_.reach > 0 ? std::min(mask_.reach, longest) : longest;
+    mask_.distances = mask_.window > 0 ? std::min(mask_.window, longest) : longest;
     if (config.has_alibi()) claim_alibi(layout, config);
     span_.claim(layout, mask_);
   }
@@ -159,14 +159,14 @@ class AttentionCore {
         comparison_(comparison),
         t_bch_(layout.template activation<T>(extent.B * extent.C * N_ * K_)),
         lse_bnc_(layout.template activation<Accum<T>>(extent.B * extent.C * N_)),
-        past_(layout, N_ * K_, reach_of(config, options), of_past, caches_keys),
+        past_(layout, N_ * K_, window_of(config, options), of_past, caches_keys),
         span_(span) {
     mask_.causal = options.causal;
-    mask_.reach = reach_of(config, options);
+    mask_.window = window_of(config, options);
   }
 
   // How far at most a query looks back; 0: as far as there is something.
-  static Index reach_of(const ModelConfig& config, const BlockOptions& options) {
+  static Index window_of(const ModelConfig& config, const BlockOptions& options) {
     const Index window = options.attention_window, span = Span<Device, T>::reach(config);
     return window > 0 && span > 0 ? std::min(window, span) : std::max(window, span);
   }
@@ -188,7 +188,7 @@ class AttentionCore {
       const std::vector<A> key = on_host<A>(device, saved.key_bsh, B * S, H(), saved.key_stride);
       const std::vector<A> bias = on_host<A>(device, attention_mask.distance_bias_nc, N_, attention_mask.distances);
       const std::vector<Token> mask = on_host<Token>(device, attention_mask.mask_bs, B, S);
-      const std::vector<Index> reach = on_host<Index>(device, attention_mask.reach_n, 1, N_);
+      const std::vector<Index> reach = on_host<Index>(device, attention_mask.window_n, 1, N_);
       const std::vector<A> lse = on_host<A>(device, lse_bnc_, B * N_, C);
       std::vector<A> weight(static_cast<std::size_t>(B * N_ * C * S));
       AttentionInputs<A> in{.query_bch = query.data(),
@@ -203,7 +203,7 @@ class AttentionCore {
                             .K = K_};
       if (attention_mask.mask_bs) in.mask.mask_bs = mask.data();
       if (attention_mask.distance_bias_nc) in.mask.distance_bias_nc = bias.data();
-      if (attention_mask.reach_n) in.mask.reach_n = reach.data();
+      if (attention_mask.window_n) in.mask.window_n = reach.data();
       comparison_.template weights<A>(device, weight.data(), lse.data(), in);
       look("weight_bncs", {B, N_, C, S}, std::vector<double>(weight.begin(), weight.end()));
     }
@@ -226,7 +226,7 @@ class AttentionCore {
                           .S = past + source.S,
                           .N = N_,
                           .K = K_};
-    in.mask.offset = past;
+    in.mask.query_offset = past;
     if (source.mask_bs) in.mask.mask_bs = source.mask_bs - past;
     return in;
   }
