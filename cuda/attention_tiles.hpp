@@ -142,7 +142,7 @@ struct HeadMask {
   __device__ bool sees_all(Range queries, Range keys) const {
     if constexpr (general) {
       return !mask_s && keys.end <= S &&
-             all.of_tiles({queries.begin, queries.end}, {keys.begin, keys.end}) == Seen::all;
+             all.tile_mask({queries.begin, queries.end}, {keys.begin, keys.end}) == TileMask::full;
     } else {
       return !mask_s && keys.end <= S && (!all.causal || keys.end - 1 <= queries.begin);
     }

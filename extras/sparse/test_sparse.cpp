@@ -289,8 +289,8 @@ double share_of_pairs(const Pattern& pattern, Index C) {
     Index of_sequence = 0;
     for (Index c = 0; c < queries; c += tile) {
       for (Index s = 0; s < keys; s += tile) {
-        of_sequence +=
-            attention_mask.of_tiles({c, std::min(c + tile, queries)}, {s, std::min(s + tile, keys)}) != Seen::none;
+        of_sequence += attention_mask.tile_mask({c, std::min(c + tile, queries)}, {s, std::min(s + tile, keys)}) !=
+                       TileMask::empty;
       }
     }
     tiles += static_cast<double>(of_sequence * fold.sequences);

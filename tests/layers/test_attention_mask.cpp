@@ -73,8 +73,8 @@ TEST_CASE("attention_mask: the keys of queries, the queries of keys and what til
               for (Index s = first; s < end; ++s) seen += mask.sees(c, s);
             }
             const Index pairs = (end_c - first_c) * (end - first);
-            const Seen expected = seen == 0 ? Seen::none : seen == pairs ? Seen::all : Seen::some;
-            CHECK(mask.of_tiles({first_c, end_c}, {first, end}) == expected);
+            const TileMask expected = seen == 0 ? TileMask::empty : seen == pairs ? TileMask::full : TileMask::partial;
+            CHECK(mask.tile_mask({first_c, end_c}, {first, end}) == expected);
           }
         }
       }

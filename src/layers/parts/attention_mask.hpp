@@ -15,8 +15,8 @@ struct Stretch {
   ABH_HOST_DEVICE constexpr bool empty() const { return end <= begin; }
 };
 
-// The mask of a tile of queries and keys. none: skip the tile; all: no test inside it.
-enum class Seen { none, some, all };
+// The mask of a tile of queries and keys. empty: skip the tile; full: no test inside it.
+enum class TileMask { empty, partial, full };
 
 // A is Accum<T>.
 template <class A>
@@ -79,11 +79,11 @@ struct AttentionMask {
   }
 
   // The mask of a tile of queries and keys.
-  ABH_HOST_DEVICE constexpr Seen of_tiles(Stretch queries, Stretch keys) const {
+  ABH_HOST_DEVICE constexpr TileMask tile_mask(Stretch queries, Stretch keys) const {
     const Stretch seen = keys_of(queries, keys.end);
-    if (seen.empty() || seen.end <= keys.begin) return Seen::none;
+    if (seen.empty() || seen.end <= keys.begin) return TileMask::empty;
     // The first query sees least of what is behind, the last one of what is before.
-    return sees(queries.begin, keys.end - 1) && sees(queries.end - 1, keys.begin) ? Seen::all : Seen::some;
+    return sees(queries.begin, keys.end - 1) && sees(queries.end - 1, keys.begin) ? TileMask::full : TileMask::partial;
   }
 };
 
