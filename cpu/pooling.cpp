@@ -37,8 +37,8 @@ PoolingInputs<float> widened(Widened<Device>& wide, const PoolingInputs<bf16>& i
 template <class Device, class T>
 void pooling_forward_in_lanes(Device& device, const PoolingForward<T>& a) {
   if constexpr (has_extras) {
-    if (!a.in.shape.causal) return pooling_of_all_forward(device, a);
-    if (block_of(a.in.shape) < a.in.shape.C) return pooling_windowed_forward(device, a);
+    if (!a.in.shape.causal) return pooling_bidirectional_forward(device, a);
+    if (block_of(a.in.shape) < a.in.shape.C) return pooling_sliding_window_forward(device, a);
   }
   if (a.in.slope_n) return pooling_decay_forward(device, a);
   pooling_forward_global(device, a, WithoutDecay{});
@@ -47,8 +47,8 @@ void pooling_forward_in_lanes(Device& device, const PoolingForward<T>& a) {
 template <class Device, class T>
 void pooling_backward_in_lanes(Device& device, const PoolingBackward<T>& a) {
   if constexpr (has_extras) {
-    if (!a.in.shape.causal) return pooling_of_all_backward(device, a);
-    if (block_of(a.in.shape) < a.in.shape.C) return pooling_windowed_backward(device, a);
+    if (!a.in.shape.causal) return pooling_bidirectional_backward(device, a);
+    if (block_of(a.in.shape) < a.in.shape.C) return pooling_sliding_window_backward(device, a);
   }
   if (a.in.slope_n) return pooling_decay_backward(device, a);
   pooling_backward_global(device, a, WithoutDecay{});

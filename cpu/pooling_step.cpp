@@ -91,14 +91,14 @@ struct Merged {
 };
 template <class T>
 Merged<T> merge(const State<T>& older, const State<T>& newer, T slope, Index distance) {
-  const T max_older = fused<T>(-slope, T(distance), *older.top);  // (pooling_windowed.8)
+  const T max_older = fused<T>(-slope, T(distance), *older.top);  // (pooling_sliding_window.8)
   const T max_newer = fused<T>(-slope, *newer.age, *newer.top);
   if (*older.sum == T(0)) return {max_newer, *newer.sum, T(0)};
   if (*newer.sum == T(0)) return {max_older, *older.sum, T(1)};
   const T most = larger<T>(max_older, max_newer);
   const T old_sum = *older.sum * exponential<T>(max_older - most);
-  const T sum = fused<T>(*newer.sum, exponential<T>(max_newer - most), old_sum);  // (pooling_windowed.1)
-  return {most, sum, old_sum / sum};                                              // (pooling_windowed.2)
+  const T sum = fused<T>(*newer.sum, exponential<T>(max_newer - most), old_sum);  // (pooling_sliding_window.1)
+  return {most, sum, old_sum / sum};                                              // (pooling_sliding_window.2)
 }
 
 template <class T>
@@ -156,7 +156,8 @@ void pooling_step(Device&, const PoolingStep<T>& a) {
       T* out_k = a.out_h + (p * s.N + n) * s.K;
       for_lanes<T>(s.K, [&]<class L>(Index k) {
         const L newer = load<L>(prefix_k + k);
-        store<L>(out_k + k, fused<L>(load<L>(suffix_k + k) - newer, merged.share, newer));  // (pooling_windowed.3)
+        store<L>(out_k + k,
+                 fused<L>(load<L>(suffix_k + k) - newer, merged.share, newer));  // (pooling_sliding_window.3)
       });
     }
 
@@ -166,7 +167,7 @@ void pooling_step(Device&, const PoolingStep<T>& a) {
     if (!ends) continue;
     for (Index r = s.window - 2; r > 0; --r) {  // the whole block is never anybody's suffix
       const State<A> single = position(r);
-      const A logit = fused<A>(-slope, A(s.window - 1 - r), *single.top);  // (pooling_windowed.8)
+      const A logit = fused<A>(-slope, A(s.window - 1 - r), *single.top);  // (pooling_sliding_window.8)
       push(single, position(r + 1), logit, A(0), Payloads<A>{single.average_k, s.K}, s);
     }
   }

@@ -3,8 +3,8 @@
 // The pooling of one head has two sides. What is one number a position (logits, maxima, sums, weights) is computed
 // first, for the whole sequence, with exponentials of neighbouring positions taken at once. Then the payload is swept
 // row by row with weights that are ready: a few multiply-adds an element, as fast as memory delivers. Here stands what
-// all poolings share: over all positions so far (pooling.cpp, pooling_decay.cpp), over a window (pooling_windowed.cpp),
-// over all positions (pooling_of_all.cpp), step by step (pooling_step.cpp).
+// all poolings share: over all positions so far (pooling.cpp, pooling_decay.cpp), over a window
+// (pooling_sliding_window.cpp), over all positions (pooling_bidirectional.cpp), step by step (pooling_step.cpp).
 
 #include "cpu/lanes.hpp"
 #include "cpu/math.hpp"
@@ -76,7 +76,7 @@ void running_max(T* max_c, T* keep_c, T* add_c, const Logits& logit, Index C, In
   T most = minus_infinity<T>();
   for_positions(C, block, order, [&](Index c, bool starts) {
     add_c[c] = logit[c];
-    most = starts ? add_c[c] : larger<T>(most, add_c[c]);  // (pooling.2) (pooling_windowed.4)
+    most = starts ? add_c[c] : larger<T>(most, add_c[c]);  // (pooling.2) (pooling_sliding_window.4)
     max_c[c] = most;
   });
   // -infinity less -infinity is never used: a newcomer that counts makes the maximum finite.

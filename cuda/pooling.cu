@@ -26,8 +26,8 @@ namespace abh {
 //                       written and read, out once                       written and read
 //
 // and otherwise what is scanned (x, d_out) is read once more in every scan, from the second-level cache if it fits. Not
-// causal: as global, whatever C is; there is no scan, but sums over the tiles (pooling_of_all.cu). Where a tile has
-// all of a sequence and of its heads, both sides are one kernel (pooling_in_tile.hpp), which may make the logits as
+// causal: as global, whatever C is; there is no scan, but sums over the tiles (pooling_bidirectional.cu). Where a tile
+// has all of a sequence and of its heads, both sides are one kernel (pooling_in_tile.hpp), which may make the logits as
 // well.
 
 namespace {
@@ -57,8 +57,8 @@ void pooling_forward(Device& device, const PoolingForward<T>& a) {
   if (a.in.shape.B * a.in.shape.C == 0) return;
   if (in_tile(a)) return pooling_forward_in_tile(device, a);
   if constexpr (has_extras) {
-    if (!a.in.shape.causal) return pooling_of_all_forward(device, a);
-    if (block_of(a.in.shape) < a.in.shape.C) return pooling_windowed_forward(device, a);
+    if (!a.in.shape.causal) return pooling_bidirectional_forward(device, a);
+    if (block_of(a.in.shape) < a.in.shape.C) return pooling_sliding_window_forward(device, a);
   }
   if (a.in.slope_n) return pooling_decay_forward(device, a);
   pooling_forward_global<false>(device, a);
@@ -69,8 +69,8 @@ void pooling_backward(Device& device, const PoolingBackward<T>& a) {
   if (a.in.shape.B * a.in.shape.C == 0) return;
   if (in_tile(a)) return pooling_backward_in_tile(device, a);
   if constexpr (has_extras) {
-    if (!a.in.shape.causal) return pooling_of_all_backward(device, a);
-    if (block_of(a.in.shape) < a.in.shape.C) return pooling_windowed_backward(device, a);
+    if (!a.in.shape.causal) return pooling_bidirectional_backward(device, a);
+    if (block_of(a.in.shape) < a.in.shape.C) return pooling_sliding_window_backward(device, a);
   }
   if (a.in.slope_n) return pooling_decay_backward(device, a);
   pooling_backward_global<false>(device, a);

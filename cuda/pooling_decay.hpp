@@ -81,7 +81,7 @@ __device__ void running_max_of_older(float* max_c, float* keep_c, float* add_c, 
   if constexpr (decays) {
     const auto aged = [&](int c) {
       const int begin = c / block * block, end = smaller(begin + block, C) - 1;
-      return logit(c) - slope * float(order == PoolingOrder::up ? c - begin : end - c);  // (pooling_windowed.8)
+      return logit(c) - slope * float(order == PoolingOrder::up ? c - begin : end - c);  // (pooling_sliding_window.8)
     };
     running_max(max_c, keep_c, add_c, aged, C, block, order);
   } else {

@@ -129,7 +129,7 @@ __device__ void running_max(float* max_c, float* keep_c, float* add_c, const Log
         return Step{starts(c, C, block, order) ? minus_infinity : 0.0f, logit(c)};
       },
       [&](int c, float before, float most) {
-        max_c[c] = most;  // (pooling.2) (pooling_windowed.4)
+        max_c[c] = most;  // (pooling.2) (pooling_sliding_window.4)
         // -infinity less -infinity is never computed: a newcomer that counts makes the maximum finite.
         const float newcomer = logit(c);
         const bool first = starts(c, C, block, order), nothing_new = newcomer == minus_infinity;

@@ -59,14 +59,14 @@ struct Merged {
 template <bool decays>
 __device__ Merged merge(Running older, const Running& newer, float slope, Index distance) {
   if constexpr (decays) older.age = float(distance);
-  const float max_older = max_of<decays>(older, slope);  // (pooling_windowed.8)
+  const float max_older = max_of<decays>(older, slope);  // (pooling_sliding_window.8)
   const float max_newer = max_of<decays>(newer, slope);
   if (older.sum == 0) return {max_newer, float(newer.sum), 0};
   if (newer.sum == 0) return {max_older, float(older.sum), 1};
   const float most = fmaxf(max_older, max_newer);
   const float old_sum = float(older.sum) * expf(max_older - most);
-  const float sum = old_sum + float(newer.sum) * expf(max_newer - most);  // (pooling_windowed.1)
-  return {most, sum, old_sum / sum};                                      // (pooling_windowed.2)
+  const float sum = old_sum + float(newer.sum) * expf(max_newer - most);  // (pooling_sliding_window.1)
+  return {most, sum, old_sum / sum};                                      // (pooling_sliding_window.2)
 }
 
 // An average and what rounding left of it, moved by a share of the way to x.
@@ -126,7 +126,7 @@ __global__ void step_kernel(PoolingStep<T> a) {
     const Average now = moved(starts ? Average{0, 0} : average_in(prefix, j), alpha, x);
     const float old_average = windowed && !ends ? suffix[2 + j] : now.average;
     write_average(prefix, j, now);
-    a.out_h[h] = T(now.average + merged.share * (old_average - now.average));  // (pooling_windowed.3)
+    a.out_h[h] = T(now.average + merged.share * (old_average - now.average));  // (pooling_sliding_window.3)
     if (windowed) write_average(position(in_block), j, {logit == minus_infinity ? 0 : x, 0});
   }
   __syncthreads();
@@ -144,7 +144,7 @@ __global__ void step_kernel(PoolingStep<T> a) {
   // A full block: its positions become suffixes, from the last to the first. The whole block is never anybody's suffix.
   for (Index r = window - 2; r > 0; --r) {
     float older_logit = position(r)[0];
-    if constexpr (decays) older_logit -= slope * float(window - 1 - r);  // (pooling_windowed.8)
+    if constexpr (decays) older_logit -= slope * float(window - 1 - r);  // (pooling_sliding_window.8)
     const float share = push<false>(single, older_logit, 0);
     for (int j = thread; j < channels; j += step_threads) {
       write_average(position(r), j, moved(average_in(position(r + 1), j), share, position(r)[2 + j]));

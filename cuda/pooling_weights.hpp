@@ -66,15 +66,15 @@ __global__ void forward_weights_kernel(ForwardWeights a) {
     const int begin = c - a.block + 1;
     const bool merges = begin > 0 && begin % a.block != 0;
     float older = merges ? suffix_max_c[begin] : minus_infinity;
-    if constexpr (decays) older -= slope * float(c % a.block + 1);  // (pooling_windowed.8)
+    if constexpr (decays) older -= slope * float(c % a.block + 1);  // (pooling_sliding_window.8)
     const float newer = max_c[c];
     const float most = fmaxf(older, newer);
     const float old_sum = older == minus_infinity ? 0 : suffix_sum_c[begin] * expf(older - most);
     const float new_sum = newer == minus_infinity ? 0 : sum_c[c] * expf(newer - most);
-    const float sum = old_sum + new_sum;  // (pooling_windowed.1)
+    const float sum = old_sum + new_sum;  // (pooling_sliding_window.1)
     max_c[c] = most;
     sum_c[c] = sum;
-    a.gamma_bnc[first + c] = sum == 0 ? 0 : old_sum / sum;  // (pooling_windowed.2)
+    a.gamma_bnc[first + c] = sum == 0 ? 0 : old_sum / sum;  // (pooling_sliding_window.2)
   }
 }
 

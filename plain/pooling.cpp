@@ -8,8 +8,8 @@ void pooling_forward(Device& device, const PoolingForward<T>& a) {
   using A = Accum<T>;
   const auto [B, C, N, K, window, causal, payloads] = a.in.shape;
   if constexpr (has_extras) {
-    if (!causal) return pooling_of_all_forward(device, a);
-    if (window_of(a.in.shape) < C) return pooling_windowed_forward(device, a);
+    if (!causal) return pooling_bidirectional_forward(device, a);
+    if (window_of(a.in.shape) < C) return pooling_sliding_window_forward(device, a);
   }
   if (a.in.slope_n || a.first.weight_n || a.last.weight_n) return pooling_decay_forward(device, a);
   using S = Longer<T>;
@@ -46,8 +46,8 @@ void pooling_forward(Device& device, const PoolingForward<T>& a) {
 template <class Device, class T>
 void pooling_backward(Device& device, const PoolingBackward<T>& a) {
   if constexpr (has_extras) {
-    if (!a.in.shape.causal) return pooling_of_all_backward(device, a);
-    if (window_of(a.in.shape) < a.in.shape.C) return pooling_windowed_backward(device, a);
+    if (!a.in.shape.causal) return pooling_bidirectional_backward(device, a);
+    if (window_of(a.in.shape) < a.in.shape.C) return pooling_sliding_window_backward(device, a);
   }
   if (a.in.slope_n) return pooling_decay_backward(device, a);
   const auto max = array(a.max_bnc, a.in.shape.N, a.in.shape.C);

@@ -14,7 +14,7 @@ import browser_test
 from browser_test import Browser
 
 POOLING, WINDOWED, ATTENTION, REGRESSION = (
-    f"layers/{name}.html" for name in ("pooling", "pooling_windowed", "attention", "kernel_regression")
+    f"layers/{name}.html" for name in ("pooling", "pooling_sliding_window", "attention", "kernel_regression")
 )
 KINDS = {POOLING: ("logit",), WINDOWED: ("window",), ATTENTION: ("row",), REGRESSION: ("bell",)}  # the pictures of a page
 WIDTHS = (390, 1280)

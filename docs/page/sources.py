@@ -255,8 +255,8 @@ def _parts(files: list[str], name: str, names: list[str]) -> list[str]:
 
 
 def _family(name: str, layers: list[str]) -> list[str]:
-    """The layers whose names begin alike, with that of one of them, as pooling_decay and pooling_windowed with pooling:
-    what one of them computes may stand in a file of any."""
+    """The layers whose names begin alike, with that of one of them, as pooling_decay and pooling_sliding_window with
+    pooling: what one of them computes may stand in a file of any."""
     first = min((other for other in layers if f"{name}_".startswith(f"{other}_")), key=len)
     return [other for other in layers if f"{other}_".startswith(f"{first}_")]
 

@@ -127,7 +127,7 @@ def figures(scripted: bool) -> list[Figure]:
         ),
         Figure(
             "touch-window",
-            "layers/pooling_windowed",
+            "layers/pooling_sliding_window",
             "The window: merge, do not subtract",
             "A window, its suffix, its prefix, and the merge of both. A window of exactly one block has no suffix.",
             draw_window,

@@ -29,8 +29,8 @@ namespace abh {
 //   d_logit_c = alpha_c (kappa_c + drift_c)                                                  (pooling.10)
 //   drift_{c-1} = beta_c drift_c - alpha_c kappa_c,  drift_{C-1} = 0                         (pooling.11)
 //
-// Other variants of the same call have headers of their own: windows (pooling_windowed.hpp), logits that decay
-// (pooling_decay.hpp), one average of all positions (pooling_of_all.hpp), the borders of a sequence in chunks
+// Other variants of the same call have headers of their own: windows (pooling_sliding_window.hpp), logits that decay
+// (pooling_decay.hpp), one average of all positions (pooling_bidirectional.hpp), the borders of a sequence in chunks
 // (pooling_chunk.hpp).
 
 // Payload rows x_bch are payloads * N heads of K channels side by side, h = m K + k; head m is weighed by the logits of
@@ -100,13 +100,13 @@ void pooling_backward(Device&, const PoolingBackward<T>&);
 // The forms of pooling that features compute (extras/bidirectional, extras/windows), to which pooling_forward and
 // pooling_backward turn where not all positions so far are seen, and no others.
 template <class Device, class T>
-void pooling_of_all_forward(Device&, const PoolingForward<T>&);
+void pooling_bidirectional_forward(Device&, const PoolingForward<T>&);
 template <class Device, class T>
-void pooling_of_all_backward(Device&, const PoolingBackward<T>&);
+void pooling_bidirectional_backward(Device&, const PoolingBackward<T>&);
 template <class Device, class T>
-void pooling_windowed_forward(Device&, const PoolingForward<T>&);
+void pooling_sliding_window_forward(Device&, const PoolingForward<T>&);
 template <class Device, class T>
-void pooling_windowed_backward(Device&, const PoolingBackward<T>&);
+void pooling_sliding_window_backward(Device&, const PoolingBackward<T>&);
 
 // (pooling.1) and (pooling_decay.1) themselves and their gradients, as sums over all that is seen: in plain/ alone,
 // where the recurrences have what they are compared with. Neither max_bnc nor sum_bnc is written or read, and backward

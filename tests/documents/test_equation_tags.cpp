@@ -2,8 +2,8 @@
 // line that computes it on every device. This test reads the sources and compares the tags. It also sees to it that
 // Markdown leaves the equations of the chapters alone.
 //
-// Layers whose names begin with that of another one, as pooling_decay and pooling_windowed with pooling, are a family:
-// what one of them computes may stand in a file of any.
+// Layers whose names begin with that of another one, as pooling_decay and pooling_sliding_window with pooling, are a
+// family: what one of them computes may stand in a file of any.
 
 #include <algorithm>
 #include <cctype>

@@ -1,5 +1,5 @@
 // Pooling with decay, and with several payloads. Functions with a window are declared in
-// tests/harness/pooling_checks.hpp, for the tests of windows, [pooling_windowed].
+// tests/harness/pooling_checks.hpp, for the tests of windows, [pooling_sliding_window].
 
 #include <cmath>
 #include <limits>

@@ -1,5 +1,5 @@
 // Pooling on the GPU, at the edges of tiles of 256 positions and of 16 or 64 channels. Functions with a window are
-// declared in tests/harness/pooling_checks.hpp, for the tests of windows, [pooling_windowed].
+// declared in tests/harness/pooling_checks.hpp, for the tests of windows, [pooling_sliding_window].
 
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,5 @@
-"""Figures of docs/layers/parts/pooling_digits.md, pooling_decay.md and pooling_windowed.md, in the form of their tables."""
+"""Figures of docs/layers/parts/pooling_digits.md, pooling_decay.md and pooling_sliding_window.md, in the form of their
+tables."""
 
 from typing import Optional
 
@@ -56,7 +57,7 @@ def figures() -> None:
         return max_sc, sum_sc, out_sck
 
     def window(logit_sc, x_sck, w: int):
-        """(pooling_windowed.1) to (pooling_windowed.3)."""
+        """(pooling_sliding_window.1) to (pooling_sliding_window.3)."""
         max_sc, sum_sc, out_sck = recurrence(logit_sc, x_sck, w)
         suffix_max, suffix_sum, suffix = recurrence(logit_sc, x_sck, w, backwards=True)
         for c in range(w, C):

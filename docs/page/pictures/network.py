@@ -59,8 +59,8 @@ LAYER_TITLES = {
     "pooling_chunk": "pooling at a chunk border: one position replaces all earlier ones",
     "pooling_decay": "pooling with decay: earlier positions weigh less",
     "pooling_logits": "pooling logits: one number per position and head",
-    "pooling_of_all": "bidirectional pooling: one average per sequence",
-    "pooling_windowed": "pooling over a window: a merge of a suffix and a prefix",
+    "pooling_bidirectional": "bidirectional pooling: one average per sequence",
+    "pooling_sliding_window": "pooling over a window: a merge of a suffix and a prefix",
     "relative_attention": "relative attention: content and distance, in segments with a memory",
     "relu": "ReLU: sets negative elements to zero",
     "rescale": "rescale: normalises each head to mean 0 and deviation 1",
@@ -83,7 +83,7 @@ BLOCK_TITLES = {
     "ffn": "feed-forward block: applied to each position",
     "cross": "cross-attention block: queries from one sequence, keys and values from another",
 }
-WAYS_OF_POOLING = ("pooling_decay", "pooling_windowed", "pooling_of_all", "pooling_chunk")
+WAYS_OF_POOLING = ("pooling_decay", "pooling_sliding_window", "pooling_chunk", "pooling_bidirectional")
 PAGE_OF_BLOCK = {"quadratic": "metric"}  # a block without a chapter of its own
 # Together: those that call the same layers.
 MIXERS = (("additive",), ("metric", "quadratic"), ("dot",), ("bahdanau",), ("transformer_xl",), ("lsh",), ("leap",), ("average",), ("identity",))
@@ -225,7 +225,7 @@ def paint(d: Drawing) -> None:
     d.text(LEFT, m.y + 4, "pooling: decay, window, bidirectional, chunks", SMALL, "start", "faint")
     for i, layer in enumerate(WAYS_OF_POOLING):
         with d.link(f"layers/{layer}.html", LAYER_TITLES[layer]):
-            d.box(LEFT + 169 * (i % 2), m.y + 12 + 38 * (i // 2), 161, 30, layer, ink="link", bold=True)
+            d.box(LEFT + 145 * (i % 2), m.y + 12 + 38 * (i // 2), 137 + 48 * (i % 2), 30, layer, ink="link", bold=True)
     m.y += 94
     m.y += 4
     with d.link("layers/weighted_sum.html", LAYER_TITLES["weighted_sum"]):

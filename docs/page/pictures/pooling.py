@@ -119,7 +119,7 @@ def paint_window(d: Drawing) -> None:
     d.arrow([(box_right, merge_y + 14), (box_right + 26, merge_y + 14)])
     d.text(box_right + 30, merge_y + 19, "out_{*c*}", NAME, "start")
     for i, equation in enumerate((1, 2, 3)):
-        tag(d, x_of(0) + 8 + 24 * i, merge_y + 18, equation, layer="pooling_windowed")
+        tag(d, x_of(0) + 8 + 24 * i, merge_y + 18, equation, layer="pooling_sliding_window")
 
     y = merge_y + 58
     d.text(x_of(0), y, "The next windows:", SMALL, "start", "faint")
@@ -232,7 +232,7 @@ PICTURES = [
     ),
     Picture(
         name="pooling-window",
-        page="layers/pooling_windowed",
+        page="layers/pooling_sliding_window",
         after="The window: merge, do not subtract",
         title="A window as a suffix and a prefix",
         description=(

@@ -10,27 +10,27 @@ namespace abh {
 // from c-w+1 and the prefix to c, merged; only weights > 0 are added, nothing is ever subtracted:
 //
 //   max_c   = max(max_suffix, max_prefix),
-//   sum_c   = sum_suffix e^(max_suffix - max_c) + sum_prefix e^(max_prefix - max_c)          (pooling_windowed.1)
-//   gamma_c = sum_suffix e^(max_suffix - max_c) / sum_c                                      (pooling_windowed.2)
-//   out_c   = prefix_c + gamma_c (suffix_{c-w+1} - prefix_c)                                 (pooling_windowed.3)
+//   sum_c   = sum_suffix e^(max_suffix - max_c) + sum_prefix e^(max_prefix - max_c)          (pooling_sliding_window.1)
+//   gamma_c = sum_suffix e^(max_suffix - max_c) / sum_c                                      (pooling_sliding_window.2)
+//   out_c   = prefix_c + gamma_c (suffix_{c-w+1} - prefix_c)                                 (pooling_sliding_window.3)
 //
 // Backward: c lies in the windows of c' = c ... min(c+w-1, C-1). Those in the block of c (a suffix, "down") and those
 // in the next block (a prefix, "up") are each summed relative to their own level:
 //
-//   level     = max over c' of -max_c'                                                       (pooling_windowed.4)
+//   level     = max over c' of -max_c'                                                       (pooling_sliding_window.4)
 //   pull      = sum over c' of e^(-max_c' - level) / sum_c' d_out_c',
-//   pull_out  = sum over c' of e^(-max_c' - level) / sum_c' (d_out_c' . out_c')              (pooling_windowed.5)
-//   d_x_c     = e^(logit_c + level_down) pull_down + e^(logit_c + level_up) pull_up          (pooling_windowed.6)
+//   pull_out  = sum over c' of e^(-max_c' - level) / sum_c' (d_out_c' . out_c')              (pooling_sliding_window.5)
+//   d_x_c     = e^(logit_c + level_down) pull_down + e^(logit_c + level_up) pull_up          (pooling_sliding_window.6)
 //   d_logit_c = x_c . d_x_c - e^(logit_c + level_down) pull_out_down
-//               - e^(logit_c + level_up) pull_out_up                                         (pooling_windowed.7)
+//               - e^(logit_c + level_up) pull_out_up                                         (pooling_sliding_window.7)
 //
 // With decay (pooling_decay.hpp) a prefix is a state at c. A suffix is a state at the end of its block, to which it
 // goes back, and enters the window of c aged by the positions since. Backward the same holds in reversed time, where
 // -max is the logit:
 //
 //   in a suffix  logit_c - slope (end - c)  for logit_c,
-//   in a merge   max_suffix - slope (c - end)  for max_suffix                                (pooling_windowed.8)
-//   level = max over c' of -max_c' - slope (c' - c), and so in the powers of pull            (pooling_windowed.9)
+//   in a merge   max_suffix - slope (c - end)  for max_suffix                                (pooling_sliding_window.8)
+//   level = max over c' of -max_c' - slope (c' - c), and so in the powers of pull            (pooling_sliding_window.9)
 //
 // As long as one maximum stays, all of these are equal but for rounding; any number at most 1/2 below level will do
 // for it, so that fast code keeps one of them instead of following their last digits.
@@ -39,8 +39,8 @@ namespace abh {
 // flops an element whatever the window and reads x twice, the second time from cache where a block fits there; backward
 // takes 14.
 template <class Device, class T>
-void pooling_windowed_forward(Device&, const PoolingForward<T>&);
+void pooling_sliding_window_forward(Device&, const PoolingForward<T>&);
 template <class Device, class T>
-void pooling_windowed_backward(Device&, const PoolingBackward<T>&);
+void pooling_sliding_window_backward(Device&, const PoolingBackward<T>&);
 
 }  // namespace abh

@@ -1,10 +1,10 @@
-#include "extras/windows/pooling_windowed.hpp"
+#include "extras/windows/pooling_sliding_window.hpp"
 #include "plain/pooling_state.hpp"
 
 namespace abh {
 
 template <class Device, class T>
-void pooling_windowed_backward(Device& device, const PoolingBackward<T>& a) {
+void pooling_sliding_window_backward(Device& device, const PoolingBackward<T>& a) {
   using A = Accum<T>;
   const auto [B, C, N, K, w, causal, payloads] = a.in.shape;
   const auto x = heads(a.in.x_bch, a.in.x_stride, C, payloads * N, K), out = heads(a.out_bch, 0, C, payloads * N, K);
@@ -31,7 +31,7 @@ void pooling_windowed_backward(Device& device, const PoolingBackward<T>& a) {
         for (const bool down : {true, false}) {
           const Index first = down ? c : block_end, end = down ? block_end : seen_until;
           const auto against = [&, b = b, n = n](Index s) {
-            return -max(b, n, s) - slope * A(s - c);  // (pooling_windowed.9)
+            return -max(b, n, s) - slope * A(s - c);  // (pooling_sliding_window.9)
           };
           A level = A(-infinity);
           S pull_out = 0;
@@ -39,15 +39,15 @@ void pooling_windowed_backward(Device& device, const PoolingBackward<T>& a) {
             for (Index k = 0; k < K; ++k) pull(m, k) = 0;
           }
           for (Index s = first; s < end; ++s) {
-            if (sum(b, n, s) != A(0) && against(s) > level) level = against(s);  // (pooling_windowed.4)
+            if (sum(b, n, s) != A(0) && against(s) > level) level = against(s);  // (pooling_sliding_window.4)
           }
           for (Index s = first; s < end; ++s) {
             if (sum(b, n, s) == A(0)) continue;  // a window that sees nothing has no say
             const S weight = S(exp(against(s) - level)) / S(sum(b, n, s));
             for (Index m = n; m < payloads * N; m += N) {
               for (Index k = 0; k < K; ++k) {
-                pull(m, k) += weight * S(d_out(b, s, m, k));                     // (pooling_windowed.5)
-                pull_out += weight * S(d_out(b, s, m, k)) * S(out(b, s, m, k));  // (pooling_windowed.5)
+                pull(m, k) += weight * S(d_out(b, s, m, k));                     // (pooling_sliding_window.5)
+                pull_out += weight * S(d_out(b, s, m, k)) * S(out(b, s, m, k));  // (pooling_sliding_window.5)
               }
             }
             if (a.d_lse_bnc) pull_out -= weight * S(array(a.d_lse_bnc, N, C)(b, n, s));  // (pooling_chunk.3)
@@ -56,7 +56,7 @@ void pooling_windowed_backward(Device& device, const PoolingBackward<T>& a) {
           // no less. 0 for a masked position, and where no window is on this side.
           const S weight = S(exp(logit_of(a.in, b, n, c) + level));
           for (Index m = n; m < payloads * N; m += N) {
-            for (Index k = 0; k < K; ++k) pulled(m, k) += weight * pull(m, k);  // (pooling_windowed.6)
+            for (Index k = 0; k < K; ++k) pulled(m, k) += weight * pull(m, k);  // (pooling_sliding_window.6)
           }
           from_out += weight * pull_out;
         }
@@ -67,12 +67,12 @@ void pooling_windowed_backward(Device& device, const PoolingBackward<T>& a) {
             d_x(b, c, m, k) = A(pulled(m, k)) + (a.accumulate ? d_x(b, c, m, k) : A(0));
           }
         }
-        d_logit(b, n, c) = A(from_x - from_out);  // (pooling_windowed.7)
+        d_logit(b, n, c) = A(from_x - from_out);  // (pooling_sliding_window.7)
       }
     }
   }
 }
 
-ABH_INSTANTIATE(PlainDevice, pooling_windowed_backward)
+ABH_INSTANTIATE(PlainDevice, pooling_sliding_window_backward)
 
 }  // namespace abh

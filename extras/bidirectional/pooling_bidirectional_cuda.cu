@@ -2,7 +2,7 @@
 // and one over its payload, whose sums are made of the totals of tiles (pooling_scan.hpp), in their order.
 
 #include "cuda/pooling_emits.hpp"
-#include "extras/bidirectional/pooling_of_all.hpp"
+#include "extras/bidirectional/pooling_bidirectional.hpp"
 
 namespace abh {
 
@@ -58,7 +58,7 @@ __global__ static void shares_of_all_kernel(float* alpha_bnc, float* keep_bnc, c
   if (i >= BNC) return;
   const Index bn = i / C;
   const float logit = MaskedLogits{logit_bnc + bn * C, mask_bc ? mask_bc + bn / N * C : nullptr}(int(i - bn * C));
-  alpha_bnc[i] = logit == minus_infinity ? 0 : expf(logit - max_bnc[i]) / sum_bnc[i];  // (pooling_of_all.1)
+  alpha_bnc[i] = logit == minus_infinity ? 0 : expf(logit - max_bnc[i]) / sum_bnc[i];  // (pooling_bidirectional.1)
   keep_bnc[i] = 1;
 }
 
@@ -127,7 +127,7 @@ __global__ static void d_logit_of_all_kernel(float* d_logit_bnc, const float* al
   for (int c = int(threadIdx.x); c < C; c += scan_threads) {
     const float alpha = alpha_bnc[first + c];  // all 0 where nothing is seen, and d_lse has no meaning
     d_logit_bnc[first + c] =
-        alpha == 0 ? 0 : alpha * (kappa(first + c, int(bn % N)) + float(d_lse));  // (pooling_of_all.3)
+        alpha == 0 ? 0 : alpha * (kappa(first + c, int(bn % N)) + float(d_lse));  // (pooling_bidirectional.3)
   }
 }
 
@@ -147,7 +147,7 @@ void forward_of_all(Gpu& device, const PoolingForward<T>& a) {
   for_each_payload(s, [&](Index, Index first) {
     const Scan<T> payload{
         a.in.x_bch + first, stride_or(a.in.x_stride, H), keep_bnc, alpha_bnc, PoolingOrder::up, s.B, C, N, K, C, H};
-    sum_payload<width>(device, average_bh, payload);  // (pooling_of_all.1)
+    sum_payload<width>(device, average_bh, payload);  // (pooling_bidirectional.1)
     emit_for_all<width>(device, payload, average_bh, EmitState<T>{a.out_bch + first});
   });
 }
@@ -170,7 +170,7 @@ void backward_of_all(Gpu& device, const PoolingBackward<T>& a) {
     const Scan<T> gradients{a.d_out_bch + first, H, keep_bnc, nullptr, PoolingOrder::up, s.B, C, N, K, C, H};
     const EmitGlobalGradient<T> emit{payload_gradient(a, first), alpha_bnc, {kappa_pbnc + p * parts}};
     sum_payload<width>(device, adjoint_bh, gradients);
-    emit_for_all<width>(device, gradients, adjoint_bh, emit);  // (pooling_of_all.2)
+    emit_for_all<width>(device, gradients, adjoint_bh, emit);  // (pooling_bidirectional.2)
   });
   launch(d_logit_of_all_kernel, blocks_for(s.B * s.N, 1), scan_threads, 0, device.stream(), a.d_logit_bnc, alpha_bnc,
          dots_of(device, kappa_pbnc, s, tile_channels<width>), a.d_lse_bnc, C, N);
@@ -179,15 +179,15 @@ void backward_of_all(Gpu& device, const PoolingBackward<T>& a) {
 }  // namespace
 
 template <class Device, class T>
-void pooling_of_all_forward(Device& device, const PoolingForward<T>& a) {
+void pooling_bidirectional_forward(Device& device, const PoolingForward<T>& a) {
   with_packs(a, [&]<int width>() { forward_of_all<width>(device, a); });
 }
 
 template <class Device, class T>
-void pooling_of_all_backward(Device& device, const PoolingBackward<T>& a) {
+void pooling_bidirectional_backward(Device& device, const PoolingBackward<T>& a) {
   with_packs(a, [&]<int width>() { backward_of_all<width>(device, a); });
 }
 
-ABH_INSTANTIATE(Gpu, pooling_of_all_forward, pooling_of_all_backward)
+ABH_INSTANTIATE(Gpu, pooling_bidirectional_forward, pooling_bidirectional_backward)
 
 }  // namespace abh

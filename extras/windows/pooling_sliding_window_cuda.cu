@@ -1,7 +1,7 @@
 // Pooling on the GPU over a window. The weights of its merge stand beside those of prefixes (pooling_weights.hpp).
 
 #include "cuda/pooling_emits.hpp"
-#include "extras/windows/pooling_windowed.hpp"
+#include "extras/windows/pooling_sliding_window.hpp"
 
 namespace abh {
 
@@ -69,7 +69,8 @@ __global__ void window_weights_kernel(WindowWeights a) {
   const auto reversed = [&](int c) { return max_c[c] == minus_infinity ? minus_infinity : -max_c[c]; };
   const auto weight = [&](int c, float level) { return logit(c) == minus_infinity ? 0 : expf(logit(c) + level); };
 
-  // With decay the levels are as (pooling_windowed.9) has them: down those of c, up those of the first of their block.
+  // With decay the levels are as (pooling_sliding_window.9) has them: down those of c, up those of the first of their
+  // block.
   if constexpr (decays) {
     decayed_reference(level_c, a.from_bnc + first, a.keep_down_bnc + first, a.add_down_bnc + first, reversed, slope, C,
                       a.block, PoolingOrder::down);
@@ -87,7 +88,7 @@ __global__ void window_weights_kernel(WindowWeights a) {
     const int last = last_window(c, C, a.block);
     const bool crosses = last / a.block > c / a.block;
     float level = level_c[last];
-    if constexpr (decays) level -= slope * float(last / a.block * a.block - c);  // (pooling_windowed.9)
+    if constexpr (decays) level -= slope * float(last / a.block * a.block - c);  // (pooling_sliding_window.9)
     a.weight_up_bnc[first + c] = crosses ? weight(c, level) : 0;
     const float sum = sum_c[c] == 0 ? 1 : sum_c[c];
     a.add_down_bnc[first + c] /= sum;
@@ -123,7 +124,7 @@ __global__ void window_d_logit_kernel(WindowGradient a) {
       [&](int c) {
         return LongStep{a.keep_up_bnc[first + c], pulled_by(a.add_up_bnc[first + c], c)};
       },
-      [&](int c, double, double pulled) { a.pulled_up_bnc[first + c] = float(pulled); });  // (pooling_windowed.5)
+      [&](int c, double, double pulled) { a.pulled_up_bnc[first + c] = float(pulled); });  // (pooling_sliding_window.5)
   __syncthreads();
   scan_positions(
       LongSums{}, a.C, PoolingOrder::down,
@@ -134,7 +135,7 @@ __global__ void window_d_logit_kernel(WindowGradient a) {
         const Index i = first + c;
         const float pulled_up = a.pulled_up_bnc[first + last_window(c, a.C, a.block)];
         const float same = a.weight_down_bnc[i] * float(pulled_down) + a.weight_up_bnc[i] * pulled_up;
-        a.d_logit_bnc[i] = a.x_dot(i, n) - same;  // (pooling_windowed.7)
+        a.d_logit_bnc[i] = a.x_dot(i, n) - same;  // (pooling_sliding_window.7)
       });
 }
 
@@ -167,7 +168,7 @@ struct EmitWindow {
     Floats<width> out;
     for (int v = 0; v < width; ++v) {
       const float prefix = sum.x[v] * loaded.share;
-      out.x[v] = prefix + loaded.gamma * (loaded.suffix.x[v] - prefix);  // (pooling_windowed.3)
+      out.x[v] = prefix + loaded.gamma * (loaded.suffix.x[v] - prefix);  // (pooling_sliding_window.3)
     }
     store<width>(out_bch + at.element, out);
   }
@@ -203,7 +204,8 @@ struct EmitWindowGradient {
                          const Floats<width>& pull_down, float* dot) const {
     Floats<width> d_x;
     for (int v = 0; v < width; ++v) {
-      d_x.x[v] = loaded.weight_down * pull_down.x[v] + loaded.weight_up * loaded.pull_up.x[v];  // (pooling_windowed.6)
+      d_x.x[v] =
+          loaded.weight_down * pull_down.x[v] + loaded.weight_up * loaded.pull_up.x[v];  // (pooling_sliding_window.6)
       dot[0] += loaded.x.x[v] * d_x.x[v];
       dot[1] += loaded.out.x[v] * d_out.x[v];
     }
@@ -274,8 +276,8 @@ void backward_windows(Gpu& device, const PoolingBackward<T>& a) {
                                      C,
                                      block,
                                      int(H)};
-    scan_payload<width>(device, up, EmitState<float>{pull_up_bch + first});  // (pooling_windowed.5)
-    scan_payload<width>(device, down, emit);                                 // (pooling_windowed.5)
+    scan_payload<width>(device, up, EmitState<float>{pull_up_bch + first});  // (pooling_sliding_window.5)
+    scan_payload<width>(device, down, emit);                                 // (pooling_sliding_window.5)
   });
 
   const WindowGradient d_logit{.d_logit_bnc = a.d_logit_bnc,
@@ -299,15 +301,15 @@ void backward_windows(Gpu& device, const PoolingBackward<T>& a) {
 }  // namespace
 
 template <class Device, class T>
-void pooling_windowed_forward(Device& device, const PoolingForward<T>& a) {
+void pooling_sliding_window_forward(Device& device, const PoolingForward<T>& a) {
   with_packs(a, [&]<int width>() { forward_windows<width>(device, a); });
 }
 
 template <class Device, class T>
-void pooling_windowed_backward(Device& device, const PoolingBackward<T>& a) {
+void pooling_sliding_window_backward(Device& device, const PoolingBackward<T>& a) {
   with_packs(a, [&]<int width>() { backward_windows<width>(device, a); });
 }
 
-ABH_INSTANTIATE(Gpu, pooling_windowed_forward, pooling_windowed_backward)
+ABH_INSTANTIATE(Gpu, pooling_sliding_window_forward, pooling_sliding_window_backward)
 
 }  // namespace abh

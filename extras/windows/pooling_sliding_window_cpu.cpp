@@ -1,4 +1,4 @@
-#include "extras/windows/pooling_windowed.hpp"
+#include "extras/windows/pooling_sliding_window.hpp"
 
 // Pooling over a window: a prefix of the block that a position lies in, merged with a suffix of the block before.
 
@@ -111,7 +111,8 @@ void running_max_of_older(T* max_c, T* keep_c, T* add_c, const Logits& logit, T 
     T operator[](Index c) const {
       const Index begin = c / block * block;
       const Index first = order == PoolingOrder::up ? begin : lesser(begin + block, C) - 1;
-      return fused<T>(-slope, T(order == PoolingOrder::up ? c - first : first - c), logit[c]);  // (pooling_windowed.8)
+      return fused<T>(-slope, T(order == PoolingOrder::up ? c - first : first - c),
+                      logit[c]);  // (pooling_sliding_window.8)
     }
   };
   running_max(max_c, keep_c, add_c, Aged{logit, slope, C, block, order}, C, block, order);
@@ -120,7 +121,7 @@ void running_max_of_older(T* max_c, T* keep_c, T* add_c, const Logits& logit, T 
 // The average of a window, from that of its newer part and that of its older one.
 template <class L>
 L merged(const L& prefix, const L& suffix, ScalarOf<L> share) {
-  return fused<L>(suffix - prefix, share, prefix);  // (pooling_windowed.3)
+  return fused<L>(suffix - prefix, share, prefix);  // (pooling_sliding_window.3)
 }
 
 // The suffix averages of `count` neighbouring positions, from the last to the first, as average_block() takes averages;
@@ -179,7 +180,7 @@ void forward_windows(Device& device, const PoolingForward<T>& a) {
       const Index distance = first % block;  // from the end of the suffix to c
       const bool has_suffix = first > 0 && distance != 0;
       A older = minus_infinity<A>();
-      if (has_suffix) older = fused<A>(-slope, A(distance), suffix_max[slot][first]);  // (pooling_windowed.8)
+      if (has_suffix) older = fused<A>(-slope, A(distance), suffix_max[slot][first]);  // (pooling_sliding_window.8)
       const A newer = max_c[c];
       const A most = larger<A>(older, newer);
       keep[slot][c] = older == minus_infinity<A>() ? older : older - most;
@@ -192,9 +193,9 @@ void forward_windows(Device& device, const PoolingForward<T>& a) {
     ABH_INDEPENDENT_TURNS
     for (Index c = 0; c < C; ++c) {
       const A older = c >= block ? suffix_sum[slot][c - block + 1] * keep[slot][c] : A(0);
-      const A sum = fused<A>(sum_c[c], add[slot][c], older);  // (pooling_windowed.1)
+      const A sum = fused<A>(sum_c[c], add[slot][c], older);  // (pooling_sliding_window.1)
       sum_c[c] = sum;
-      gamma[slot][c] = sum == A(0) ? A(0) : older / sum;  // (pooling_windowed.2)
+      gamma[slot][c] = sum == A(0) ? A(0) : older / sum;  // (pooling_sliding_window.2)
     }
   };
 
@@ -276,7 +277,7 @@ inline __attribute__((always_inline)) void for_windows(Index C, Index block, con
 // : keep state + add value; what state held before is not read at a start.
 template <class L>
 L weighted_sum(const L& value, const ScalarOf<L>* state, bool starts, ScalarOf<L> keep, ScalarOf<L> add) {
-  return starts ? value * add : fused<L>(value, add, load<L>(state) * keep);  // (pooling_windowed.5)
+  return starts ? value * add : fused<L>(value, add, load<L>(state) * keep);  // (pooling_sliding_window.5)
 }
 
 // The pull of many windows, in stretches: what was pulled before this one is the anchor, of which `kept` is left by
@@ -362,7 +363,7 @@ void backward_windows(Device& device, const PoolingBackward<T>& a) {
     for_windows(C, block, ignore_down, [&](Index c, Index last, Index) {
       const A highest = level[slot][lesser(last, C - 1)];
       const A age = A(block - c % block);                                // up to the block that level counts from
-      weight_up[slot][c] = exponent(c, fused<A>(-slope, age, highest));  // (pooling_windowed.9)
+      weight_up[slot][c] = exponent(c, fused<A>(-slope, age, highest));  // (pooling_sliding_window.9)
     });
 
     exponentials(weight_down[slot], C);
@@ -401,7 +402,7 @@ void backward_windows(Device& device, const PoolingBackward<T>& a) {
             const L d = load<L>(d_out_k + k);
             const L pulled = weighted_sum<L>(d, pull_k + k, sum.starts(i), keep, add);
             store<L>(pull_k + k, pulled);
-            const L gradient = sum.template all<L>(pulled, k) * weight;  // (pooling_windowed.6)
+            const L gradient = sum.template all<L>(pulled, k) * weight;  // (pooling_sliding_window.6)
             store<L>(d_x_k + k, a.accumulate ? load<L>(d_x_k + k) + gradient : gradient);
             x_sum.add_product(load<L>(x_k + k), gradient);
             out_sum.add_product(load<L>(out_k + k), d);
@@ -424,7 +425,7 @@ void backward_windows(Device& device, const PoolingBackward<T>& a) {
           T* d_x_k = d_x + c * d_stride;
           RowSum<T> x_sum;
           for_terms<T>(part.size, [&]<class L>(Index k) {
-            const L gradient = sum.template all<L>(load<L>(pull_k + k), k) * weight;  // (pooling_windowed.6)
+            const L gradient = sum.template all<L>(load<L>(pull_k + k), k) * weight;  // (pooling_sliding_window.6)
             store<L>(d_x_k + k, load<L>(d_x_k + k) + gradient);
             x_sum.add_product(load<L>(x_k + k), gradient);
           });
@@ -452,12 +453,12 @@ void backward_windows(Device& device, const PoolingBackward<T>& a) {
         [&](Index c, Index i) {
           pull_one(c, i, keep_down[slot][c], add_down[slot][c]);
           const A dot = sum_of_parts(x_dot[slot], parts, C, c);
-          d_logit_c[c] = fused<A>(-weight_down[slot][c], A(pulled), dot);  // (pooling_windowed.7)
+          d_logit_c[c] = fused<A>(-weight_down[slot][c], A(pulled), dot);  // (pooling_sliding_window.7)
         },
         [&](Index c, Index last, Index i) {
           if (last < C) pull_one(last, i, keep_up[slot][last], add_up[slot][last]);
           d_logit_c[c] =
-              fused<A>(-weight_up[slot][c], A(pulled), d_logit_c[c]);  // (pooling_windowed.7), the next block
+              fused<A>(-weight_up[slot][c], A(pulled), d_logit_c[c]);  // (pooling_sliding_window.7), the next block
         });
   };
 
@@ -467,15 +468,15 @@ void backward_windows(Device& device, const PoolingBackward<T>& a) {
 }  // namespace
 
 template <class Device, class T>
-void pooling_windowed_forward(Device& device, const PoolingForward<T>& a) {
+void pooling_sliding_window_forward(Device& device, const PoolingForward<T>& a) {
   block_of(a.in.shape) > many_positions ? forward_windows<true>(device, a) : forward_windows<false>(device, a);
 }
 
 template <class Device, class T>
-void pooling_windowed_backward(Device& device, const PoolingBackward<T>& a) {
+void pooling_sliding_window_backward(Device& device, const PoolingBackward<T>& a) {
   block_of(a.in.shape) > many_positions ? backward_windows<true>(device, a) : backward_windows<false>(device, a);
 }
 
-ABH_INSTANTIATE_WIDE(Cpu, pooling_windowed_forward, pooling_windowed_backward)
+ABH_INSTANTIATE_WIDE(Cpu, pooling_sliding_window_forward, pooling_sliding_window_backward)
 
 }  // namespace abh

@@ -1,4 +1,4 @@
-#include "extras/windows/pooling_windowed.hpp"
+#include "extras/windows/pooling_sliding_window.hpp"
 #include "plain/pooling_state.hpp"
 
 namespace abh {
@@ -11,14 +11,14 @@ namespace {
 template <class T>
 void merge(const State<T>& both, const State<T>& suffix, const State<T>& prefix, T slope, Index distance) {
   using S = Longer<T>;
-  const S max_suffix = S(suffix.top()) - S(slope) * S(distance);  // (pooling_windowed.8)
+  const S max_suffix = S(suffix.top()) - S(slope) * S(distance);  // (pooling_sliding_window.8)
   const S max_prefix = prefix.max(slope);
   const S max = max_suffix > max_prefix ? max_suffix : max_prefix;
   const S older = suffix.sum() * power(max_suffix, max);
-  const S sum = older + prefix.sum() * power(max_prefix, max);  // (pooling_windowed.1)
-  const S gamma = sum == S(0) ? S(0) : older / sum;             // (pooling_windowed.2)
+  const S sum = older + prefix.sum() * power(max_prefix, max);  // (pooling_sliding_window.1)
+  const S gamma = sum == S(0) ? S(0) : older / sum;             // (pooling_sliding_window.2)
   for (Index j = 0; j < both.J; ++j) {
-    both.set_out(j, prefix.out(j) + gamma * (suffix.out(j) - prefix.out(j)));  // (pooling_windowed.3)
+    both.set_out(j, prefix.out(j) + gamma * (suffix.out(j) - prefix.out(j)));  // (pooling_sliding_window.3)
   }
   both.top() = T(max);
   both.age = T(0);
@@ -28,7 +28,7 @@ void merge(const State<T>& both, const State<T>& suffix, const State<T>& prefix,
 }  // namespace
 
 template <class Device, class T>
-void pooling_windowed_forward(Device& device, const PoolingForward<T>& a) {
+void pooling_sliding_window_forward(Device& device, const PoolingForward<T>& a) {
   using A = Accum<T>;
   const Index B = a.in.shape.B, C = a.in.shape.C, N = a.in.shape.N, K = a.in.shape.K, payloads = a.in.shape.payloads;
   const Index w = window_of(a.in.shape), J = payloads * K, width = State<A>::size(J);
@@ -59,7 +59,7 @@ void pooling_windowed_forward(Device& device, const PoolingForward<T>& a) {
       // A suffix is a state at the end of its block: what joins it is older, and nothing in it grows old.
       for (Index c = C - 1; c >= 0; --c) {
         const Index block_end = (c / w + 1) * w, end = (block_end < C ? block_end : C) - 1;
-        const A logit = logit_of(a.in, b, n, c) - slope * A(end - c);  // (pooling_windowed.8)
+        const A logit = logit_of(a.in, b, n, c) - slope * A(end - c);  // (pooling_sliding_window.8)
         push(suffix(c), c == end ? none : suffix(c + 1), logit, A(0), payload(c));
       }
       for (Index c = 0; c < C; ++c) {
@@ -75,6 +75,6 @@ void pooling_windowed_forward(Device& device, const PoolingForward<T>& a) {
   }
 }
 
-ABH_INSTANTIATE(PlainDevice, pooling_windowed_forward)
+ABH_INSTANTIATE(PlainDevice, pooling_sliding_window_forward)
 
 }  // namespace abh

@@ -1,4 +1,4 @@
-#include "extras/bidirectional/pooling_of_all.hpp"
+#include "extras/bidirectional/pooling_bidirectional.hpp"
 
 // Pooling that is not causal: one average over all positions of a sequence, for all of them.
 
@@ -47,7 +47,7 @@ const T* sum_of_pieces(const PerSlot<T>& of_pieces, const PoolingShape& s, Index
 }  // namespace
 
 template <class Device, class T>
-void pooling_of_all_forward(Device& device, const PoolingForward<T>& a) {
+void pooling_bidirectional_forward(Device& device, const PoolingForward<T>& a) {
   using A = Accum<T>;
   const PoolingShape& s = a.in.shape;
   const Index C = s.C;
@@ -93,7 +93,7 @@ void pooling_of_all_forward(Device& device, const PoolingForward<T>& a) {
           for_lanes<T>(s.K, [=]<class L>(Index k) {
             const L added = load<L>(x_k + k);
             store<L>(sum_k + k,
-                     starts ? added * share : fused<L>(added, share, load<L>(sum_k + k)));  // (pooling_of_all.1)
+                     starts ? added * share : fused<L>(added, share, load<L>(sum_k + k)));  // (pooling_bidirectional.1)
           });
         }
       }
@@ -108,7 +108,7 @@ void pooling_of_all_forward(Device& device, const PoolingForward<T>& a) {
 }
 
 template <class Device, class T>
-void pooling_of_all_backward(Device& device, const PoolingBackward<T>& a) {
+void pooling_bidirectional_backward(Device& device, const PoolingBackward<T>& a) {
   using A = Accum<T>;
   const PoolingShape& s = a.in.shape;
   const Index C = s.C;
@@ -156,18 +156,18 @@ void pooling_of_all_backward(Device& device, const PoolingBackward<T>& a) {
           RowSum<T> dot;
           for_lanes<T>(s.K, [&]<class L>(Index k) {
             const L adj = load<L>(adjoint_k + k);
-            const L gradient = adj * share;  // (pooling_of_all.2)
+            const L gradient = adj * share;  // (pooling_bidirectional.2)
             store<L>(d_x_k + k, a.accumulate ? load<L>(d_x_k + k) + gradient : gradient);
             dot.add_product(load<L>(x_k + k) - load<L>(out_k + k), adj);
           });
           kappa += dot.total();
         }
-        *d_logit = share * kappa;  // (pooling_of_all.3)
+        *d_logit = share * kappa;  // (pooling_bidirectional.3)
       }
     }
   });
 }
 
-ABH_INSTANTIATE_WIDE(Cpu, pooling_of_all_forward, pooling_of_all_backward)
+ABH_INSTANTIATE_WIDE(Cpu, pooling_bidirectional_forward, pooling_bidirectional_backward)
 
 }  // namespace abh

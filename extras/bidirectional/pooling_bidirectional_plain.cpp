@@ -1,10 +1,10 @@
-#include "extras/bidirectional/pooling_of_all.hpp"
+#include "extras/bidirectional/pooling_bidirectional.hpp"
 #include "plain/pooling_state.hpp"
 
 namespace abh {
 
 template <class Device, class T>
-void pooling_of_all_forward(Device&, const PoolingForward<T>& a) {
+void pooling_bidirectional_forward(Device&, const PoolingForward<T>& a) {
   using A = Accum<T>;
   using S = Longer<T>;
   const auto [B, C, N, K, window, causal, payloads] = a.in.shape;
@@ -29,7 +29,7 @@ void pooling_of_all_forward(Device&, const PoolingForward<T>& a) {
           S average = S(0);
           for (Index c = 0; c < C; ++c) {
             const S alpha = total == S(0) ? S(0) : S(power(logit_of(a.in, b, n, c), most)) / total;
-            average += alpha * S(x(b, c, m, k));  // (pooling_of_all.1)
+            average += alpha * S(x(b, c, m, k));  // (pooling_bidirectional.1)
           }
           for (Index c = 0; c < C; ++c) out(b, c, m, k) = A(average);
         }
@@ -39,7 +39,7 @@ void pooling_of_all_forward(Device&, const PoolingForward<T>& a) {
 }
 
 template <class Device, class T>
-void pooling_of_all_backward(Device&, const PoolingBackward<T>& a) {
+void pooling_bidirectional_backward(Device&, const PoolingBackward<T>& a) {
   using A = Accum<T>;
   const auto [B, C, N, K, window, causal, payloads] = a.in.shape;
   const auto x = heads(a.in.x_bch, a.in.x_stride, C, payloads * N, K), out = heads(a.out_bch, 0, C, payloads * N, K);
@@ -64,19 +64,21 @@ void pooling_of_all_backward(Device&, const PoolingBackward<T>& a) {
           for (Index c = 0; c < C; ++c) adjoint += S(d_out(b, c, m, k));
           for (Index c = 0; c < C; ++c) {
             const S alpha = alpha_of(c);
-            d_x(b, c, m, k) = A(alpha * adjoint) + (a.accumulate ? d_x(b, c, m, k) : A(0));    // (pooling_of_all.2)
-            d_logit(b, n, c) += A(alpha * (S(x(b, c, m, k)) - S(out(b, c, m, k))) * adjoint);  // (pooling_of_all.3)
+            d_x(b, c, m, k) =
+                A(alpha * adjoint) + (a.accumulate ? d_x(b, c, m, k) : A(0));  // (pooling_bidirectional.2)
+            d_logit(b, n, c) +=
+                A(alpha * (S(x(b, c, m, k)) - S(out(b, c, m, k))) * adjoint);  // (pooling_bidirectional.3)
           }
         }
       }
       for (Index c = 0; c < C; ++c) {
         const S alpha = alpha_of(c);
-        if (alpha != S(0)) d_logit(b, n, c) += A(alpha * d_lse);  // (pooling_of_all.3)
+        if (alpha != S(0)) d_logit(b, n, c) += A(alpha * d_lse);  // (pooling_bidirectional.3)
       }
     }
   }
 }
 
-ABH_INSTANTIATE(PlainDevice, pooling_of_all_forward, pooling_of_all_backward)
+ABH_INSTANTIATE(PlainDevice, pooling_bidirectional_forward, pooling_bidirectional_backward)
 
 }  // namespace abh
