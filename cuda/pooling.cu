@@ -1,6 +1,6 @@
 #include "cuda/partial_sums.hpp"
 #include "cuda/pooling_global.hpp"
-#include "cuda/pooling_in_tile.hpp"
+#include "cuda/pooling_one_tile.hpp"
 #include "layers/parts/pooling_with_logits.hpp"
 #include "layers/pooling_decay.hpp"
 
@@ -27,8 +27,8 @@ namespace abh {
 //
 // and otherwise what is scanned (x, d_out) is read once more in every scan, from the second-level cache if it fits. Not
 // causal: as global, whatever C is; there is no scan, but sums over the tiles (pooling_bidirectional.cu). Where a tile
-// has all of a sequence and of its heads, both sides are one kernel (pooling_in_tile.hpp), which may make the logits as
-// well.
+// has all of a sequence and of its heads, both sides are one kernel (pooling_one_tile.hpp), which may make the logits
+// as well.
 
 namespace {
 

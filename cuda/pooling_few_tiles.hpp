@@ -1,12 +1,12 @@
 #pragma once
 
 // Pooling on the GPU of sequences of a few tiles, of which there are so few that it costs less to scan what comes
-// before a tile again than to wait for other kernels: one kernel forward, and two backward. As in pooling_in_tile.hpp a
-// block has the heads of one tile of 64 channels, and what is one number a position and head stays in shared memory,
+// before a tile again than to wait for other kernels: one kernel forward, and two backward. As in pooling_one_tile.hpp
+// a block has the heads of one tile of 64 channels, and what is one number a position and head stays in shared memory,
 // for all positions that its own depend on. The steps, and so all bits, are those of the kernels of pooling_global.hpp.
 
-#include "cuda/pooling_emits.hpp"
-#include "cuda/pooling_in_tile.hpp"
+#include "cuda/pooling_epilogues.hpp"
+#include "cuda/pooling_one_tile.hpp"
 #include "cuda/tensor_core.hpp"
 
 namespace abh {
