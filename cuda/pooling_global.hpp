@@ -12,13 +12,13 @@ inline namespace ABH_BACKEND {
 // Computes the rounding error of the last output row. Its numerators, the weighted sums, are known in double. Grid: a
 // thread per channel.
 template <class T>
-__global__ void last_rest_kernel(float* rest_h, const double* end_h, const T* out_h, const float* sum_nc,
-                                 const float* sum_rest_n, int C, int K, int H) {
+__global__ void last_low_kernel(float* low_h, const double* end_h, const T* out_h, const float* sum_nc,
+                                const float* sum_low_n, int C, int K, int H) {
   wait_for_kernel_before();
   const int h = int(blockIdx.x * blockDim.x + threadIdx.x), n = h / K;
   if (h >= H) return;
-  const double sum = double(sum_nc[Index{n} * C + C - 1]) + sum_rest_n[n];
-  rest_h[h] = sum == 0 ? 0 : float(end_h[h] / sum - double(float(out_h[h])));
+  const double sum = double(sum_nc[Index{n} * C + C - 1]) + sum_low_n[n];
+  low_h[h] = sum == 0 ? 0 : float(end_h[h] / sum - double(float(out_h[h])));
 }
 
 // Numbers per position and head are computed once. The payloads that they weight are scanned one after the other, each
@@ -41,7 +41,7 @@ void forward_global(Gpu& device, const PoolingForward<T>& a) {
     scan_payload<width>(device, prefixes, EmitState<T>{a.out_bch + first, w.share_bnc},  // (pooling.4) (pooling.5)
                         past);
     if (!past.end_h) return;
-    launch(last_rest_kernel<T>, blocks_for(N * K, 128), 128, 0, device.stream(), a.last.payload_h + first, past.end_h,
+    launch(last_low_kernel<T>, blocks_for(N * K, 128), 128, 0, device.stream(), a.last.payload_h + first, past.end_h,
            a.out_bch + (C - 1) * H + first, a.sum_bnc, a.last.weight_n, C, K, N * K);
   });
 }

@@ -209,8 +209,8 @@ __global__ __launch_bounds__(tile_threads<width>) void totals_kernel(Scan<T> s, 
 template <class T>
 struct Past {
   const T* x_h = nullptr;  // null: nothing
-  const float* rest_h = nullptr;
-  const float* weight_rest_n = nullptr;
+  const float* low_h = nullptr;
+  const float* weight_low_n = nullptr;
   int K = 1;
   double* end_h = nullptr;  // null: not wanted
 };
@@ -227,7 +227,7 @@ __global__ void carry_kernel(float* __restrict__ carry_bth, const Step* __restri
   const auto place = [&](int t) { return first + Index{order == PoolingOrder::up ? t : tiles - 1 - t} * H; };
   constexpr int ahead = 4;
   double state = 0;  // of many tiles
-  if (past.x_h) state = (double(float(past.x_h[bh])) + past.rest_h[bh]) * (1 + double(past.weight_rest_n[bh / past.K]));
+  if (past.x_h) state = (double(float(past.x_h[bh])) + past.low_h[bh]) * (1 + double(past.weight_low_n[bh / past.K]));
   carry_bth[place(0)] = float(state);
   for (int t = 0; t < tiles - 1; t += ahead) {
     Step total[ahead];

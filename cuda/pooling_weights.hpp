@@ -33,8 +33,8 @@ struct ForwardWeights {
   const float* slope_n;
   const Token* mask_bc;
   int C, N, block;
-  PoolingRest<const float> first{};
-  PoolingRest<float> last{};
+  PoolingLowPart<const float> first{};
+  PoolingLowPart<float> last{};
 };
 template <bool decays>
 __global__ void forward_weights_kernel(ForwardWeights a) {

@@ -9,19 +9,19 @@ namespace {
 // A state of one position that stands for many, with what rounding left of its logit and payload; and what it left of a
 // state.
 template <class T>
-void add_rest(const State<T>& state, const PoolingRest<const T>& rest, Index n, const PoolingShape& s) {
+void add_low_part(const State<T>& state, const PoolingLowPart<const T>& low, Index n, const PoolingShape& s) {
   using S = Longer<T>;
-  state.set_sum(state.sum() * (S(1) + S(rest.weight_n[n])));  // e^rest, of next to nothing
+  state.set_sum(state.sum() * (S(1) + S(low.weight_n[n])));  // e^rest, of next to nothing
   for (Index j = 0; j < state.J; ++j) {
-    state.set_out(j, state.out(j) + S(array(rest.payload_h, s.K)(j / s.K * s.N + n, j % s.K)));
+    state.set_out(j, state.out(j) + S(array(low.payload_h, s.K)(j / s.K * s.N + n, j % s.K)));
   }
 }
 template <class T>
-void write_rest(const PoolingRest<T>& rest, const State<T>& state, Index n, const PoolingShape& s) {
+void write_low_part(const PoolingLowPart<T>& low, const State<T>& state, Index n, const PoolingShape& s) {
   using S = Longer<T>;
-  rest.weight_n[n] = T(state.sum() - S(T(state.sum())));
+  low.weight_n[n] = T(state.sum() - S(T(state.sum())));
   for (Index j = 0; j < state.J; ++j) {
-    array(rest.payload_h, s.K)(j / s.K * s.N + n, j % s.K) = T(state.out(j) - S(T(state.out(j))));
+    array(low.payload_h, s.K)(j / s.K * s.N + n, j % s.K) = T(state.out(j) - S(T(state.out(j))));
   }
 }
 
@@ -45,12 +45,12 @@ void pooling_decay_forward(Device& device, const PoolingForward<T>& a) {
       start(seen);
       for (Index c = 0; c < C; ++c) {
         push(seen, seen, logit_of(a.in, b, n, c), slope, [&](Index j) { return x(b, c, j / K * N + n, j % K); });
-        if (c == 0 && a.first.weight_n) add_rest(seen, a.first, n, a.in.shape);
+        if (c == 0 && a.first.weight_n) add_low_part(seen, a.first, n, a.in.shape);
         max(b, n, c) = A(seen.max(slope));
         sum(b, n, c) = A(seen.sum());
         for (Index j = 0; j < J; ++j) out(b, c, j / K * N + n, j % K) = A(seen.out(j));
       }
-      if (C > 0 && a.last.weight_n) write_rest(a.last, seen, n, a.in.shape);
+      if (C > 0 && a.last.weight_n) write_low_part(a.last, seen, n, a.in.shape);
     }
   }
 }

@@ -20,24 +20,24 @@ namespace abh {
 //   pull_out  has d_out_c' . out_c' - d_lse_c'  for d_out_c' . out_c'                        (pooling_chunk.3)
 
 // (pooling_chunk.1) of C positions of one sequence, from what pooling_forward saved. Where the last position sees
-// nothing zeta is so low that it weighs nothing beside any logit. rest_n: what rounding left of the sums, and then of
+// nothing zeta is so low that it weighs nothing beside any logit. low_n: what rounding left of the sums, and then of
 // zeta; null: nothing is known of it.
 inline constexpr double pooling_nothing = -1e30;
 template <class Device, class T>
 void pooling_zeta(Device&, Accum<T>* zeta_n, const Accum<T>* max_nc, const Accum<T>* sum_nc, Index C, Index N,
-                  Accum<T>* rest_n = nullptr);
+                  Accum<T>* low_n = nullptr);
 
 // Copies the rounding remainders of a logit and a payload into their places in a global state. The state has seen one
 // position, which stands for many. The sum of one position is 1.
 template <class Device, class T>
-void pooling_put_rest(Device& device, Accum<T>* state, const PoolingRest<const Accum<T>>& rest,
-                      const PoolingShape& shape, bool decays = false) {
+void pooling_put_low_part(Device& device, Accum<T>* state, const PoolingLowPart<const Accum<T>>& low,
+                          const PoolingShape& shape, bool decays = false) {
   const Index size = pooling_state_size({.B = 1, .C = 1, .N = 1, .K = shape.K, .payloads = shape.payloads}, decays);
   for (Index n = 0; n < shape.N; ++n) {
     Accum<T>* rests = state + n * size + 2 + shape.payloads * shape.K;
-    device.copy(rests, rest.weight_n + n, 1);
+    device.copy(rests, low.weight_n + n, 1);
     for (Index p = 0; p < shape.payloads; ++p) {
-      device.copy(rests + 1 + p * shape.K, rest.payload_h + (p * shape.N + n) * shape.K, shape.K);
+      device.copy(rests + 1 + p * shape.K, low.payload_h + (p * shape.N + n) * shape.K, shape.K);
     }
   }
 }

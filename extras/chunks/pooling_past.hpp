@@ -23,8 +23,8 @@ class PoolingPast {
     most_ = global_ ? 1 : shape.window - 1;
     logit_np_ = layout.template carried<Accum<T>>(N_ * most_);
     x_ph_ = layout.template carried<T>(most_ * H_);
-    rest_n_ = layout.template carried<Accum<T>>(global_ ? N_ : 0);
-    rest_h_ = layout.template carried<Accum<T>>(global_ ? H_ : 0);
+    low_n_ = layout.template carried<Accum<T>>(global_ ? N_ : 0);
+    low_h_ = layout.template carried<Accum<T>>(global_ ? H_ : 0);
     one_ = layout.template constant<Token>("one", 1, [](Index) { return 1; });
   }
 
@@ -49,7 +49,7 @@ class PoolingPast {
     all.in.x_stride = 0;
     all.in.mask_bc = join_masks(device, scratch, P, pass);
     all.in.shape.C = C;
-    if (global_ && P > 0) all.first = {rest_n_.value, rest_h_.value};
+    if (global_ && P > 0) all.first = {low_n_.value, low_h_.value};
     if (global_) all.last = {scratch.template take<Accum<T>>(N_), scratch.template take<Accum<T>>(H_)};
     return all;
   }
@@ -62,8 +62,8 @@ class PoolingPast {
     if (global_) {
       pooling_zeta<Device, T>(device, logit_np_.value, max_nc, sum_nc, C, N_, all.last.weight_n);
       device.copy(x_ph_.value, out_ch + (C - 1) * H_, H_);
-      device.copy(rest_n_.value, static_cast<const Accum<T>*>(all.last.weight_n), N_);
-      device.copy(rest_h_.value, static_cast<const Accum<T>*>(all.last.payload_h), H_);
+      device.copy(low_n_.value, static_cast<const Accum<T>*>(all.last.weight_n), N_);
+      device.copy(low_h_.value, static_cast<const Accum<T>*>(all.last.payload_h), H_);
     } else {
       const Index P = positions_after(pass);
       const From last = at(From{all.in.logit_bnc, C, all.in.x_bch, H_}, C - P);
@@ -84,7 +84,7 @@ class PoolingPast {
       step(logit_n, all.x_ph + p * H_);
     }
     if (global_ && position > 0) {
-      pooling_put_rest<Device, T>(device, state, {rest_n_.value, rest_h_.value}, shape, decays);
+      pooling_put_low_part<Device, T>(device, state, {low_n_.value, low_h_.value}, shape, decays);
     }
   }
 
@@ -186,7 +186,7 @@ class PoolingPast {
   Carried<Accum<T>> logit_np_;
   Carried<T> x_ph_;
   // Rounding remainders of the logit and payload of a global past: over thousands of chunks they would add up.
-  Carried<Accum<T>> rest_n_, rest_h_;
+  Carried<Accum<T>> low_n_, low_h_;
   const Token* one_ = nullptr;
 };
 

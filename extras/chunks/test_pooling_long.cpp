@@ -156,7 +156,7 @@ TEST_CASE("pooling: one large weight and many small ones, in a thousand chunks",
         INFO(name);
         Array<float> logit_c(size(chunk + 1)), x_ck(size((chunk + 1) * K)), out_ck(size((chunk + 1) * K));
         Array<float> max_c(size(chunk + 1)), sum_c(size(chunk + 1));
-        Array<float> rest_n(1), rest_k(size(K)), left_n(1), left_k(size(K));
+        Array<float> low_n(1), low_k(size(K)), left_n(1), left_k(size(K));
         double error_k[K] = {}, most_k[K] = {};
         for (Index i = 0; i < chunks; ++i) {
           const Index P = i > 0 ? 1 : 0, C = P + chunk;
@@ -171,13 +171,13 @@ TEST_CASE("pooling: one large weight and many small ones, in a thousand chunks",
                                      .max_bnc = max_c.data(),
                                      .sum_bnc = sum_c.data(),
                                      .in = {.logit_bnc = logit_c.data(), .x_bch = x_ck.data(), .shape = {1, C, 1, K}}};
-          if (i > 0) pass.first = {rest_n.data(), rest_k.data()};
+          if (i > 0) pass.first = {low_n.data(), low_k.data()};
           pass.last = {left_n.data(), left_k.data()};
           pooling_forward<Device, float>(device, pass);
           pooling_zeta<Device, float>(device, logit_c.data(), max_c.data(), sum_c.data(), C, 1, left_n.data());
           wait_for(device);
-          rest_n = left_n;
-          rest_k = left_k;
+          low_n = left_n;
+          low_k = left_k;
           const Index last = i * chunk + chunk - 1;
           const double others = double(last) / (std::exp(double(float(lead))) + double(last));
           const double expected_k[K] = {others, 1 - others, 3};

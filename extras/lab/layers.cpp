@@ -219,8 +219,8 @@ LAYER(pooling_step)(PageDevice& d, const PoolingStep<float>& a) {
   d.for_touches(a.out_h, Touch::What::off, [&](const Touch& touch) { clear_head(a.out_h, 1, 0, touch.head, a.shape); });
 }
 LAYER(pooling_zeta)
-(PageDevice& d, float* zeta_n, const float* max_nc, const float* sum_nc, Index C, Index N, float* rest_n) {
-  pooling_zeta<Cpu, float>(d.cpu, zeta_n, max_nc, sum_nc, C, N, rest_n);
+(PageDevice& d, float* zeta_n, const float* max_nc, const float* sum_nc, Index C, Index N, float* low_n) {
+  pooling_zeta<Cpu, float>(d.cpu, zeta_n, max_nc, sum_nc, C, N, low_n);
 }
 
 // ---- Layers whose gradients are shown ----

@@ -58,7 +58,7 @@ struct PoolingInputs {
 // A first position that stands for many (B = 1, global) has more digits than a float: `first` is what rounding left of
 // its logit and payload, `last` where to write what it left of the last position's sum and average. Null: none.
 template <class Element>
-struct PoolingRest {
+struct PoolingLowPart {
   Element* weight_n = nullptr;
   Element* payload_h = nullptr;
 };
@@ -73,8 +73,8 @@ struct PoolingForward {
   Accum<T>* max_bnc;
   Accum<T>* sum_bnc;
   PoolingInputs<T> in;
-  PoolingRest<const Accum<T>> first{};
-  PoolingRest<Accum<T>> last{};
+  PoolingLowPart<const Accum<T>> first{};
+  PoolingLowPart<Accum<T>> last{};
 };
 template <class Device, class T>
 void pooling_forward(Device&, const PoolingForward<T>&);

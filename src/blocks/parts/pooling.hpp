@@ -24,8 +24,8 @@ struct Payload {
 template <class T>
 struct PoolingInput {
   PoolingInputs<T> in;
-  PoolingRest<const Accum<T>> first{};
-  PoolingRest<Accum<T>> last{};
+  PoolingLowPart<const Accum<T>> first{};
+  PoolingLowPart<Accum<T>> last{};
 };
 // The arrays of its backward pass.
 template <class T>
