@@ -24,7 +24,7 @@ from layout import TAG  # noqa: E402
 DEVICES = {"plain": "plain loops", "cpu": "CPU", "cuda": "GPU"}  # folder: what a reader calls it
 # Functions of a layer that are no use of it where a part of a block calls them: they move numbers at the border of a
 # chunk, only add, or are those of spans, which a core has where it is asked for.
-COPIES = {"place_rows", "pooling_put_low_part", "pooling_zeta", "adaptive_span_forward", "adaptive_span_backward",
+COPIES = {"copy_rows", "pooling_put_low_part", "pooling_zeta", "adaptive_span_forward", "adaptive_span_backward",
           "adaptive_span_clamp", "attention_bias_backward"}
 SUMS = {"add": "dropout"}
 MEMBER = re.compile(r"\b(\w+_)\b(?:\.(\w+))?")  # norm_.forward: a part, and what is called of it

@@ -3,8 +3,8 @@
 #include "blocks/block.hpp"
 #include "blocks/parts/key_value_cache.hpp"
 #include "blocks/parts/residual.hpp"
+#include "extras/chunks/copy_rows.hpp"
 #include "extras/chunks/past_rows.hpp"
-#include "extras/chunks/place.hpp"
 
 namespace abh {
 
@@ -94,7 +94,7 @@ class AttentionPast : public KeyValueCache<T> {
     return stride_or(rows.key_stride, H_);
   }
   void place(Device& device, T* to, Index to_stride, const T* from, Index from_stride, Index rows) const {
-    place_rows<Device, T>(
+    copy_rows<Device, T>(
         device,
         {.to = to, .to_stride = to_stride, .from = from, .from_stride = from_stride, .rows = rows, .columns = H_});
   }

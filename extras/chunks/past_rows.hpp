@@ -4,7 +4,7 @@
 
 #include "blocks/block.hpp"
 #include "blocks/parts/residual.hpp"
-#include "extras/chunks/place.hpp"
+#include "extras/chunks/copy_rows.hpp"
 
 namespace abh {
 
@@ -34,12 +34,12 @@ class PastRows {
     if (touch) {
       device.copy(joined_bcd + past, rows_bcd, pass.BC() * D_);
     } else {
-      place_rows<Device, T>(device, {.to = joined_bcd + past,
-                                     .to_stride = D_,
-                                     .from = rows_bcd,
-                                     .from_stride = stride,
-                                     .rows = pass.BC(),
-                                     .columns = D_});
+      copy_rows<Device, T>(device, {.to = joined_bcd + past,
+                                    .to_stride = D_,
+                                    .from = rows_bcd,
+                                    .from_stride = stride,
+                                    .rows = pass.BC(),
+                                    .columns = D_});
     }
     return joined_bcd;
   }

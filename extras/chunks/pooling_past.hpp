@@ -4,7 +4,7 @@
 
 #include "blocks/block.hpp"
 #include "blocks/parts/pooling.hpp"
-#include "extras/chunks/place.hpp"
+#include "extras/chunks/copy_rows.hpp"
 #include "extras/chunks/pooling_chunk.hpp"
 
 namespace abh {
@@ -151,22 +151,22 @@ class PoolingPast {
   // Missing arrays are skipped.
   void place(Device& device, const To& to, const From& from, Index P, bool add = false) const {
     if (to.logit_np && from.logit_np) {
-      place_rows<Device, Accum<T>>(device, {.to = to.logit_np,
-                                            .to_stride = to.logit_stride,
-                                            .from = from.logit_np,
-                                            .from_stride = from.logit_stride,
-                                            .add = add,
-                                            .rows = N_,
-                                            .columns = P});
+      copy_rows<Device, Accum<T>>(device, {.to = to.logit_np,
+                                           .to_stride = to.logit_stride,
+                                           .from = from.logit_np,
+                                           .from_stride = from.logit_stride,
+                                           .add = add,
+                                           .rows = N_,
+                                           .columns = P});
     }
     if (to.x_ph && from.x_ph) {
-      place_rows<Device, T>(device, {.to = to.x_ph,
-                                     .to_stride = to.x_stride,
-                                     .from = from.x_ph,
-                                     .from_stride = from.x_stride,
-                                     .add = add,
-                                     .rows = P,
-                                     .columns = H_});
+      copy_rows<Device, T>(device, {.to = to.x_ph,
+                                    .to_stride = to.x_stride,
+                                    .from = from.x_ph,
+                                    .from_stride = from.x_stride,
+                                    .add = add,
+                                    .rows = P,
+                                    .columns = H_});
     }
   }
 

@@ -2,7 +2,7 @@
 
 #include "blocks/parts/linear.hpp"
 #include "blocks/parts/norm.hpp"
-#include "extras/chunks/place.hpp"
+#include "extras/chunks/copy_rows.hpp"
 #include "extras/classifiers/masked_mean.hpp"
 #include "network/heads.hpp"
 #include "settings/config.hpp"
@@ -35,7 +35,7 @@ class ClassifierHead : public Head<Device, T> {
     T* room_bcd = norm_.room(scratch, pass.BC());
     const T* h_bcd = norm_.forward(device, room_bcd, x_bcd, pass.BC());
     if (first_position_) {
-      place_rows<Device, T>(
+      copy_rows<Device, T>(
           device,
           {.to = row_bd_, .to_stride = D_, .from = h_bcd, .from_stride = pass.C * D_, .rows = pass.B, .columns = D_});
     } else {
@@ -63,12 +63,12 @@ class ClassifierHead : public Head<Device, T> {
                                               .shape = {.BC = pass.B, .I = D_, .O = O_}});
     if (first_position_) {
       device.set_zero(d_x_bcd, pass.BC() * D_);
-      place_rows<Device, T>(device, {.to = d_x_bcd,
-                                     .to_stride = pass.C * D_,
-                                     .from = d_row_bd,
-                                     .from_stride = D_,
-                                     .rows = pass.B,
-                                     .columns = D_});
+      copy_rows<Device, T>(device, {.to = d_x_bcd,
+                                    .to_stride = pass.C * D_,
+                                    .from = d_row_bd,
+                                    .from_stride = D_,
+                                    .rows = pass.B,
+                                    .columns = D_});
     } else {
       masked_mean_backward<Device, T>(device, d_x_bcd, d_row_bd, share_b_, pass.mask_bc, pass.B, pass.C, D_);
     }

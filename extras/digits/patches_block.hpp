@@ -5,7 +5,7 @@
 
 #include "blocks/block.hpp"
 #include "blocks/parts/linear.hpp"
-#include "extras/chunks/place.hpp"
+#include "extras/chunks/copy_rows.hpp"
 #include "settings/config.hpp"
 
 namespace abh {
@@ -32,13 +32,13 @@ class Patches {
     const Index P = pass.C - first_;
     T* row_bpd = scratch.template take<T>(pass.B * P * D_);
     linear_.forward(device, row_bpd, patch_bpi, pass.B * P);
-    place_rows<Device, T>(device, {.to = x_bcd + first_ * D_,
-                                   .to_stride = pass.C * D_,
-                                   .from = row_bpd,
-                                   .from_stride = P * D_,
-                                   .add = true,
-                                   .rows = pass.B,
-                                   .columns = P * D_});
+    copy_rows<Device, T>(device, {.to = x_bcd + first_ * D_,
+                                  .to_stride = pass.C * D_,
+                                  .from = row_bpd,
+                                  .from_stride = P * D_,
+                                  .add = true,
+                                  .rows = pass.B,
+                                  .columns = P * D_});
   }
 
   // Adds to the weights' gradients. Nobody asks for that of the patches.
@@ -46,12 +46,12 @@ class Patches {
     typename Device::Scope scratch(device.workspace);
     const Index P = pass.C - first_;
     T* d_row_bpd = scratch.template take<T>(pass.B * P * D_);
-    place_rows<Device, T>(device, {.to = d_row_bpd,
-                                   .to_stride = P * D_,
-                                   .from = d_x_bcd + first_ * D_,
-                                   .from_stride = pass.C * D_,
-                                   .rows = pass.B,
-                                   .columns = P * D_});
+    copy_rows<Device, T>(device, {.to = d_row_bpd,
+                                  .to_stride = P * D_,
+                                  .from = d_x_bcd + first_ * D_,
+                                  .from_stride = pass.C * D_,
+                                  .rows = pass.B,
+                                  .columns = P * D_});
     linear_.backward_weight(device, d_row_bpd, patch_bpi, pass.B * P);
   }
 

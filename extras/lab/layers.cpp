@@ -5,7 +5,7 @@
 
 #include "extras/adaptive_span/adaptive_span.hpp"
 #include "extras/bahdanau/bahdanau_attention.hpp"
-#include "extras/chunks/place.hpp"
+#include "extras/chunks/copy_rows.hpp"
 #include "extras/chunks/pooling_chunk.hpp"
 #include "extras/classifiers/masked_mean.hpp"
 #include "extras/lab/device.hpp"
@@ -341,7 +341,7 @@ PASS_ON(gather_rows_forward, GatherRows<float>)
 PASS_ON(gather_rows_backward, ScatterRows<float>)
 PASS_ON(lsh_order, LshOrdering<float>)
 PASS_ON(merge_parts, MergeParts<float>)
-PASS_ON(place_rows, PlaceRows<float>)
+PASS_ON(copy_rows, CopyRows<float>)
 PASS_ON(rescale_forward, RescaleForward<float>)
 PASS_ON(rescale_backward, RescaleBackward<float>)
 PASS_ON(rotary_forward, RotaryForward<float>)

@@ -45,7 +45,7 @@ __global__ void bucket_kernel(LshOrdering<T> a) {
 
 // Grid: a block for every round, (b, n, u). A thread has a bucket, and walks over all positions twice: it counts those
 // that are in its bucket, then gives them their places, in their order.
-__global__ void place_kernel(LshOrder<Token> order, int* begin_of_bucket, int C, int buckets) {
+__global__ void copy_rows_kernel(LshOrder<Token> order, int* begin_of_bucket, int C, int buckets) {
   wait_for_kernel_before();
   const Index first = Index{blockIdx.x} * C;
   const Token* bucket_c = order.bucket_bnuc + first;
@@ -340,7 +340,7 @@ void lsh_order(Device& device, const LshOrdering<T>& a) {
   const Index rounds = a.B * a.N * a.U, buckets = 2 * a.R + 1;
   int* begin_of_bucket = scratch.template take<int>(rounds * buckets);
   if (!a.buckets_stand) launch(bucket_kernel<T>, blocks_for(rounds * a.C, threads), threads, 0, device.stream(), a);
-  launch(place_kernel, blocks_for(rounds, 1), threads, 0, device.stream(), a.out, begin_of_bucket, int(a.C),
+  launch(copy_rows_kernel, blocks_for(rounds, 1), threads, 0, device.stream(), a.out, begin_of_bucket, int(a.C),
          int(buckets));
 }
 

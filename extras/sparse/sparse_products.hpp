@@ -93,12 +93,12 @@ class SparseProducts {
     for (Index group = 0; group < 2; ++group) {
       step_of(device, of_part, pattern_.part_of(group));
       const Index heads = pattern_.heads_of(group, a.N), first = group * a.K;
-      place_rows<Device, T>(device, {.to = a.out_h + first,
-                                     .to_stride = 2 * a.K,
-                                     .from = of_part.out_h + first,
-                                     .from_stride = 2 * a.K,
-                                     .rows = heads,
-                                     .columns = a.K});
+      copy_rows<Device, T>(device, {.to = a.out_h + first,
+                                    .to_stride = 2 * a.K,
+                                    .from = of_part.out_h + first,
+                                    .from_stride = 2 * a.K,
+                                    .rows = heads,
+                                    .columns = a.K});
     }
   }
 
@@ -222,12 +222,12 @@ class SparseProducts {
         T* to = rows_ch;
         for (const Rows& rows : {far, near}) {
           const Index columns = rows.size * H;
-          place_rows<Device, T>(device, {.to = to,
-                                         .to_stride = columns,
-                                         .from = cache_ch + rows.first * H,
-                                         .from_stride = stride * H,
-                                         .rows = rows.count,
-                                         .columns = columns});
+          copy_rows<Device, T>(device, {.to = to,
+                                        .to_stride = columns,
+                                        .from = cache_ch + rows.first * H,
+                                        .from_stride = stride * H,
+                                        .rows = rows.count,
+                                        .columns = columns});
           to += rows.count * columns;
         }
         return rows_ch;
@@ -311,35 +311,35 @@ class SparseProducts {
   T* heads_from(Device& device, Scope& scratch, const T* rows_bch, Index stride, const Heads& heads) const {
     T* to = take_rows(scratch, heads);
     for (Index i = 0; i < heads.count; ++i) {
-      place_rows<Device, T>(device, {.to = to + i * heads.K,
-                                     .to_stride = heads.count * heads.K,
-                                     .from = rows_bch + (heads.first + 2 * i) * heads.K,
-                                     .from_stride = stride_or(stride, heads.N * heads.K),
-                                     .rows = heads.BC,
-                                     .columns = heads.K});
+      copy_rows<Device, T>(device, {.to = to + i * heads.K,
+                                    .to_stride = heads.count * heads.K,
+                                    .from = rows_bch + (heads.first + 2 * i) * heads.K,
+                                    .from_stride = stride_or(stride, heads.N * heads.K),
+                                    .rows = heads.BC,
+                                    .columns = heads.K});
     }
     return to;
   }
   void put_rows(Device& device, T* rows_bch, Index stride, const T* from, const Heads& heads) const {
     for (Index i = 0; i < heads.count; ++i) {
-      place_rows<Device, T>(device, {.to = rows_bch + (heads.first + 2 * i) * heads.K,
-                                     .to_stride = stride_or(stride, heads.N * heads.K),
-                                     .from = from + i * heads.K,
-                                     .from_stride = heads.count * heads.K,
-                                     .rows = heads.BC,
-                                     .columns = heads.K});
+      copy_rows<Device, T>(device, {.to = rows_bch + (heads.first + 2 * i) * heads.K,
+                                    .to_stride = stride_or(stride, heads.N * heads.K),
+                                    .from = from + i * heads.K,
+                                    .from_stride = heads.count * heads.K,
+                                    .rows = heads.BC,
+                                    .columns = heads.K});
     }
   }
   // Copies lse of heads from an array of from_N heads to one of to_N; in each from `first` on, `step` apart.
   void move_lse(Device& device, A* to, Index to_N, Index to_first, Index to_step, const A* from, Index from_N,
                 Index from_first, Index from_step, const Heads& heads) const {
     for (Index i = 0; i < heads.count; ++i) {
-      place_rows<Device, A>(device, {.to = to + (to_first + to_step * i) * heads.C,
-                                     .to_stride = to_N * heads.C,
-                                     .from = from + (from_first + from_step * i) * heads.C,
-                                     .from_stride = from_N * heads.C,
-                                     .rows = heads.B,
-                                     .columns = heads.C});
+      copy_rows<Device, A>(device, {.to = to + (to_first + to_step * i) * heads.C,
+                                    .to_stride = to_N * heads.C,
+                                    .from = from + (from_first + from_step * i) * heads.C,
+                                    .from_stride = from_N * heads.C,
+                                    .rows = heads.B,
+                                    .columns = heads.C});
     }
   }
 

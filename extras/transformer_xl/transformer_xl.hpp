@@ -10,8 +10,8 @@
 #include "blocks/parts/linear.hpp"
 #include "blocks/parts/norm.hpp"
 #include "blocks/parts/residual.hpp"
+#include "extras/chunks/copy_rows.hpp"
 #include "extras/chunks/past_rows.hpp"
-#include "extras/chunks/place.hpp"
 #include "extras/transformer_xl/relative_attention.hpp"
 #include "plain/plain.hpp"
 #include "settings/config.hpp"
@@ -240,7 +240,7 @@ class TransformerXlBlock : public Block<Device, T> {
   }
 
   void place(Device& device, T* to_sh, const T* from_sq, Index rows) const {
-    place_rows<Device, T>(
+    copy_rows<Device, T>(
         device, {.to = to_sh, .to_stride = H(), .from = from_sq, .from_stride = 2 * H(), .rows = rows, .columns = H()});
   }
 

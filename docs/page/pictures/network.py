@@ -54,7 +54,7 @@ LAYER_TITLES = {
     "merge_parts": "merge parts: combines attention over parts of the keys",
     "metric_key": "keys of metric attention: from one projection and a learned metric",
     "muon": "Muon: updates a matrix by its orthogonalised gradient",
-    "place": "place: copies rows from one chunk of a sequence to the next",
+    "copy_rows": "copy_rows: copies rows from one chunk of a sequence to the next",
     "pooling": "pooling: a running average, weighted by one logit per position",
     "pooling_chunk": "pooling at a chunk border: one position replaces all earlier ones",
     "pooling_decay": "pooling with decay: earlier positions weigh less",
@@ -218,9 +218,9 @@ def paint(d: Drawing) -> None:
     d.line([(LEFT, m.y), (RIGHT, m.y)], "rule", LINE)
     m.y += 12
     m.block(("cross",), "after the mixer of a decoder", LEFT, RIGHT)
-    with d.link("layers/place.html", LAYER_TITLES["place"]):
-        d.box(LEFT, m.y + 14, 60, 30, "place", ink="link", bold=True)
-    d.text(LEFT + 68, m.y + 33, "copies rows from one chunk to the next", SMALL, "start", "faint")
+    with d.link("layers/copy_rows.html", LAYER_TITLES["copy_rows"]):
+        d.box(LEFT, m.y + 14, 94, 30, "copy_rows", ink="link", bold=True)
+    d.text(LEFT + 102, m.y + 33, "copies rows from one chunk to the next", SMALL, "start", "faint")
     m.y += 58
     d.text(LEFT, m.y + 4, "pooling: decay, window, bidirectional, chunks", SMALL, "start", "faint")
     for i, layer in enumerate(WAYS_OF_POOLING):

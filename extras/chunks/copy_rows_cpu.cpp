@@ -1,5 +1,5 @@
 #include "cpu/lanes.hpp"
-#include "extras/chunks/place.hpp"
+#include "extras/chunks/copy_rows.hpp"
 
 namespace abh {
 
@@ -8,20 +8,20 @@ constexpr Index rows_per_task = 32;
 }
 
 template <class Device, class T>
-void place_rows(Device& device, const PlaceRows<T>& a) {
+void copy_rows(Device& device, const CopyRows<T>& a) {
   parallel_rows(device, a.rows, rows_per_task, [&](Index row) {
     T* to = a.to + row * a.to_stride;
     const T* from = a.from + row * a.from_stride;
     for_lanes<T>(a.columns, [&]<class L>(Index i) {
       if (a.add) {
-        store<L>(to + i, load<L>(to + i) + load<L>(from + i));  // (place.2)
+        store<L>(to + i, load<L>(to + i) + load<L>(from + i));  // (copy_rows.2)
       } else {
-        store<L>(to + i, load<L>(from + i));  // (place.1)
+        store<L>(to + i, load<L>(from + i));  // (copy_rows.1)
       }
     });
   });
 }
 
-ABH_INSTANTIATE(Cpu, place_rows)
+ABH_INSTANTIATE(Cpu, copy_rows)
 
 }  // namespace abh

@@ -1,5 +1,5 @@
 #include "cuda/kernel.hpp"
-#include "extras/chunks/place.hpp"
+#include "extras/chunks/copy_rows.hpp"
 
 namespace abh {
 
@@ -10,7 +10,7 @@ constexpr Index place_columns = 128;  // of a piece
 
 // Grid: a warp a piece of a row.
 template <class T>
-__global__ void place_kernel(PlaceRows<T> a, Index pieces_of_row) {
+__global__ void copy_rows_kernel(CopyRows<T> a, Index pieces_of_row) {
   wait_for_kernel_before();
   const Index piece = Index{blockIdx.x} * place_warps + threadIdx.x / warp_size, row = piece / pieces_of_row;
   if (row >= a.rows) return;
@@ -20,9 +20,9 @@ __global__ void place_kernel(PlaceRows<T> a, Index pieces_of_row) {
     T* to = a.to + row * a.to_stride + i;
     const T from = a.from[row * a.from_stride + i];
     if (a.add) {
-      *to = T(float(*to) + float(from));  // (place.2)
+      *to = T(float(*to) + float(from));  // (copy_rows.2)
     } else {
-      *to = from;  // (place.1)
+      *to = from;  // (copy_rows.1)
     }
   }
 }
@@ -30,12 +30,12 @@ __global__ void place_kernel(PlaceRows<T> a, Index pieces_of_row) {
 }  // namespace
 
 template <class Device, class T>
-void place_rows(Device& device, const PlaceRows<T>& a) {
+void copy_rows(Device& device, const CopyRows<T>& a) {
   const Index pieces_of_row = blocks_for(a.columns, place_columns);
-  launch(place_kernel<T>, blocks_for(a.rows * pieces_of_row, place_warps), place_warps * warp_size, 0, device.stream(),
-         a, pieces_of_row);
+  launch(copy_rows_kernel<T>, blocks_for(a.rows * pieces_of_row, place_warps), place_warps * warp_size, 0,
+         device.stream(), a, pieces_of_row);
 }
 
-ABH_INSTANTIATE(Gpu, place_rows)
+ABH_INSTANTIATE(Gpu, copy_rows)
 
 }  // namespace abh

@@ -5,15 +5,15 @@
 namespace abh {
 
 // Rows of numbers that go from one place to another, or are added to what stands there. Chapter:
-// extras/chunks/place.md.
+// extras/chunks/copy_rows.md.
 //
-//   to_ri = from_ri      (place.1)
-//   to_ri += from_ri     where it is added   (place.2)
+//   to_ri = from_ri      (copy_rows.1)
+//   to_ri += from_ri     where it is added   (copy_rows.2)
 //
 // A stride is the distance between two consecutive rows. Every number is read once and written once; `to` and `from`
 // are no part of each other.
 template <class T>
-struct PlaceRows {
+struct CopyRows {
   T* to;
   Index to_stride;
   const T* from;
@@ -22,6 +22,6 @@ struct PlaceRows {
   Index rows, columns;
 };
 template <class Device, class T>
-void place_rows(Device&, const PlaceRows<T>&);
+void copy_rows(Device&, const CopyRows<T>&);
 
 }  // namespace abh

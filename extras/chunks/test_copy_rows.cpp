@@ -4,7 +4,7 @@
 #include <string>
 #include <utility>
 
-#include "extras/chunks/place.hpp"
+#include "extras/chunks/copy_rows.hpp"
 #include "tests/harness/layer_case.hpp"
 #include "tests/harness/plain_and_cpu.hpp"
 
@@ -20,15 +20,15 @@ void check_place(Device& device) {
       Array<T> from(static_cast<std::size_t>(rows * from_stride));
       Array<T> to(static_cast<std::size_t>(rows * to_stride), T(0.5f));
       for (std::size_t i = 0; i < from.size(); ++i) from[i] = T(static_cast<float>(i % 61) - 7);
-      PlaceRows<T> a{.to = to.data(),
-                     .to_stride = to_stride,
-                     .from = from.data(),
-                     .from_stride = from_stride,
-                     .rows = rows,
-                     .columns = columns};
+      CopyRows<T> a{.to = to.data(),
+                    .to_stride = to_stride,
+                    .from = from.data(),
+                    .from_stride = from_stride,
+                    .rows = rows,
+                    .columns = columns};
       for (const float factor : {1.0f, 2.0f}) {
         a.add = factor == 2;  // the second time on what the first left
-        place_rows<Device, T>(device, a);
+        copy_rows<Device, T>(device, a);
         wait_for(device);
         Index wrong = 0;
         for (Index row = 0; row < rows; ++row) {
@@ -46,7 +46,7 @@ void check_place(Device& device) {
   }
 }
 
-TEST_CASE("place: rows are copied and added, and nothing else is written", "[place][gpu]") {
+TEST_CASE("copy_rows: rows are copied and added, and nothing else is written", "[copy_rows][gpu]") {
   for_each_cpu(3, [](auto& device, const std::string&) { check_place<float>(device); });
   on_plain_and_cpu([](auto& device) { check_place<double>(device); }, 3);
   for_each_gpu([](auto& device, const std::string&) {
@@ -55,7 +55,7 @@ TEST_CASE("place: rows are copied and added, and nothing else is written", "[pla
   });
 }
 
-TEST_CASE("place: zeros are all of an array, and nothing else", "[place][gpu]") {
+TEST_CASE("copy_rows: zeros are all of an array, and nothing else", "[copy_rows][gpu]") {
   for_each_device(3, [](auto& device) {
     for (const Index count : {0, 1, 65536, 65537, 200001}) {
       INFO(count << " numbers");
@@ -68,11 +68,11 @@ TEST_CASE("place: zeros are all of an array, and nothing else", "[place][gpu]") 
   });
 }
 
-TEST_CASE("place: no rows, no columns", "[place][gpu]") {
+TEST_CASE("copy_rows: no rows, no columns", "[copy_rows][gpu]") {
   for_each_device(1, []<class Device>(Device& device) {
     Array<float> to(6, 0.5f), from(6, 1.0f);
     for (const auto& [rows, columns] : {std::pair<Index, Index>{0, 3}, {2, 0}}) {
-      place_rows<Device, float>(
+      copy_rows<Device, float>(
           device,
           {.to = to.data(), .to_stride = 3, .from = from.data(), .from_stride = 3, .rows = rows, .columns = columns});
       wait_for(device);
