@@ -17,7 +17,7 @@
 #include "extras/reversible/weighted_sum.hpp"
 #include "extras/seq2seq/relu.hpp"
 #include "extras/sparse/gather_rows.hpp"
-#include "extras/sparse/merge_parts.hpp"
+#include "extras/sparse/merge_softmax.hpp"
 #include "extras/transformer_xl/relative_attention.hpp"
 #include "layers/adamw.hpp"
 #include "layers/attention.hpp"
@@ -340,7 +340,7 @@ PASS_ON(attention_bias_backward, AttentionBiasBackward<float>)
 PASS_ON(gather_rows_forward, GatherRows<float>)
 PASS_ON(gather_rows_backward, ScatterRows<float>)
 PASS_ON(lsh_order, LshOrdering<float>)
-PASS_ON(merge_parts, MergeParts<float>)
+PASS_ON(merge_softmax, MergeSoftmax<float>)
 PASS_ON(copy_rows, CopyRows<float>)
 PASS_ON(rescale_forward, RescaleForward<float>)
 PASS_ON(rescale_backward, RescaleBackward<float>)

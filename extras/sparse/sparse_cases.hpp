@@ -7,7 +7,7 @@
 
 #include "apps/golden/golden.hpp"
 #include "extras/sparse/gather_rows_case.hpp"
-#include "extras/sparse/merge_parts_case.hpp"
+#include "extras/sparse/merge_softmax_case.hpp"
 #include "extras/sparse/sparse_attention_case.hpp"
 #include "network/mixers.hpp"
 
@@ -65,9 +65,9 @@ struct SparseCases {
       attention(bench, "attention, fixed", {.form = Pattern::Form::fixed, .stride = stride, .summary = summary});
     }
     bench.layer("gather_rows", GatherRowsCase{.B = B, .P = C, .C = C, .columns = N * K}, B * C * N * K, 1, 1);
-    const MergePartsCase parts{.B = B, .C = C, .N = N, .K = K};
+    const MergeSoftmaxCase parts{.B = B, .C = C, .N = N, .K = K};
     const double numbers = static_cast<double>(parts.inputs()[0].count() * 2);
-    bench.measure(parts, {{"merge_parts", "forward", 2 * numbers,
+    bench.measure(parts, {{"merge_softmax", "forward", 2 * numbers,
                            bench.bytes_of(parts.inputs()) + bench.bytes_of(parts.outputs()) +
                                5.0 / 3 * bench.bytes_of(parts.saved()),
                            [&](typename Bench::Arrays& a) { parts.forward(bench.device(), a); }}});

@@ -5,7 +5,7 @@
 #include "blocks/block.hpp"
 #include "blocks/parts/attention_core.hpp"
 #include "extras/sparse/gather_rows.hpp"
-#include "extras/sparse/merge_parts.hpp"
+#include "extras/sparse/merge_softmax.hpp"
 #include "extras/sparse/pattern.hpp"
 
 namespace abh {
@@ -121,14 +121,14 @@ class SparseProducts {
   void forward_of(Device& device, const AttentionForward<T>& a, Pattern::Part part, A* lse_of_fold) const {
     const Folds folds = folds_of(pattern_, part, tables_, a.in.C, longest_);
     Scope scratch(device.workspace);
-    MergeParts<T> merge{.out_bch = a.out_bch,
-                        .lse_bnc = a.lse_bnc,
-                        .part = {},
-                        .parts = folds.count,
-                        .B = a.in.B,
-                        .C = a.in.C,
-                        .N = a.in.N,
-                        .K = a.in.K};
+    MergeSoftmax<T> merge{.out_bch = a.out_bch,
+                          .lse_bnc = a.lse_bnc,
+                          .part = {},
+                          .parts = folds.count,
+                          .B = a.in.B,
+                          .C = a.in.C,
+                          .N = a.in.N,
+                          .K = a.in.K};
     for (int m = 0; m < folds.count; ++m) {
       const Fold& fold = folds.fold[m];
       const bool in_place = m == 0 && !moves_queries(fold, a.in);
@@ -145,7 +145,7 @@ class SparseProducts {
     }
     const bool is_whole =
         folds.count == 1 && merge.part[0].lse_bnc == a.lse_bnc;  // one fold, over the rows as they are
-    if (!is_whole) merge_parts<Device, T>(device, merge);
+    if (!is_whole) merge_softmax<Device, T>(device, merge);
   }
 
   void backward_of(Device& device, const AttentionBackward<T>& a, Pattern::Part part, A* lse_of_fold) const {

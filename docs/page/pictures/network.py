@@ -18,7 +18,7 @@ TIE = 352  # where the table of tokens is handed to the logits
 BLOCKS = {
     "conv": ("layernorm", "causal_conv", "dropout"),
     "additive": ("layernorm", "linear", "pooling_logits", "pooling", "dropout", "gate"),
-    "dot": ("layernorm", "linear", "rescale", "rotary", "attention", "gather_rows", "merge_parts", "dropout"),
+    "dot": ("layernorm", "linear", "rescale", "rotary", "attention", "gather_rows", "merge_softmax", "dropout"),
     "bahdanau": ("layernorm", "linear", "bahdanau_attention", "dropout"),
     "transformer_xl": ("layernorm", "linear", "relative_attention", "dropout"),
     "lsh": ("layernorm", "linear", "lsh_attention", "dropout"),
@@ -51,7 +51,7 @@ LAYER_TITLES = {
     "linear": "linear: multiplies every row by a matrix",
     "lsh_attention": "LSH attention: attention within hash buckets",
     "masked_mean": "masked mean: the mean over positions, for a classifier",
-    "merge_parts": "merge parts: combines attention over parts of the keys",
+    "merge_softmax": "merge parts: combines attention over parts of the keys",
     "metric_key": "keys of metric attention: from one projection and a learned metric",
     "muon": "Muon: updates a matrix by its orthogonalised gradient",
     "copy_rows": "copy_rows: copies rows from one chunk of a sequence to the next",

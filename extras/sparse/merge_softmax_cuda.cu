@@ -1,5 +1,5 @@
 #include "cuda/kernel.hpp"
-#include "extras/sparse/merge_parts.hpp"
+#include "extras/sparse/merge_softmax.hpp"
 
 namespace abh {
 
@@ -12,7 +12,7 @@ constexpr float infinity = __builtin_inff();
 // Grid: a warp a row of a head. Its lanes all work out the shares of the parts; then they run along the channels. Loops
 // over parts have as many turns as there can be parts, so that what they index stays in registers.
 template <class T>
-__global__ void merge_parts_kernel(MergeParts<T> a) {
+__global__ void merge_softmax_kernel(MergeSoftmax<T> a) {
   wait_for_kernel_before();
   const Index N = a.N, K = a.K, H = N * K, bcn = Index{blockIdx.x} * merge_warps + threadIdx.x / warp_size;
   if (bcn >= a.B * a.C * N) return;
@@ -35,7 +35,7 @@ __global__ void merge_parts_kernel(MergeParts<T> a) {
   for (int m = 0; m < most_parts; ++m) {
     if (m >= a.parts) continue;
     share_m[m] = expf(share_m[m] - base);
-    sum += share_m[m];  // (merge_parts.1)
+    sum += share_m[m];  // (merge_softmax.1)
   }
   const float inverse = sum == 0 ? 0 : 1 / sum;
   for (Index k = lane; k < K; k += warp_size) {
@@ -43,13 +43,13 @@ __global__ void merge_parts_kernel(MergeParts<T> a) {
     for (int m = 0; m < most_parts; ++m) {
       if (m < a.parts) out = fmaf(share_m[m] * inverse, float(out_mk[m][k]), out);
     }
-    a.out_bch[bc * H + n * K + k] = T(out);  // (merge_parts.2)
+    a.out_bch[bc * H + n * K + k] = T(out);  // (merge_softmax.2)
   }
   __syncwarp();  // all lanes have read what is overwritten
   if (lane > 0) return;
-  const float merged = sum == 0 ? infinity : max + logf(sum);  // (merge_parts.3)
+  const float merged = sum == 0 ? infinity : max + logf(sum);  // (merge_softmax.3)
   for (int m = 0; m < most_parts; ++m) {
-    if (m < a.parts) *lse_m[m] = merged;  // (merge_parts.4)
+    if (m < a.parts) *lse_m[m] = merged;  // (merge_softmax.4)
   }
   a.lse_bnc[(b * N + n) * a.C + c] = merged;
 }
@@ -57,11 +57,11 @@ __global__ void merge_parts_kernel(MergeParts<T> a) {
 }  // namespace
 
 template <class Device, class T>
-void merge_parts(Device& device, const MergeParts<T>& a) {
-  launch(merge_parts_kernel<T>, blocks_for(a.B * a.C * a.N, merge_warps), merge_warps * warp_size, 0, device.stream(),
+void merge_softmax(Device& device, const MergeSoftmax<T>& a) {
+  launch(merge_softmax_kernel<T>, blocks_for(a.B * a.C * a.N, merge_warps), merge_warps * warp_size, 0, device.stream(),
          a);
 }
 
-ABH_INSTANTIATE(Gpu, merge_parts)
+ABH_INSTANTIATE(Gpu, merge_softmax)
 
 }  // namespace abh

@@ -1,6 +1,6 @@
 #include "cpu/math.hpp"
 #include "cpu/rows.hpp"
-#include "extras/sparse/merge_parts.hpp"
+#include "extras/sparse/merge_softmax.hpp"
 
 namespace abh {
 
@@ -12,7 +12,7 @@ constexpr Index rows_per_task = 32;
 }  // namespace
 
 template <class Device, class T>
-void merge_parts(Device& device, const MergeParts<T>& a) {
+void merge_softmax(Device& device, const MergeSoftmax<T>& a) {
   using A = Accum<T>;
   const Index N = a.N, K = a.K, H = N * K;
   parallel_rows(device, a.B * a.C, rows_per_task, [&](Index bc) {
@@ -36,7 +36,7 @@ void merge_parts(Device& device, const MergeParts<T>& a) {
       A sum = A(0);
       for (int m = 0; m < a.parts; ++m) {
         share_m[m] = exponential<A>(share_m[m] - base);
-        sum += share_m[m];  // (merge_parts.1)
+        sum += share_m[m];  // (merge_softmax.1)
       }
       const A inverse = sum == A(0) ? A(0) : A(1) / sum;
       for (int m = 0; m < a.parts; ++m) share_m[m] *= inverse;
@@ -44,15 +44,15 @@ void merge_parts(Device& device, const MergeParts<T>& a) {
       for_lanes<T>(K, [&]<class L>(Index k) {
         L out = splat<L>(A(0));
         for (int m = 0; m < a.parts; ++m) out = fused<L>(load<L>(out_mk[m] + k), share_m[m], out);
-        store<L>(out_k + k, out);  // (merge_parts.2)
+        store<L>(out_k + k, out);  // (merge_softmax.2)
       });
-      const A merged = sum == A(0) ? A(infinity) : max + natural_log<A>(sum);  // (merge_parts.3)
-      for (int m = 0; m < a.parts; ++m) *lse_m[m] = merged;                    // (merge_parts.4)
+      const A merged = sum == A(0) ? A(infinity) : max + natural_log<A>(sum);  // (merge_softmax.3)
+      for (int m = 0; m < a.parts; ++m) *lse_m[m] = merged;                    // (merge_softmax.4)
       a.lse_bnc[(b * N + n) * a.C + c] = merged;
     }
   });
 }
 
-ABH_INSTANTIATE(Cpu, merge_parts)
+ABH_INSTANTIATE(Cpu, merge_softmax)
 
 }  // namespace abh

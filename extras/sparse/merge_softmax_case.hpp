@@ -1,12 +1,12 @@
 #pragma once
 
 #include "cases/case.hpp"
-#include "extras/sparse/merge_parts.hpp"
+#include "extras/sparse/merge_softmax.hpp"
 
 namespace abh {
 
-// out_bch = merge_parts(first_bch, second_bch), whose rows are those of the sequences. It has no backward pass.
-struct MergePartsCase {
+// out_bch = merge_softmax(first_bch, second_bch), whose rows are those of the sequences. It has no backward pass.
+struct MergeSoftmaxCase {
   Index B, C, N, K;
 
   std::vector<Slot> inputs() const {
@@ -21,7 +21,7 @@ struct MergePartsCase {
 
   template <class Device, class Arrays, class T = typename Arrays::Number>
   void forward(Device& device, Arrays& a) const {
-    merge_parts<Device, T>(
+    merge_softmax<Device, T>(
         device, {.out_bch = a.out[0].data(),
                  .lse_bnc = a.saved[0].data(),
                  .part = {{.out_rh = a.in[0].data(), .lse_bnc = a.saved[1].data(), .rows = C, .positions = C},

@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "extras/sparse/merge_parts.hpp"
+#include "extras/sparse/merge_softmax.hpp"
 #include "layers/attention.hpp"
 #include "tests/harness/attention_case.hpp"
 
@@ -23,7 +23,7 @@ Merged<T> merge_two(Device& device, Array<T> first, Array<T> second, Accum<T> ls
                     int parts = 2) {
   const Index K = static_cast<Index>(first.size());
   Merged<T> merged{Array<T>(first.size()), {0}, {lse_first}, {lse_second}};
-  merge_parts<Device, T>(
+  merge_softmax<Device, T>(
       device, {.out_bch = merged.out.data(),
                .lse_bnc = merged.lse.data(),
                .part = {{.out_rh = first.data(), .lse_bnc = merged.lse_first.data(), .rows = 1, .positions = 1},
@@ -37,7 +37,7 @@ Merged<T> merge_two(Device& device, Array<T> first, Array<T> second, Accum<T> ls
   return merged;
 }
 
-TEST_CASE("merge_parts: the worked example of the chapter", "[merge_parts][gpu]") {
+TEST_CASE("merge_softmax: the worked example of the chapter", "[merge_softmax][gpu]") {
   // Sums of 1 and of 3: a quarter of the one and three of the other.
   const auto check = [&]<class T>(auto& device, T, double tolerance) {
     const auto merged =
@@ -58,7 +58,7 @@ TEST_CASE("merge_parts: the worked example of the chapter", "[merge_parts][gpu]"
       [&]<class T>(auto& device, const std::string&, T) { check(device, T{}, sizeof(T) == 2 ? 2e-2 : 1e-6); });
 }
 
-TEST_CASE("merge_parts: who sees nothing, who sees enormous scores", "[merge_parts][gpu]") {
+TEST_CASE("merge_softmax: who sees nothing, who sees enormous scores", "[merge_softmax][gpu]") {
   for_each_device(1, [](auto& device) {
     const auto inf = static_cast<float>(infinity);
     const Array<float> a = {3, -5}, b = {7, 9}, zero = {0, 0};
@@ -124,22 +124,22 @@ void check_split(Device& device, const std::string& name, bool in_place, double 
   }
   Array<T> out = out_first;
   Array<Accum<T>> lse = lse_first;
-  merge_parts<Device, T>(device, {.out_bch = out.data(),
-                                  .lse_bnc = lse.data(),
-                                  .part = {{.out_rh = in_place ? out.data() : out_first.data(),
-                                            .lse_bnc = in_place ? lse.data() : lse_first.data(),
-                                            .rows = C,
-                                            .positions = C},
-                                           {.out_rh = out_second.data(),
-                                            .lse_bnc = lse_second.data(),
-                                            .row_c = row_c.data(),
-                                            .rows = C,
-                                            .positions = positions}},
-                                  .parts = 2,
-                                  .B = B,
-                                  .C = C,
-                                  .N = N,
-                                  .K = whole.K});
+  merge_softmax<Device, T>(device, {.out_bch = out.data(),
+                                    .lse_bnc = lse.data(),
+                                    .part = {{.out_rh = in_place ? out.data() : out_first.data(),
+                                              .lse_bnc = in_place ? lse.data() : lse_first.data(),
+                                              .rows = C,
+                                              .positions = C},
+                                             {.out_rh = out_second.data(),
+                                              .lse_bnc = lse_second.data(),
+                                              .row_c = row_c.data(),
+                                              .rows = C,
+                                              .positions = positions}},
+                                    .parts = 2,
+                                    .B = B,
+                                    .C = C,
+                                    .N = N,
+                                    .K = whole.K});
   wait_for(device);
   const std::vector<Slot> slots = {activation("out_bch", {BC, H}), statistic("lse_bnc", {B, N, C})};
   require_close(slots, {converted<double>(Values<T>{out})[0], converted<double>(Values<Accum<T>>{lse})[0]},
@@ -178,7 +178,7 @@ void check_split(Device& device, const std::string& name, bool in_place, double 
   require_close(whole.inputs(), sums, expected, tolerance, "gradients");
 }
 
-TEST_CASE("merge_parts: two parts are the whole, forward and backward", "[merge_parts][gpu]") {
+TEST_CASE("merge_softmax: two parts are the whole, forward and backward", "[merge_softmax][gpu]") {
   for (const bool in_place : {false, true}) {
     PlainDevice plain;
     check_split<double>(plain, "plain, double", in_place, 1e-14);
@@ -189,21 +189,21 @@ TEST_CASE("merge_parts: two parts are the whole, forward and backward", "[merge_
   }
 }
 
-TEST_CASE("merge_parts: nothing to merge", "[merge_parts][gpu]") {
+TEST_CASE("merge_softmax: nothing to merge", "[merge_softmax][gpu]") {
   for_each_device(1, []<class Device>(Device& device) {
     Array<float> out(3, 0.5f), lse(3, 0.5f);
-    MergeParts<float> a{.out_bch = out.data(),
-                        .lse_bnc = lse.data(),
-                        .part = {{.out_rh = out.data(), .lse_bnc = lse.data(), .rows = 0, .positions = 1}},
-                        .parts = 1,
-                        .B = 0,
-                        .C = 3,
-                        .N = 1,
-                        .K = 1};
-    merge_parts<Device, float>(device, a);
+    MergeSoftmax<float> a{.out_bch = out.data(),
+                          .lse_bnc = lse.data(),
+                          .part = {{.out_rh = out.data(), .lse_bnc = lse.data(), .rows = 0, .positions = 1}},
+                          .parts = 1,
+                          .B = 0,
+                          .C = 3,
+                          .N = 1,
+                          .K = 1};
+    merge_softmax<Device, float>(device, a);
     a.B = 3;
     a.C = 0;
-    merge_parts<Device, float>(device, a);
+    merge_softmax<Device, float>(device, a);
     wait_for(device);
     CHECK((out == Array<float>(3, 0.5f) && lse == Array<float>(3, 0.5f)));
   });
