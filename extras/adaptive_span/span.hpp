@@ -50,7 +50,7 @@ class Span {
   }
 
   // Adds to the gradient of the spans. a: what went into attention_backward. The penalty counts once a step.
-  void backward(Device& device, const AttentionBackward<T>& a, const Pass& pass) const {
+  void backward(Device& device, const AttentionBackward<T>& a, const PassContext& pass) const {
     if (!present_) return;
     typename Device::Scope scratch(device.workspace);
     Accum<T>* d_bias_np = scratch.template take<Accum<T>>(N_ * distances_);

@@ -58,13 +58,13 @@ class BahdanauBlock : public Block<Device, T> {
         qkv_bcq_(layout.template activation<T>(extent.B * extent.C * 3 * H_)),
         core_(layout, config, options, extent, true, 0, scores_) {}
 
-  void forward(Device& device, T* out_bcd, const T* in_bcd, const Pass& pass) override {
+  void forward(Device& device, T* out_bcd, const T* in_bcd, const PassContext& pass) override {
     project(device, out_bcd, in_bcd, pass);
     core_.forward(device, qkv(), pass);  // (bahdanau.3)
     leave(device, out_bcd, in_bcd, pass);
   }
 
-  void backward(Device& device, T* d_x_bcd, const T* in_bcd, const Pass& pass) override {
+  void backward(Device& device, T* d_x_bcd, const T* in_bcd, const PassContext& pass) override {
     const Index BC = pass.BC();
     typename Device::Scope scratch(device.workspace);
     T* d_y_bcd = scratch.template take<T>(BC * D_);
@@ -85,7 +85,7 @@ class BahdanauBlock : public Block<Device, T> {
     norm_.backward(device, d_x_bcd, d_h_bcd, residual_.around(d_x_bcd), in_bcd, BC);  // (bahdanau.12)
   }
 
-  void look(Device& device, const Look& look, const T* out_bcd, const Pass& pass) const override {
+  void look(Device& device, const Look& look, const T* out_bcd, const PassContext& pass) const override {
     const std::vector<Index> bcd = {pass.B, pass.C, D_};
     show(device, look, "h_bcd", norm_.saved(), bcd, D_);
     core_.look(device, look, qkv(), "value_bch", pass);
@@ -102,12 +102,12 @@ class BahdanauBlock : public Block<Device, T> {
   }
 
  private:
-  void project(Device& device, T* room_bcd, const T* in_bcd, const Pass& pass) {
+  void project(Device& device, T* room_bcd, const T* in_bcd, const PassContext& pass) {
     const T* h_bcd = norm_.forward(device, room_bcd, in_bcd, pass.BC());  // (bahdanau.1)
     qkv_.forward(device, qkv_bcq_, h_bcd, pass.BC());                     // (bahdanau.2)
   }
 
-  void leave(Device& device, T* out_bcd, const T* in_bcd, const Pass& pass) {
+  void leave(Device& device, T* out_bcd, const T* in_bcd, const PassContext& pass) {
     output_.forward(device, out_bcd, core_.t_bch(), pass.BC());  // (bahdanau.4)
     residual_.forward(device, out_bcd, out_bcd, in_bcd, pass);   // (bahdanau.5)
   }

@@ -27,12 +27,12 @@ class AttentionPast : public KeyValueCache<T> {
   }
 
   // How many positions before those of a pass there are, of which queries see some.
-  Index positions(const Pass& pass) const {
+  Index positions(const PassContext& pass) const {
     return pass.sequence == 0 ? 0 : window_ > 0 ? key_rows_.positions(pass) : pass.first_c;
   }
 
   // The past, and behind it the keys and values of the pass, which forward appends first.
-  void append(Device& device, const QueryKeyValue<const T>& rows, const Pass& pass) const {
+  void append(Device& device, const QueryKeyValue<const T>& rows, const PassContext& pass) const {
     if (!grows(pass)) return;
     const Index first = pass.first_c * H_;
     place(device, key_sh_ + first, H_, rows.key_bsh, stride_of(rows), pass.C);
@@ -40,14 +40,14 @@ class AttentionPast : public KeyValueCache<T> {
   }
   template <class Scope>
   QueryKeyValue<const T> join(Device& device, Scope& scratch, const QueryKeyValue<const T>& rows,
-                              const Pass& pass) const {
+                              const PassContext& pass) const {
     if (pass.sequence == 0) return rows;
     if (grows(pass)) return {rows.query_bch, key_sh_, value_sh_, rows.query_stride};
     return {rows.query_bch, key_rows_.join(device, scratch, rows.key_bsh, pass, stride_of(rows)),
             value_rows_.join(device, scratch, rows.value_bsh, pass, stride_of(rows)), rows.query_stride};
   }
   // Keeps the rows before the next chunk: after forward.
-  void leave(Device& device, const QueryKeyValue<const T>& joined, const Pass& pass) const {
+  void leave(Device& device, const QueryKeyValue<const T>& joined, const PassContext& pass) const {
     if (pass.sequence == 0 || grows(pass)) return;
     key_rows_.leave(device, joined.key_bsh, pass);
     value_rows_.leave(device, joined.value_bsh, pass);
@@ -55,13 +55,14 @@ class AttentionPast : public KeyValueCache<T> {
 
   // Room for the gradients of what was joined, and then those of the pass, to which later chunks have added theirs.
   template <class Scope>
-  QueryKeyValue<T> room(Scope& scratch, const QueryKeyValue<T>& d_rows, const Pass& pass) const {
+  QueryKeyValue<T> room(Scope& scratch, const QueryKeyValue<T>& d_rows, const PassContext& pass) const {
     if (pass.sequence == 0) return d_rows;
     const Index count = (positions(pass) + pass.C) * H_;
     T* d_key_sh = scratch.template take<T>(count);
     return {d_rows.query_bch, d_key_sh, scratch.template take<T>(count), d_rows.query_stride};
   }
-  void split(Device& device, const QueryKeyValue<T>& d_rows, const QueryKeyValue<T>& d_joined, const Pass& pass) const {
+  void split(Device& device, const QueryKeyValue<T>& d_rows, const QueryKeyValue<T>& d_joined,
+             const PassContext& pass) const {
     if (pass.sequence == 0) return;
     const Index first = positions(pass) * H_;
     const T *d_key_sh = d_joined.key_bsh, *d_value_sh = d_joined.value_bsh;
@@ -87,7 +88,7 @@ class AttentionPast : public KeyValueCache<T> {
   }
 
  private:
-  bool grows(const Pass& pass) const { return pass.sequence > 0 && window_ == 0; }
+  bool grows(const PassContext& pass) const { return pass.sequence > 0 && window_ == 0; }
 
   template <class Element>
   Index stride_of(const QueryKeyValue<Element>& rows) const {

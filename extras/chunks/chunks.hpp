@@ -13,7 +13,7 @@ namespace abh {
 class Chunks {
  public:
   // S = 0: the pass itself is the only one.
-  Chunks(const Pass& whole, Index S) : whole_(whole), S_(S) {}
+  Chunks(const PassContext& whole, Index S) : whole_(whole), S_(S) {}
 
   Index sequences() const { return S_ ? whole_.B : 1; }
   Index of_sequence() const { return S_ ? (whole_.C + S_ - 1) / S_ : 1; }
@@ -27,9 +27,9 @@ class Chunks {
     return {batch.token_bc + begin, batch.target_r ? batch.target_r + begin : nullptr, batch.patch_bpi,
             batch.source_bs};
   }
-  Pass pass(Index b, Index j) const {
+  PassContext pass(Index b, Index j) const {
     if (!S_) return whole_;
-    Pass chunk = whole_;
+    PassContext chunk = whole_;
     chunk.B = 1;
     chunk.C = std::min(S_, whole_.C - j * S_);
     if (whole_.mask_bc) chunk.mask_bc = whole_.mask_bc + first(b, j);
@@ -40,18 +40,18 @@ class Chunks {
   }
 
  private:
-  Pass whole_;
+  PassContext whole_;
   Index S_;
 };
 
 // Losses of a pass, chunk by chunk, forward only: seen(b, j, pass of the chunk, loss of the chunk).
 template <class Network, class Seen>
 void compute_losses_in_chunks(Network& network, const typename Network::Given& batch, double label_smoothing,
-                              const Pass& whole, const Seen& seen) {
+                              const PassContext& whole, const Seen& seen) {
   const Chunks chunks(whole, network.extent().chunk);
   for (Index b = 0; b < chunks.sequences(); ++b) {
     for (Index j = 0; j < chunks.of_sequence(); ++j) {
-      const Pass pass = chunks.pass(b, j);
+      const PassContext pass = chunks.pass(b, j);
       const auto part = chunks.part(batch, b, j);
       network.forward(part, pass);
       seen(b, j, pass, network.loss(part, label_smoothing, pass, true));
@@ -65,14 +65,14 @@ void compute_losses_in_chunks(Network& network, const typename Network::Given& b
 // seen: as above, before the logits are overwritten. whole.count is needed where there is more than one chunk.
 template <class Network, class Seen>
 void differentiate_in_chunks(Network& network, const typename Network::Given& batch, double label_smoothing,
-                             const Pass& whole, const Seen& seen) {
+                             const PassContext& whole, const Seen& seen) {
   const Chunks chunks(whole, network.extent().chunk);
   const bool truncated = network.extent().truncated;
   const Index J = chunks.of_sequence();
   auto& arenas = network.arenas();
   // A chunk, after what entered it. Backward wants that again, and when it is done the next chunk wants what has left.
   const auto differentiate_chunk = [&](Index b, Index j, bool last) {
-    Pass pass = chunks.pass(b, j);
+    PassContext pass = chunks.pass(b, j);
     pass.last = last;
     const auto part = chunks.part(batch, b, j);
     network.forward(part, pass);
@@ -111,7 +111,7 @@ template <class Network, class Send>
 auto read_in_chunks(Network& network, std::span<const Token> token_c, const Send& send) {
   const Chunks chunks({.B = 1, .C = static_cast<Index>(token_c.size())}, network.extent().chunk);
   for (Index j = 0; j < chunks.of_sequence(); ++j) {
-    const Pass pass = chunks.pass(0, j);
+    const PassContext pass = chunks.pass(0, j);
     network.run_blocks(
         {send(token_c.subspan(static_cast<std::size_t>(pass.first_c), static_cast<std::size_t>(pass.C)))}, pass);
   }

@@ -21,11 +21,11 @@ class PastRows {
   }
 
   // Rows before the chunk of a pass.
-  Index positions(const Pass& pass) const { return std::min(most_, pass.first_c); }
+  Index positions(const PassContext& pass) const { return std::min(most_, pass.first_c); }
 
   // The past and the chunk, one after the other, in rows that touch. stride: between two rows of the chunk.
   template <class Scope>
-  const T* join(Device& device, Scope& scratch, const T* rows_bcd, const Pass& pass, Index stride = 0) const {
+  const T* join(Device& device, Scope& scratch, const T* rows_bcd, const PassContext& pass, Index stride = 0) const {
     const Index past = positions(pass) * D_;
     const bool touch = stride_or(stride, D_) == D_;
     if (past == 0 && touch) return rows_bcd;
@@ -46,13 +46,13 @@ class PastRows {
 
   // Room for as many rows: out_bcd itself where there is no past.
   template <class Scope>
-  T* room(Scope& scratch, T* out_bcd, const Pass& pass) const {
+  T* room(Scope& scratch, T* out_bcd, const PassContext& pass) const {
     const Index past = positions(pass) * D_;
     return past == 0 ? out_bcd : scratch.template take<T>(past + pass.BC() * D_);
   }
 
   // Keeps the rows before the next chunk. joined_bcd: the rows that join returned.
-  void leave(Device& device, const T* joined_bcd, const Pass& pass) const {
+  void leave(Device& device, const T* joined_bcd, const PassContext& pass) const {
     if (most_ > 0) device.copy(rows_pd_.value, last(joined_bcd, pass), positions_after(pass) * D_);
   }
 
@@ -67,7 +67,7 @@ class PastRows {
 
   // d_joined_bcd: what the rows of this chunk got from its own positions. Adds what they get from the next one, and
   // hands on what belongs to the one before.
-  void hand_on(Device& device, T* d_joined_bcd, const Pass& pass) const {
+  void hand_on(Device& device, T* d_joined_bcd, const PassContext& pass) const {
     if (most_ == 0) return;
     T* last_pd = last(d_joined_bcd, pass);
     add<Device, T>(device, last_pd, last_pd, rows_pd_.adjoint, positions_after(pass) * D_);
@@ -75,9 +75,9 @@ class PastRows {
   }
 
  private:
-  Index positions_after(const Pass& pass) const { return std::min(most_, pass.first_c + pass.C); }
+  Index positions_after(const PassContext& pass) const { return std::min(most_, pass.first_c + pass.C); }
   template <class Element>
-  Element* last(Element* joined_bcd, const Pass& pass) const {
+  Element* last(Element* joined_bcd, const PassContext& pass) const {
     return joined_bcd + (positions(pass) + pass.C - positions_after(pass)) * D_;
   }
 

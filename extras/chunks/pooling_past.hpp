@@ -30,14 +30,14 @@ class PoolingPast {
 
   // Positions before a chunk: the most that there can be, and those of this pass.
   Index most() const { return most_; }
-  Index positions(const Pass& pass) const { return std::min(most_, pass.first_c); }
+  Index positions(const PassContext& pass) const { return std::min(most_, pass.first_c); }
 
   using Input = PoolingInput<T>;
   using Gradients = PoolingGradients<T>;
 
   // The past and the chunk, one after the other.
   template <class Scope>
-  Input join(Device& device, Scope& scratch, const PoolingInputs<T>& chunk, const Pass& pass) const {
+  Input join(Device& device, Scope& scratch, const PoolingInputs<T>& chunk, const PassContext& pass) const {
     if (!in_chunks_) return {chunk};
     const Index P = positions(pass), C = P + pass.C;
     const To joined = take(scratch, C);
@@ -56,7 +56,7 @@ class PoolingPast {
 
   // Keeps the positions before the next chunk, after pooling. `all`: the past and the chunk, as are the others.
   void leave(Device& device, const Input& all, const Accum<T>* max_nc, const Accum<T>* sum_nc, const T* out_ch,
-             const Pass& pass) const {
+             const PassContext& pass) const {
     if (!in_chunks_) return;
     const Index C = all.in.shape.C;
     if (global_) {
@@ -91,7 +91,7 @@ class PoolingPast {
   // Those of the past and the chunk. A global past goes on from the state behind the last position of this chunk, which
   // is where its gradient enters.
   template <class Scope>
-  Gradients join(Device& device, Scope& scratch, const Gradients& d, const Pass& pass) const {
+  Gradients join(Device& device, Scope& scratch, const Gradients& d, const PassContext& pass) const {
     if (!in_chunks_) return d;
     const Index P = positions(pass), C = P + pass.C;
     const To d_in = take(scratch, C), d_state = take(scratch, C);
@@ -103,7 +103,7 @@ class PoolingPast {
   }
 
   // After the backward pass: the gradients of the chunk to where they belong, those of the past to the chunk before.
-  void split(Device& device, const Gradients& d, const Gradients& d_all, const Pass& pass) const {
+  void split(Device& device, const Gradients& d, const Gradients& d_all, const PassContext& pass) const {
     if (!in_chunks_) return;
     const Index P = positions(pass), C = P + pass.C;
     const To all{d_all.d_logit_bnc, C, d_all.d_x.x_bch, H_}, carried{logit_np_.adjoint, most_, x_ph_.adjoint, H_};
@@ -115,7 +115,7 @@ class PoolingPast {
   }
 
   // The arrays that pooling saves of a chunk, without its past; numbers a position and head.
-  void split(Device& device, Accum<T>* chunk_nc, const Accum<T>* all_nc, const Pass& pass) const {
+  void split(Device& device, Accum<T>* chunk_nc, const Accum<T>* all_nc, const PassContext& pass) const {
     if (most_ == 0) return;
     const Index P = positions(pass);
     place(device, {chunk_nc, pass.C, nullptr, 0}, {all_nc + P, P + pass.C, nullptr, 0}, pass.C);
@@ -134,7 +134,7 @@ class PoolingPast {
   using To = Positions<Accum<T>, T>;
   using From = Positions<const Accum<T>, const T>;
 
-  Index positions_after(const Pass& pass) const { return std::min(most_, pass.first_c + pass.C); }
+  Index positions_after(const PassContext& pass) const { return std::min(most_, pass.first_c + pass.C); }
 
   static From from(const To& x) { return {x.logit_np, x.logit_stride, x.x_ph, x.x_stride}; }
   template <class Logit, class Number>
@@ -172,7 +172,7 @@ class PoolingPast {
 
   // Positions of a windowed past are masked as they were; a global past has left out what is.
   template <class Scope>
-  const Token* join_masks(Device& device, Scope& scratch, Index P, const Pass& pass) const {
+  const Token* join_masks(Device& device, Scope& scratch, Index P, const PassContext& pass) const {
     if (!pass.mask_bc || !global_) return pass.mask_bc ? pass.mask_bc - P : nullptr;
     Token* mask_c = scratch.template take<Token>(P + pass.C);
     device.copy(mask_c, one_, P);

@@ -112,7 +112,7 @@ class InChunks {
     net.weights().write(std::vector<Accum<T>>(weights.begin(), weights.end()));
   }
   DeviceBatch<T> batch() const { return {tokens_.data(), targets_.data()}; }
-  Pass pass() const {
+  PassContext pass() const {
     return {.B = case_.B,
             .C = case_.C,
             .mask_bc = case_.masked ? mask_.data() : nullptr,
@@ -157,7 +157,7 @@ class InChunks {
     return host;
   }
   auto seen() {
-    return [this](Index b, Index, const Pass& part, const auto& of_part) {
+    return [this](Index b, Index, const PassContext& part, const auto& of_part) {
       const auto mean = static_cast<double>(on_host(of_part.mean, 1)[0]);
       loss += mean * static_cast<double>(on_host(of_part.count, 1)[0]) / static_cast<double>(count_[0]);
       const Index V = case_.config.vocabulary;
@@ -319,7 +319,7 @@ void check_prompts(Device& device, double tolerance, const std::vector<Index>& c
           CHECK_FALSE(!(distance(logits_v, std::span(expected_cv + c * V, logits_v.size())) <= tolerance));
         };
         const Chunks parts({.B = 1, .C = prompt}, chunk);
-        Pass pass{};
+        PassContext pass{};
         for (Index j = 0; j < parts.of_sequence(); ++j) {
           pass = parts.pass(0, j);
           reading.run_blocks({tokens.data() + pass.first_c}, pass);

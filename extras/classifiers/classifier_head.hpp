@@ -27,10 +27,10 @@ class ClassifierHead : public Head<Device, T> {
         row_bd_(layout.template activation<T>(extent.B * D_)),
         share_b_(layout.template activation<Accum<T>>(extent.B)) {}
 
-  Index rows(const Pass& pass) const override { return pass.B; }
+  Index rows(const PassContext& pass) const override { return pass.B; }
   Index columns() const override { return O_; }
 
-  void forward(Device& device, T* logits_bo, const T* x_bcd, const Pass& pass) override {
+  void forward(Device& device, T* logits_bo, const T* x_bcd, const PassContext& pass) override {
     typename Device::Scope scratch(device.workspace);
     T* room_bcd = norm_.room(scratch, pass.BC());
     const T* h_bcd = norm_.forward(device, room_bcd, x_bcd, pass.BC());
@@ -48,7 +48,7 @@ class ClassifierHead : public Head<Device, T> {
                                        .shape = {.BC = pass.B, .I = D_, .O = O_}});
   }
 
-  void backward(Device& device, T* d_x_bcd, const T* d_logits_bo, const T* x_bcd, const Pass& pass) override {
+  void backward(Device& device, T* d_x_bcd, const T* d_logits_bo, const T* x_bcd, const PassContext& pass) override {
     typename Device::Scope scratch(device.workspace);
     T* d_row_bd = scratch.template take<T>(pass.B * D_);
     typename Device::Branch weights(device);  // whose gradients are computed beside those of inputs

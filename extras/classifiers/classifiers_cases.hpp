@@ -28,7 +28,7 @@ void golden_classify(GoldenCases<Device, T>& g, const ModelConfig& config, Index
   g.read_weights(network.weights().values(), network.parameters());
   const GoldenArray<Device, Token> tokens_bc(g.device(), tokens), mask_bc(g.device(), mask);
   const GoldenArray<Device, T> patch_bpi(g.device(), g.rounded(patches));
-  const Pass pass{.B = B, .C = C, .mask_bc = mask_bc.data()};
+  const PassContext pass{.B = B, .C = C, .mask_bc = mask_bc.data()};
   network.forward({tokens_bc.data(), nullptr, patch_bpi.data()}, pass);
   g.give("output.logits_bo", {B, O}, network.logits_bcv());
   g.give_activations([&](const Look& look) { network.look(look, pass); });

@@ -33,7 +33,7 @@ double loss_of(Device& device, const Classifier& c, const Array<double>& weights
                Array<double>* logits_bo = nullptr) {
   Network<Device, double> net(device, c.config, {.B = c.B, .C = c.C, .training = true});
   for (std::size_t i = 0; i < weights.size(); ++i) net.weights().values()[i] = weights[i];
-  const Pass pass{.B = c.B, .C = c.C, .mask_bc = c.mask_bc.data()};
+  const PassContext pass{.B = c.B, .C = c.C, .mask_bc = c.mask_bc.data()};
   const DeviceBatch<double> batch{c.tokens_bc.data(), c.labels_b.data()};
   net.forward(batch, pass);
   if (logits_bo) logits_bo->assign(net.logits_bcv(), net.logits_bcv() + c.B * c.config.classes);

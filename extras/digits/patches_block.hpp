@@ -27,7 +27,7 @@ class Patches {
   bool present() const { return I_ > 0; }
 
   // patch_bpi: (B, P, I). x_bcd is added to.
-  void add(Device& device, T* x_bcd, const T* patch_bpi, const Pass& pass) const {
+  void add(Device& device, T* x_bcd, const T* patch_bpi, const PassContext& pass) const {
     typename Device::Scope scratch(device.workspace);
     const Index P = pass.C - first_;
     T* row_bpd = scratch.template take<T>(pass.B * P * D_);
@@ -42,7 +42,7 @@ class Patches {
   }
 
   // Adds to the weights' gradients. Nobody asks for that of the patches.
-  void backward(Device& device, const T* d_x_bcd, const T* patch_bpi, const Pass& pass) const {
+  void backward(Device& device, const T* d_x_bcd, const T* patch_bpi, const PassContext& pass) const {
     typename Device::Scope scratch(device.workspace);
     const Index P = pass.C - first_;
     T* d_row_bpd = scratch.template take<T>(pass.B * P * D_);

@@ -42,7 +42,7 @@ T loss_of(const ModelConfig& config, const Batch& batch, const Array<T>& weights
   for (std::size_t i = 0; i < weights.size(); ++i) net.weights().values()[i] = weights[i];
   const std::vector<T> patch_bpi(batch.patch_bpi.begin(), batch.patch_bpi.end());
   const DeviceBatch<T> given{batch.token_bc.data(), batch.target_r.data(), patch_bpi.data()};
-  const Pass pass{.B = batch.B, .C = batch.C};
+  const PassContext pass{.B = batch.B, .C = batch.C};
   net.forward(given, pass);
   const T loss = *net.loss(given, 0.1, pass).mean;
   if (gradients) {

@@ -79,12 +79,12 @@ class LeapBlock : public Block<Device, T> {
                  config.has_alibi(), alibi_slopes(layout, config), extent),
         rescale_(layout, rescaled(config) > 0, extent, rescaled(config) * N_, K_, row_size()) {}
 
-  void forward(Device& device, T* out_bcd, const T* in_bcd, const Pass& pass) override {
+  void forward(Device& device, T* out_bcd, const T* in_bcd, const PassContext& pass) override {
     run(device, out_bcd, in_bcd, pass,
         [&](Pooling<Device, T>& pooling) { pooling.forward(device, logit_bnc_, payload(), pass); });
   }
 
-  void backward(Device& device, T* d_x_bcd, const T* in_bcd, const Pass& pass) override {
+  void backward(Device& device, T* d_x_bcd, const T* in_bcd, const PassContext& pass) override {
     const Index BC = pass.BC();
     typename Device::Scope scratch(device.workspace);
     T* d_y_bcd = scratch.template take<T>(BC * D_);
@@ -115,7 +115,7 @@ class LeapBlock : public Block<Device, T> {
   void start(Device& device) override { pooling_.start(device); }
   void go_on(Device& device, Index positions) override { pooling_.go_on(device, positions); }
 
-  void look(Device& device, const Look& look, const T* out_bcd, const Pass& pass) const override {
+  void look(Device& device, const Look& look, const T* out_bcd, const PassContext& pass) const override {
     const std::vector<Index> bcd = {pass.B, pass.C, D_};
     show(device, look, "h_bcd", norm_.saved(), bcd, D_);
     show(device, look, "query_bcd", static_cast<const T*>(row_bcq_), bcd, D_, row_size());
@@ -137,7 +137,7 @@ class LeapBlock : public Block<Device, T> {
 
  private:
   // How much of the averaged value passes: what the gate makes of values that are 1, by the plain loops on the host.
-  void look_at_gate(Device& device, const Look& look, const Pass& pass) const {
+  void look_at_gate(Device& device, const Look& look, const PassContext& pass) const {
     using A = Accum<T>;
     if constexpr (std::is_constructible_v<double, A>) {
       const Index B = pass.B, C = pass.C, BC = pass.BC();
@@ -168,7 +168,7 @@ class LeapBlock : public Block<Device, T> {
 
   // The forward computation, shared by passes and steps, which pool differently.
   template <class Pool>
-  void run(Device& device, T* out_bcd, const T* in_bcd, const Pass& pass, const Pool& pool) {
+  void run(Device& device, T* out_bcd, const T* in_bcd, const PassContext& pass, const Pool& pool) {
     const Index BC = pass.BC();
     const T* h_bcd = norm_.forward(device, out_bcd, in_bcd, BC);                               // (leap.1)
     maps_.forward(device, row_bcq_, h_bcd, BC);                                                // (leap.2)
@@ -190,7 +190,7 @@ class LeapBlock : public Block<Device, T> {
     return (config.rescale > 0 ? 3 : 0) + (config.leap.normed_values ? 1 : 0);
   }
 
-  LeapLogitsInputs<T> logits_in(const Pass& pass) const {
+  LeapLogitsInputs<T> logits_in(const PassContext& pass) const {
     return {.focus_bch = focus_bcd(),
             .key_bch = key_bcd(),
             .stride = row_size(),
@@ -202,7 +202,7 @@ class LeapBlock : public Block<Device, T> {
             .K = K_};
   }
 
-  void logits_backward(Device& device, T* d_row_bcq, const Accum<T>* d_logit_bnc, const Pass& pass) {
+  void logits_backward(Device& device, T* d_row_bcq, const Accum<T>* d_logit_bnc, const PassContext& pass) {
     leap_logits_backward<Device, T>(device, {.d_focus_bch = d_row_bcq + D_,
                                              .d_key_bch = d_row_bcq + 2 * D_,
                                              .d_stride = row_size(),
@@ -211,7 +211,7 @@ class LeapBlock : public Block<Device, T> {
                                              .in = logits_in(pass)});
   }
 
-  LeapGateInputs<T> gate_in(const Pass& pass) const {
+  LeapGateInputs<T> gate_in(const PassContext& pass) const {
     return {.query_bch = row_bcq_,
             .query_stride = row_size(),
             .pooled_bcq = pooling_.out_bch(),
@@ -225,7 +225,7 @@ class LeapBlock : public Block<Device, T> {
   }
 
   void gate_backward(Device& device, T* d_row_bcq, T* d_pooled_bcq, Accum<T>* d_lse_bnc, const T* d_y_bcd,
-                     const Pass& pass) {
+                     const PassContext& pass) {
     leap_gate_backward<Device, T>(device, {.d_query_bch = d_row_bcq,
                                            .d_query_stride = row_size(),
                                            .d_pooled_bcq = d_pooled_bcq,

@@ -107,8 +107,8 @@ __global__ void leap_gate_backward_kernel(LeapGateBackward<T> a, int lanes) {
 }
 
 // Runs a kernel with a group of lanes for every row and head.
-template <class Pass, class Kernel>
-void launch_groups(Gpu& device, const Pass& pass, Kernel kernel, Index width) {
+template <class PassContext, class Kernel>
+void launch_groups(Gpu& device, const PassContext& pass, Kernel kernel, Index width) {
   const auto& in = pass.in;
   const int lanes = lanes_of_head(in.K, width);
   launch(kernel, blocks_for(in.B * in.C * in.N * lanes, gate_threads), gate_threads, 0, device.stream(), pass, lanes);

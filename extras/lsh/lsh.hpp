@@ -75,7 +75,7 @@ class LshBlock : public Block<Device, T> {
                layout.template activation<Token>(extent.B * extent.C * N_ * U_),
                layout.template activation<Token>(extent.B * extent.C * N_ * U_)} {}
 
-  void forward(Device& device, T* out_bcd, const T* in_bcd, const Pass& pass) override {
+  void forward(Device& device, T* out_bcd, const T* in_bcd, const PassContext& pass) override {
     const T* h_bcd = norm_.forward(device, out_bcd, in_bcd, pass.BC());                                      // (lsh.1)
     query_value_.forward(device, query_value_bcq_, h_bcd, pass.BC());                                        // (lsh.2)
     lsh_order<Device, T>(device, ordering(pass));                                                            // (lsh.3)
@@ -84,7 +84,7 @@ class LshBlock : public Block<Device, T> {
     residual_.forward(device, out_bcd, out_bcd, in_bcd, pass);                                               // (lsh.6)
   }
 
-  void backward(Device& device, T* d_x_bcd, const T* in_bcd, const Pass& pass) override {
+  void backward(Device& device, T* d_x_bcd, const T* in_bcd, const PassContext& pass) override {
     const Index BC = pass.BC();
     typename Device::Scope scratch(device.workspace);
     T* d_y_bcd = scratch.template take<T>(BC * D_);
@@ -112,7 +112,7 @@ class LshBlock : public Block<Device, T> {
     norm_.backward(device, d_x_bcd, d_h_bcd, residual_.around(d_x_bcd), in_bcd, BC);  // (lsh.13)
   }
 
-  void look(Device& device, const Look& look, const T* out_bcd, const Pass& pass) const override {
+  void look(Device& device, const Look& look, const T* out_bcd, const PassContext& pass) const override {
     const std::vector<Index> bcd = {pass.B, pass.C, D_}, bch = {pass.B, pass.C, H()};
     show(device, look, "h_bcd", norm_.saved(), bcd, D_);
     show(device, look, "query_bch", static_cast<const T*>(query_value_bcq_), bch, H(), 2 * H());
@@ -130,7 +130,7 @@ class LshBlock : public Block<Device, T> {
  private:
   Index H() const { return N_ * K_; }
 
-  LshOrdering<T> ordering(const Pass& pass) const {
+  LshOrdering<T> ordering(const PassContext& pass) const {
     return {.out = order_,
             .query_bch = query_value_bcq_,
             .query_stride = 2 * H(),
@@ -148,7 +148,7 @@ class LshBlock : public Block<Device, T> {
   // Inputs from rows `stride` apart, on the device or, for inspection, on the host.
   template <class Number>
   LshInputs<Number> inputs(const Number* query_bch, const Number* value_bch, Index stride,
-                           const LshOrder<const Token>& order, const Token* mask_bc, const Pass& pass) const {
+                           const LshOrder<const Token>& order, const Token* mask_bc, const PassContext& pass) const {
     return {.query_bch = query_bch,
             .value_bch = value_bch,
             .query_stride = stride,
@@ -165,13 +165,13 @@ class LshBlock : public Block<Device, T> {
             .K = K_,
             .U = U_};
   }
-  LshInputs<T> inputs(const Pass& pass) const {
+  LshInputs<T> inputs(const PassContext& pass) const {
     return inputs<T>(query_value_bcq_, query_value_bcq_ + H(), 2 * H(),
                      {order_.bucket_bnuc, order_.place_bnuc, order_.position_bnuc}, pass.mask_bc, pass);
   }
 
   // Shows the attention weights: computed on the host from what was saved, by the plain loops.
-  void look_at_weights(Device& device, const Look& look, const Pass& pass) const {
+  void look_at_weights(Device& device, const Look& look, const PassContext& pass) const {
     using A = Accum<T>;
     if constexpr (std::is_constructible_v<double, A>) {
       const Index B = pass.B, C = pass.C;

@@ -26,7 +26,7 @@ class Rotary {
   bool present() const { return present_; }
 
   // out_bch = rotary(in_bch), which may be the same array
-  void forward(Device& device, T* out_bch, const T* in_bch, const Pass& pass) const {
+  void forward(Device& device, T* out_bch, const T* in_bch, const PassContext& pass) const {
     if (!present_) return;
     rotary_forward<Device, T>(device, {.out_bch = out_bch,
                                        .in_bch = in_bch,
@@ -41,7 +41,7 @@ class Rotary {
 
   // d_in_bch = rotary_backward(d_out_bch), which may be the same array. It is the opposite turn: what it makes of
   // turned rows is what they were.
-  void backward(Device& device, T* d_in_bch, const T* d_out_bch, const Pass& pass) const {
+  void backward(Device& device, T* d_in_bch, const T* d_out_bch, const PassContext& pass) const {
     if (!present_) return;
     rotary_backward<Device, T>(device, {.d_in_bch = d_in_bch,
                                         .d_out_bch = d_out_bch,

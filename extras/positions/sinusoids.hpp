@@ -29,7 +29,7 @@ class Sinusoids {
   bool present() const { return present_; }
 
   // The rows of a pass. In step-by-step inference they are computed as they are needed: no table ends.
-  const T* rows_cd(Device& device, const Pass& pass) {
+  const T* rows_cd(Device& device, const PassContext& pass) {
     if (table_cd_) return table_cd_ + pass.first_c * D_;
     for (Index i = 0; i < pass.C * D_; ++i) {
       const double row = sinusoid(pass.first_c + i / D_, i % D_, D_);

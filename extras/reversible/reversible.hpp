@@ -38,11 +38,11 @@ class ReversibleStack : public Stack<Device, T> {
   T* in_bcd() override { return in_bcd_; }
   const T* out_bcd() const override { return out_bcd_; }
 
-  void forward(Device& device, const Pass& pass) override {
+  void forward(Device& device, const PassContext& pass) override {
     run(device, pass.BC(), [&](std::size_t i, const T* b_bcd) { blocks_[i]->forward(device, out_bcd_, b_bcd, pass); });
   }
 
-  Index backward(Device& device, T* d_x_bcd, const Pass& pass, Weights<Device, T>& weights, Index end) override {
+  Index backward(Device& device, T* d_x_bcd, const PassContext& pass, Weights<Device, T>& weights, Index end) override {
     const Index count = pass.BC() * D_;
     typename Device::Scope scratch(device.workspace);
     T* d_other_bcd = scratch.template take<T>(count);
@@ -62,10 +62,10 @@ class ReversibleStack : public Stack<Device, T> {
 
   // The way back to what entered, and forward once more, as the room holds one block at a time. What is shown is off by
   // the rounding of the way back.
-  void look(Device& device, const Look& look, const Pass& pass) const override {
+  void look(Device& device, const Look& look, const PassContext& pass) const override {
     for (std::size_t i = blocks_.size(); i-- > 0;) undo(device, i, pass);
     show(device, look, prefix_ + "x_bcd", static_cast<const T*>(in_bcd_), {pass.B, pass.C, D_}, D_);
-    Pass again = pass;
+    PassContext again = pass;
     again.again = true;
     run(device, pass.BC(), [&](std::size_t i, const T* b_bcd) {
       blocks_[i]->forward(device, out_bcd_, b_bcd, again);
@@ -109,13 +109,13 @@ class ReversibleStack : public Stack<Device, T> {
 
   // Both streams as they were before block i, which leaves in the room what its backward pass wants. What entered a
   // chunk stays, where forward alone would leave what follows.
-  void undo(Device& device, std::size_t i, const Pass& pass) const {
+  void undo(Device& device, std::size_t i, const PassContext& pass) const {
     const auto [a_bcd, b_bcd] = of_block(i);
     const auto [entered, bytes] = carried_[i];
     typename Device::Scope scratch(device.workspace);
     std::byte* kept = scratch.template take<std::byte>(bytes);
     device.copy(kept, static_cast<const std::byte*>(entered), bytes);
-    Pass again = pass;
+    PassContext again = pass;
     again.again = true;
     blocks_[i]->forward(device, out_bcd_, b_bcd, again);
     device.copy(entered, static_cast<const std::byte*>(kept), bytes);

@@ -44,7 +44,7 @@ class KeptStack : public Stack<Device, T> {
   }
   T* in_bcd() override { return x_bcd_[1]; }
   const T* out_bcd() const override { return x_bcd_.back(); }
-  void forward(Device& device, const Pass& pass) override {
+  void forward(Device& device, const PassContext& pass) override {
     const std::size_t n = blocks_.size();
     const Index count = pass.BC() * D_;
     device.copy(x_bcd_[0], static_cast<const T*>(x_bcd_[1]), count);
@@ -54,7 +54,7 @@ class KeptStack : public Stack<Device, T> {
     }
     for (Index j = 0; j < count; ++j) x_bcd_[n + 2][j] = (x_bcd_[n][j] + x_bcd_[n + 1][j]) / T(2);
   }
-  Index backward(Device& device, T* d_x_bcd, const Pass& pass, Weights<Device, T>&, Index end) override {
+  Index backward(Device& device, T* d_x_bcd, const PassContext& pass, Weights<Device, T>&, Index end) override {
     const std::size_t n = blocks_.size(), count = static_cast<std::size_t>(pass.BC() * D_);
     std::vector<Array<T>> d_x(n + 2, Array<T>(count, T(0)));
     for (std::size_t j = 0; j < count; ++j) d_x[n][j] = d_x[n + 1][j] = d_x_bcd[j] / T(2);
@@ -69,7 +69,7 @@ class KeptStack : public Stack<Device, T> {
     for (std::size_t j = 0; j < count; ++j) d_x_bcd[j] = d_x[0][j] + d_x[1][j];
     return end;
   }
-  void look(Device&, const Look&, const Pass&) const override {}
+  void look(Device&, const Look&, const PassContext&) const override {}
   void step(Device&, Index) override {}
 
  private:
@@ -118,7 +118,7 @@ struct Walk {
     for (const double x : normal(count, 1)) result.in.push_back(static_cast<T>(static_cast<float>(x)));
     for (const double d : normal(count, 2)) result.d_in.push_back(static_cast<T>(static_cast<float>(d)));
     std::copy(result.in.begin(), result.in.end(), stack->in_bcd());
-    const Pass pass{.B = 1, .C = C, .last = false};
+    const PassContext pass{.B = 1, .C = C, .last = false};
     stack->forward(device, pass);
     result.out.assign(stack->out_bcd(), stack->out_bcd() + count);
     stack->backward(device, result.d_in.data(), pass, weights, weights.front_count());
@@ -256,7 +256,7 @@ TEST_CASE("reversible: every gradient of a classifier", "[reversible]") {
     const Array<double> weights = network.weights();
     const std::vector<Token> labels = {2, 0};
     const std::vector<Token> tokens = network.tokens_bc();
-    const Pass pass{.B = network.B, .C = network.C};
+    const PassContext pass{.B = network.B, .C = network.C};
     const auto loss_of = [&]<class Device, class T>(Network<Device, T>& net) {
       const DeviceBatch<T> batch{tokens.data(), labels.data()};
       net.forward(batch, pass);

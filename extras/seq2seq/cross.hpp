@@ -64,12 +64,12 @@ class CrossBlock : public Block<Device, T> {
                                         : layout.template activation<T>(extent.B * extent.S * 2 * H_)),
         core_(layout, config, extent, 0, comparison_) {}
 
-  void forward(Device& device, T* out_bcd, const T* in_bcd, const Pass& pass) override {
+  void forward(Device& device, T* out_bcd, const T* in_bcd, const PassContext& pass) override {
     key_value_.forward(device, key_value_bsq_, source_.memory_bse, pass.B * source_.S);  // (cross.3)
     ask(device, out_bcd, in_bcd, pass);
   }
 
-  void backward(Device& device, T* d_x_bcd, const T* in_bcd, const Pass& pass) override {
+  void backward(Device& device, T* d_x_bcd, const T* in_bcd, const PassContext& pass) override {
     const Index BC = pass.BC(), BS = pass.B * source_.S;
     typename Device::Scope scratch(device.workspace);
     T* d_y_bcd = scratch.template take<T>(BC * D_);
@@ -95,7 +95,7 @@ class CrossBlock : public Block<Device, T> {
     norm_.backward(device, d_x_bcd, d_h_bcd, residual_.around(d_x_bcd), in_bcd, BC);  // (cross.15)
   }
 
-  void look(Device& device, const Look& look, const T* out_bcd, const Pass& pass) const override {
+  void look(Device& device, const Look& look, const T* out_bcd, const PassContext& pass) const override {
     const std::vector<Index> bcd = {pass.B, pass.C, D_};
     show(device, look, "h_bcd", norm_.saved(), bcd, D_);
     core_.look(device, look, saved(), {"key_bsh", "value_bsh"}, source_, pass);
@@ -108,7 +108,7 @@ class CrossBlock : public Block<Device, T> {
   void step(Device& device, T* out_d, const T* in_d, Index) override { ask(device, out_d, in_d, one_position); }
 
  private:
-  void ask(Device& device, T* out_bcd, const T* in_bcd, const Pass& pass) {
+  void ask(Device& device, T* out_bcd, const T* in_bcd, const PassContext& pass) {
     const T* h_bcd = norm_.forward(device, out_bcd, in_bcd, pass.BC());  // (cross.1)
     query_.forward(device, query_bch_, h_bcd, pass.BC());                // (cross.2)
     core_.forward(device, saved(), source_, pass);                       // (cross.4)

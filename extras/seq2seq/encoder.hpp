@@ -34,8 +34,8 @@ class Encoder {
   const Source<T>& source() const { return source_; }
 
   // pass: of the network.
-  void forward(Device& device, const DeviceBatch<T>& batch, const Pass& pass) {
-    const Pass of_source = source_pass(pass);
+  void forward(Device& device, const DeviceBatch<T>& batch, const PassContext& pass) {
+    const PassContext of_source = source_pass(pass);
     entry_.forward(device, stack_->in_bcd(), source_batch(batch), of_source);
     stack_->forward(device, of_source);
     source_ = {.memory_bse = norm_.forward(device, normed_bsd_, stack_->out_bcd(), of_source.BC()),
@@ -44,14 +44,14 @@ class Encoder {
   }
 
   // d_memory_bsd: where readers add their parts of the memory's gradient, before backward.
-  void collect(Device& device, T* d_memory_bsd, const Pass& pass) {
+  void collect(Device& device, T* d_memory_bsd, const PassContext& pass) {
     source_.d_memory_bse = d_memory_bsd;
     device.set_zero(d_memory_bsd, source_pass(pass).BC() * D_);
   }
   // Overwrites what was collected. As Stack::backward.
-  Index backward(Device& device, const DeviceBatch<T>& batch, const Pass& pass, Weights<Device, T>& weights,
+  Index backward(Device& device, const DeviceBatch<T>& batch, const PassContext& pass, Weights<Device, T>& weights,
                  Index end) {
-    const Pass of_source = source_pass(pass);
+    const PassContext of_source = source_pass(pass);
     T* d_x_bsd = source_.d_memory_bse;
     if (has_norm_) norm_.backward(device, d_x_bsd, d_x_bsd, nullptr, stack_->out_bcd(), of_source.BC());
     const Index rest = stack_->backward(device, d_x_bsd, of_source, weights, end);
@@ -59,14 +59,14 @@ class Encoder {
     return rest;
   }
 
-  void look(Device& device, const Look& look, const Pass& pass) const {
+  void look(Device& device, const Look& look, const PassContext& pass) const {
     stack_->look(device, look, source_pass(pass));
     show(device, look, "encoder.memory_bse", source_.memory_bse, {pass.B, pass.S, D_}, D_);
   }
 
  private:
   static BlockExtent of_source(const BlockExtent& extent) { return {.B = extent.B, .C = extent.S, .positions = 0}; }
-  static Pass source_pass(const Pass& pass) {
+  static PassContext source_pass(const PassContext& pass) {
     return {.B = pass.B,
             .C = pass.S,
             .mask_bc = pass.source_mask_bs,

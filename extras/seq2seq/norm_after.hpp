@@ -24,17 +24,17 @@ class NormAfter : public Block<Device, T> {
         norm_(layout, prefix + "norm_", true, D, extent, false),
         sum_bcd_(layout.template activation<T>(extent.B * extent.C * D)) {}
 
-  void forward(Device& device, T* out_bcd, const T* in_bcd, const Pass& pass) override {
+  void forward(Device& device, T* out_bcd, const T* in_bcd, const PassContext& pass) override {
     block_->forward(device, sum_bcd_, in_bcd, pass);
     norm_.forward(device, out_bcd, sum_bcd_, pass.BC());
   }
 
-  void backward(Device& device, T* d_x_bcd, const T* in_bcd, const Pass& pass) override {
+  void backward(Device& device, T* d_x_bcd, const T* in_bcd, const PassContext& pass) override {
     norm_.backward(device, d_x_bcd, d_x_bcd, nullptr, sum_bcd_, pass.BC());
     block_->backward(device, d_x_bcd, in_bcd, pass);
   }
 
-  void look(Device& device, const Look& look, const T* out_bcd, const Pass& pass) const override {
+  void look(Device& device, const Look& look, const T* out_bcd, const PassContext& pass) const override {
     block_->look(device, look, sum_bcd_, pass);
     show(device, look, "normed_bcd", out_bcd, {pass.B, pass.C, D_}, D_);
   }

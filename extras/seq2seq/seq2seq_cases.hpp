@@ -41,7 +41,7 @@ void golden_block_of_memory(GoldenCases<Device, T>& g, ModelConfig config) {
   GoldenArray<Device, T> memory_bse = g.read("input.memory_bse", {B, S, memory[2]}),
                          d_memory_bse = g.template zeros<T>(memory);
   from = {.memory_bse = memory_bse.data(), .S = S, .mask_bs = mask_bs.data(), .d_memory_bse = d_memory_bse.data()};
-  const Pass pass{.B = B, .C = C};
+  const PassContext pass{.B = B, .C = C};
   block.forward(g.device(), y_bcd.data(), x_bcd.data(), pass);
   g.give("output.y_bcd", x, y_bcd.data());
   g.give_activations([&](const Look& look) { block.look(g.device(), look, y_bcd.data(), pass); });
@@ -119,7 +119,7 @@ void golden_seq2seq(GoldenCases<Device, T>& g) {
   const GoldenArray<Device, Token> source_mask_bs = g.read_mask(B, S, "input.mask_bs");
   const GoldenArray<Device, Token> tokens_bc(g.device(),
                                              g.file().tokens("input.tokens_bc", {B, C}, 0, g.last_token(V), 0));
-  const Pass pass{.B = B, .C = C, .S = S, .source_mask_bs = source_mask_bs.data()};
+  const PassContext pass{.B = B, .C = C, .S = S, .source_mask_bs = source_mask_bs.data()};
   DeviceBatch<T> batch{.token_bc = tokens_bc.data(), .source_bs = source_bs.data()};
   network.forward(batch, pass);
   g.give("output.logits_bcv", {B, C, V}, network.logits_bcv());

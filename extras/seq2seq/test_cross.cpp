@@ -40,7 +40,7 @@ struct CrossCase {
 
   MakeCross make() const { return {E}; }
   BlockExtent extent() const { return {.B = B, .C = C, .positions = 0, .S = S}; }
-  Pass pass() const { return {.B = B, .C = C, .state = options.dropout > 0 ? state.data() : nullptr}; }
+  PassContext pass() const { return {.B = B, .C = C, .state = options.dropout > 0 ? state.data() : nullptr}; }
   std::vector<Slot> inputs() const {
     std::vector<Slot> slots = {activation("x_bcd", {B, C, config.channels}), activation("memory_bse", {B, S, E})};
     slots[1].adds = true;

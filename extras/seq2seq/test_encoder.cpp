@@ -48,7 +48,7 @@ TEST_CASE("encoder: a source of one token, and one of none", "[encoder]") {
     const double one = built.forward();
     CHECK(std::isfinite(one));
     const Token nothing = 0;
-    const Pass masked{.B = 1, .C = network.C, .S = 1, .source_mask_bs = &nothing};
+    const PassContext masked{.B = 1, .C = network.C, .S = 1, .source_mask_bs = &nothing};
     built.net.forward(built.batch(), masked);
     const double none = *built.net.loss(built.batch(), 0, masked).mean;
     CHECK(std::isfinite(none));

@@ -89,7 +89,7 @@ class TransformerXlBlock : public Block<Device, T> {
     value_sh_ = layout.template state<T>((memory_ + segment_) * H());
   }
 
-  void forward(Device& device, T* out_bcd, const T* in_bcd, const Pass& pass) override {
+  void forward(Device& device, T* out_bcd, const T* in_bcd, const PassContext& pass) override {
     typename Device::Scope scratch(device.workspace);
     const Index past = past_.positions(pass), rows = past + pass.BC();
     const T* x_bsd = past_.join(device, scratch, in_bcd, pass);
@@ -104,7 +104,7 @@ class TransformerXlBlock : public Block<Device, T> {
     leave(device, out_bcd, in_bcd, pass);
   }
 
-  void backward(Device& device, T* d_x_bcd, const T* in_bcd, const Pass& pass) override {
+  void backward(Device& device, T* d_x_bcd, const T* in_bcd, const PassContext& pass) override {
     const Index BC = pass.BC(), past = past_.positions(pass), rows = past + BC;
     typename Device::Scope scratch(device.workspace);
     T* d_y_bcd = scratch.template take<T>(BC * D_);
@@ -153,7 +153,7 @@ class TransformerXlBlock : public Block<Device, T> {
     norm_.backward(device, d_x_bcd, d_h_bcd, residual_.around(d_x_bcd), in_bcd, BC, past);  // (transformer_xl.17)
   }
 
-  void look(Device& device, const Look& look, const T* out_bcd, const Pass& pass) const override {
+  void look(Device& device, const Look& look, const T* out_bcd, const PassContext& pass) const override {
     const std::vector<Index> bcd = {pass.B, pass.C, D_}, bch = {pass.B, pass.C, H()};
     show(device, look, "h_bcd", norm_.saved(), bcd, D_);
     show(device, look, "query_bch", static_cast<const T*>(query_bch_), bch, H());
@@ -244,7 +244,7 @@ class TransformerXlBlock : public Block<Device, T> {
         device, {.to = to_sh, .to_stride = H(), .from = from_sq, .from_stride = 2 * H(), .rows = rows, .columns = H()});
   }
 
-  void leave(Device& device, T* out_bcd, const T* in_bcd, const Pass& pass) {
+  void leave(Device& device, T* out_bcd, const T* in_bcd, const PassContext& pass) {
     rows_ = past_.positions(pass) + pass.BC();
     output_.forward(device, out_bcd, t_bch_, pass.BC());        // (transformer_xl.6)
     residual_.forward(device, out_bcd, out_bcd, in_bcd, pass);  // (transformer_xl.7)
@@ -259,7 +259,7 @@ class TransformerXlBlock : public Block<Device, T> {
             .memory = memory_};
   }
 
-  AttentionInputs<T> inputs(const Pass& pass) const {
+  AttentionInputs<T> inputs(const PassContext& pass) const {
     const Index past = past_.positions(pass);
     return {.query_bch = query_bch_,
             .key_bsh = key_value_bsq_,
@@ -275,7 +275,7 @@ class TransformerXlBlock : public Block<Device, T> {
   }
 
   // Shows the attention weights: computed on the host from what was saved, by the plain loops.
-  void look_at_weights(Device& device, const Look& look, const Pass& pass) const {
+  void look_at_weights(Device& device, const Look& look, const PassContext& pass) const {
     using A = Accum<T>;
     if constexpr (std::is_constructible_v<double, A>) {
       const Index B = pass.B, C = pass.C;

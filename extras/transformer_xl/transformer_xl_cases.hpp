@@ -49,7 +49,7 @@ void golden_transformer_xl(GoldenCases<Device, T>& g) {
   GoldenArray<Device, T> d_x_bcd = backward ? g.read("grad_output.y_bcd", x) : g.template zeros<T>(x);
   for (Index b = 0; b < B; ++b) {
     const Index first = b * C * D;
-    const Pass before{.B = 1, .C = S, .sequence = S + C}, pass{.B = 1, .C = C, .first_c = S, .sequence = S + C};
+    const PassContext before{.B = 1, .C = S, .sequence = S + C}, pass{.B = 1, .C = C, .first_c = S, .sequence = S + C};
     if (S > 0) block.forward(g.device(), room_sd.data(), memory_bsd.data() + b * S * D, before);
     g.device().copy(entered.as<std::byte>(), carried.as<std::byte>(), bytes_of_carried);
     block.forward(g.device(), y_bcd.data() + first, x_bcd.data() + first, pass);

@@ -79,12 +79,12 @@ class AdditiveBlock : public Block<Device, T> {
     r_bcd_ = layout.template activation<T>(BC * D_);
   }
 
-  void forward(Device& device, T* out_bcd, const T* in_bcd, const Pass& pass) override {
+  void forward(Device& device, T* out_bcd, const T* in_bcd, const PassContext& pass) override {
     run(device, out_bcd, in_bcd, pass,
         [&](PoolingCore<Device, T>& pooling, const Payload<const T>& x) { pooling.forward(device, x, pass); });
   }
 
-  void backward(Device& device, T* d_x_bcd, const T* in_bcd, const Pass& pass) override {
+  void backward(Device& device, T* d_x_bcd, const T* in_bcd, const PassContext& pass) override {
     const Index BC = pass.BC();
     // d_x_bcd holds d_out until the last line.
     typename Device::Scope scratch(device.workspace);
@@ -142,7 +142,7 @@ class AdditiveBlock : public Block<Device, T> {
     second_.go_on(device, positions);
   }
 
-  void look(Device& device, const Look& look, const T* out_bcd, const Pass& pass) const override {
+  void look(Device& device, const Look& look, const T* out_bcd, const PassContext& pass) const override {
     const std::vector<Index> bcd = {pass.B, pass.C, D_};
     show(device, look, "h_bcd", norm_.saved(), bcd, D_);
     show(device, look, "q_bcd", q().x_bch, bcd, D_, qkv_size_);
@@ -169,7 +169,7 @@ class AdditiveBlock : public Block<Device, T> {
 
   // The forward computation, shared by passes and steps, which pool differently.
   template <class Pool>
-  void run(Device& device, T* out_bcd, const T* in_bcd, const Pass& pass, const Pool& pool) {
+  void run(Device& device, T* out_bcd, const T* in_bcd, const PassContext& pass, const Pool& pool) {
     const Index BC = pass.BC();
     const T* h_bcd = norm_.forward(device, out_bcd, in_bcd, BC);  // (additive.1)
     query_key_value_.forward(device, qkv_bcq_, h_bcd, BC);        // (additive.2)
@@ -191,7 +191,7 @@ class AdditiveBlock : public Block<Device, T> {
   }
 
   // z, the input of the projection.
-  const T* drop(Device& device, T* z_bcd, const Pass& pass) const {
+  const T* drop(Device& device, T* z_bcd, const PassContext& pass) const {
     dropout_forward<Device, T>(device, z_bcd, first_.out_bch(), nullptr, P_dropout(pass), pass.BC() * D_);
     return z_bcd;
   }
@@ -217,7 +217,7 @@ class AdditiveBlock : public Block<Device, T> {
 
   // The inputs of the two gates: p or u, and k or v, which are slices of a row of q, k and v. Without projection the
   // first gate takes P for p, and applies dropout to it itself.
-  GateInputs<T> p_and_k(const Pass& pass) const {
+  GateInputs<T> p_and_k(const PassContext& pass) const {
     return {.pooled_bcd = projection_ ? mixed_bcd_ : first_.out_bch(),
             .gate_bcd = k_bcd(),
             .gate_stride = qkv_size_,
@@ -225,7 +225,7 @@ class AdditiveBlock : public Block<Device, T> {
             .BC = pass.BC(),
             .D = D_};
   }
-  GateInputs<T> u_and_v(const Pass& pass) const {
+  GateInputs<T> u_and_v(const PassContext& pass) const {
     return {.pooled_bcd = u_bcd(),
             .gate_bcd = v_bcd(),
             .gate_stride = qkv_size_,
@@ -233,8 +233,10 @@ class AdditiveBlock : public Block<Device, T> {
             .BC = pass.BC(),
             .D = D_};
   }
-  Dropout P_dropout(const Pass& pass) const { return dropout_of(pass, options_, sites::LayerUse::mixer, D_); }
-  Dropout u_dropout(const Pass& pass) const { return dropout_of(pass, options_, sites::LayerUse::mixer_second, D_); }
+  Dropout P_dropout(const PassContext& pass) const { return dropout_of(pass, options_, sites::LayerUse::mixer, D_); }
+  Dropout u_dropout(const PassContext& pass) const {
+    return dropout_of(pass, options_, sites::LayerUse::mixer_second, D_);
+  }
 
   // The rows that bypass the block, with the skip from the stream: its input and, on the way back, d_out.
   const T* around(const T* rows_bcd) const { return options_.residual && !skip_normed_ ? rows_bcd : nullptr; }

@@ -40,13 +40,13 @@ class AverageBlock : public Block<Device, T> {
             {.B = extent.B, .C = extent.C, .N = N_, .K = D_ / N_, .window = options.window, .causal = options.causal},
             false, nullptr, extent) {}
 
-  void forward(Device& device, T* out_bcd, const T* in_bcd, const Pass& pass) override {
+  void forward(Device& device, T* out_bcd, const T* in_bcd, const PassContext& pass) override {
     const T* h_bcd = norm_.forward(device, out_bcd, in_bcd, pass.BC());    // (average.1)
     pooling_.forward(device, zero_bnc_, {h_bcd}, pass);                    // (average.2)
     residual_.forward(device, out_bcd, pooling_.out_bch(), in_bcd, pass);  // (average.3)
   }
 
-  void backward(Device& device, T* d_x_bcd, const T* in_bcd, const Pass& pass) override {
+  void backward(Device& device, T* d_x_bcd, const T* in_bcd, const PassContext& pass) override {
     const Index BC = pass.BC();
     typename Device::Scope scratch(device.workspace);
     T* d_y_bcd = scratch.template take<T>(BC * D_);
@@ -63,7 +63,7 @@ class AverageBlock : public Block<Device, T> {
   void start(Device& device) override { pooling_.start(device); }
   void go_on(Device& device, Index positions) override { pooling_.go_on(device, positions); }
 
-  void look(Device& device, const Look& look, const T* out_bcd, const Pass& pass) const override {
+  void look(Device& device, const Look& look, const T* out_bcd, const PassContext& pass) const override {
     const std::vector<Index> bcd = {pass.B, pass.C, D_};
     show(device, look, "h_bcd", norm_.saved(), bcd, D_);
     pooling_.look_at_weights(device, look, "weight_bncs", zero_bnc_, pass);

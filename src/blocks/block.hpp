@@ -16,7 +16,7 @@
 namespace abh {
 
 // The sizes and arrays of one pass over a batch. B and C may be smaller than what the network was built for.
-struct Pass {
+struct PassContext {
   Index B, C;
   const Token* mask_bc = nullptr;    // 1: real, 0: padding; null: all real
   const StepState* state = nullptr;  // dropout is on when given
@@ -34,8 +34,8 @@ struct Pass {
 
 // The pass of a step: one position of one sequence, without dropout. `step_at` is for blocks to which it matters which
 // position that is.
-inline constexpr Pass one_position{.B = 1, .C = 1};
-inline constexpr Pass step_at(Index position) { return {.B = 1, .C = 1, .first_c = position}; }
+inline constexpr PassContext one_position{.B = 1, .C = 1};
+inline constexpr PassContext step_at(Index position) { return {.B = 1, .C = 1, .first_c = position}; }
 
 // The capacity that a network is built for: batches with a backward pass, batches forward only, or one token after the
 // other. Memory is only laid out for what the purpose needs.
@@ -104,13 +104,13 @@ class Block {
   // of what left by that of what entered.
   //
   // in_bcd stays untouched and is needed again by backward.
-  virtual void forward(Device&, T* out_bcd, const T* in_bcd, const Pass&) = 0;
+  virtual void forward(Device&, T* out_bcd, const T* in_bcd, const PassContext&) = 0;
   // d_x_bcd holds the gradient of the output and is overwritten with that of the input. Adds to the weights' gradients.
-  virtual void backward(Device&, T* d_x_bcd, const T* in_bcd, const Pass&) = 0;
+  virtual void backward(Device&, T* d_x_bcd, const T* in_bcd, const PassContext&) = 0;
 
   // Shows what forward has just computed in this pass, as far as it was saved. Runs when somebody looks, and never in
   // training. out_bcd: what forward wrote.
-  virtual void look(Device& device, const Look& look, const T* out_bcd, const Pass& pass) const = 0;
+  virtual void look(Device& device, const Look& look, const T* out_bcd, const PassContext& pass) const = 0;
 
   // Step-by-step inference for one sequence: forget everything, then one position after the other.
   virtual void start(Device&) {}
@@ -120,14 +120,14 @@ class Block {
 };
 
 // A dropout of this pass on an array of D channels: off when the pass carries no state.
-inline Dropout dropout_of(const Pass& pass, double p, std::uint32_t site, Index D) {
+inline Dropout dropout_of(const PassContext& pass, double p, std::uint32_t site, Index D) {
   const Index sequence = pass.sequence ? pass.sequence : pass.C;
   return {.p = pass.state ? p : 0.0,
           .site = site,
           .state = pass.state,
           .first = (pass.first_b * sequence + pass.first_c) * D};
 }
-inline Dropout dropout_of(const Pass& pass, const BlockOptions& options, sites::LayerUse use, Index D) {
+inline Dropout dropout_of(const PassContext& pass, const BlockOptions& options, sites::LayerUse use, Index D) {
   return dropout_of(pass, options.dropout, sites::layer_site(options.layer, use), D);
 }
 

@@ -42,7 +42,7 @@ class ConvBlock : public Block<Device, T> {
     if (extent.positions) state_jd_ = layout.template state<T>((shape_.kernel - 1) * shape_.D);
   }
 
-  void forward(Device& device, T* out_bcd, const T* in_bcd, const Pass& pass) override {
+  void forward(Device& device, T* out_bcd, const T* in_bcd, const PassContext& pass) override {
     typename Device::Scope scratch(device.workspace);
     // In scratch memory where they are not saved: a convolution reads neighbours and cannot write where it reads.
     const T* h_bcd = norm_.forward(device, norm_.room(scratch, pass.BC()), in_bcd, pass.BC());  // (conv.1)
@@ -53,7 +53,7 @@ class ConvBlock : public Block<Device, T> {
     past_.leave(device, past_h_bcd, pass);
   }
 
-  void backward(Device& device, T* d_x_bcd, const T* in_bcd, const Pass& pass) override {
+  void backward(Device& device, T* d_x_bcd, const T* in_bcd, const PassContext& pass) override {
     const Index past = past_.positions(pass) * shape_.D, count = past + pass.BC() * shape_.D;
     typename Device::Scope scratch(device.workspace);
     T* d_y_bcd = scratch.template take<T>(count);
@@ -75,7 +75,7 @@ class ConvBlock : public Block<Device, T> {
     past_.put_in_ring(device, state_jd_, shape_.kernel - 1, positions);
   }
 
-  void look(Device& device, const Look& look, const T* out_bcd, const Pass& pass) const override {
+  void look(Device& device, const Look& look, const T* out_bcd, const PassContext& pass) const override {
     const std::vector<Index> bcd = {pass.B, pass.C, shape_.D};
     show(device, look, "h_bcd", norm_.saved(), bcd, shape_.D);
     show(device, look, "out_bcd", out_bcd, bcd, shape_.D);
@@ -89,7 +89,7 @@ class ConvBlock : public Block<Device, T> {
   }
 
  private:
-  CausalConvShape shape_of(const Pass& pass) const {
+  CausalConvShape shape_of(const PassContext& pass) const {
     return {pass.B, past_.positions(pass) + pass.C, shape_.D, shape_.groups, shape_.kernel};
   }
 

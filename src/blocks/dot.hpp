@@ -73,13 +73,13 @@ class DotBlock : public Block<Device, T> {
         core_(layout, config, options, extent, true, config.rescale / static_cast<double>(K_),
               SparseProducts<Device, T>::of(layout, config, options, extent), {layout, prefix, config}) {}
 
-  void forward(Device& device, T* out_bcd, const T* in_bcd, const Pass& pass) override {
+  void forward(Device& device, T* out_bcd, const T* in_bcd, const PassContext& pass) override {
     project(device, out_bcd, in_bcd, pass);
     core_.forward(device, qkv(), pass);  // (dot.5)
     leave(device, out_bcd, in_bcd, pass);
   }
 
-  void backward(Device& device, T* d_x_bcd, const T* in_bcd, const Pass& pass) override {
+  void backward(Device& device, T* d_x_bcd, const T* in_bcd, const PassContext& pass) override {
     const Index BC = pass.BC();
     typename Device::Scope scratch(device.workspace);
     T* d_y_bcd = scratch.template take<T>(BC * D_);
@@ -102,7 +102,7 @@ class DotBlock : public Block<Device, T> {
     norm_.backward(device, d_x_bcd, d_h_bcd, residual_.around(d_x_bcd), in_bcd, BC);  // (dot.16)
   }
 
-  void look(Device& device, const Look& look, const T* out_bcd, const Pass& pass) const override {
+  void look(Device& device, const Look& look, const T* out_bcd, const PassContext& pass) const override {
     const std::vector<Index> bcd = {pass.B, pass.C, D_};
     show(device, look, "h_bcd", norm_.saved(), bcd, D_);
     core_.look(device, look, qkv(), "value_bch", pass);
@@ -120,7 +120,7 @@ class DotBlock : public Block<Device, T> {
   }
 
  private:
-  void project(Device& device, T* room_bcd, const T* in_bcd, const Pass& pass) {
+  void project(Device& device, T* room_bcd, const T* in_bcd, const PassContext& pass) {
     const T* h_bcd = norm_.forward(device, room_bcd, in_bcd, pass.BC());  // (dot.1)
     qkv_.forward(device, qkv_bcq_, h_bcd, pass.BC());                     // (dot.2)
     rescale_.forward(device, qkv_bcq_, pass.BC());                        // (dot.3)
@@ -128,14 +128,14 @@ class DotBlock : public Block<Device, T> {
   }
 
   // Queries and keys as they were rescaled: as they are saved, or turned back where they have been turned since.
-  const T* rescaled(Device& device, typename Device::Scope& scratch, const Pass& pass) const {
+  const T* rescaled(Device& device, typename Device::Scope& scratch, const PassContext& pass) const {
     if (!rescale_.present() || !rotary_.present()) return qkv_bcq_;
     T* rescaled_bcq = scratch.template take<T>(pass.BC() * 3 * H_);
     rotary_.backward(device, rescaled_bcq, qkv_bcq_, pass);
     return rescaled_bcq;
   }
 
-  void leave(Device& device, T* out_bcd, const T* in_bcd, const Pass& pass) {
+  void leave(Device& device, T* out_bcd, const T* in_bcd, const PassContext& pass) {
     output_.forward(device, out_bcd, core_.t_bch(), pass.BC());  // (dot.6)
     residual_.forward(device, out_bcd, out_bcd, in_bcd, pass);   // (dot.7)
   }

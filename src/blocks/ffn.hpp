@@ -52,7 +52,7 @@ class FfnBlock : public Block<Device, T> {
         up_bcf_(layout.template activation<T>(extent.B * extent.C * F_)),
         hidden_bcf_(layout.template cheap_activation<T>(extent.B * extent.C * F_)) {}
 
-  void forward(Device& device, T* out_bcd, const T* in_bcd, const Pass& pass) override {
+  void forward(Device& device, T* out_bcd, const T* in_bcd, const PassContext& pass) override {
     const Index BC = pass.BC();
     typename Device::Scope scratch(device.workspace);
     T* hidden_bcf = hidden_bcf_ ? hidden_bcf_ : scratch.template take<T>(BC * F_);
@@ -63,7 +63,7 @@ class FfnBlock : public Block<Device, T> {
     residual_.forward(device, out_bcd, out_bcd, in_bcd, pass);    // (ffn.5)
   }
 
-  void backward(Device& device, T* d_x_bcd, const T* in_bcd, const Pass& pass) override {
+  void backward(Device& device, T* d_x_bcd, const T* in_bcd, const PassContext& pass) override {
     const Index BC = pass.BC();
     typename Device::Scope scratch(device.workspace);
     T* d_y_bcd = scratch.template take<T>(BC * D_);
@@ -90,7 +90,7 @@ class FfnBlock : public Block<Device, T> {
     norm_.backward(device, d_x_bcd, d_h_bcd, residual_.around(d_x_bcd), in_bcd, BC);  // (ffn.12)
   }
 
-  void look(Device& device, const Look& look, const T* out_bcd, const Pass& pass) const override {
+  void look(Device& device, const Look& look, const T* out_bcd, const PassContext& pass) const override {
     const std::vector<Index> bcd = {pass.B, pass.C, D_}, bcf = {pass.B, pass.C, F_};
     show(device, look, "h_bcd", norm_.saved(), bcd, D_);
     show(device, look, "up_bcf", up_bcf_, bcf, F_);

@@ -29,19 +29,19 @@ class IdentityBlock : public Block<Device, T> {
         norm_(layout, prefix + "norm_", options.norm, D_, extent),
         residual_(options, sites::LayerUse::mixer, D_) {}
 
-  void forward(Device& device, T* out_bcd, const T* in_bcd, const Pass& pass) override {
+  void forward(Device& device, T* out_bcd, const T* in_bcd, const PassContext& pass) override {
     const T* y_bcd = norm_.forward(device, out_bcd, in_bcd, pass.BC());  // (identity.1)
     residual_.forward(device, out_bcd, y_bcd, in_bcd, pass);             // (identity.2)
   }
 
-  void backward(Device& device, T* d_x_bcd, const T* in_bcd, const Pass& pass) override {
+  void backward(Device& device, T* d_x_bcd, const T* in_bcd, const PassContext& pass) override {
     typename Device::Scope scratch(device.workspace);
     T* d_y_bcd = scratch.template take<T>(pass.BC() * D_);
     residual_.backward(device, d_y_bcd, d_x_bcd, pass);                                      // (identity.3)
     norm_.backward(device, d_x_bcd, d_y_bcd, residual_.around(d_x_bcd), in_bcd, pass.BC());  // (identity.4)
   }
 
-  void look(Device& device, const Look& look, const T* out_bcd, const Pass& pass) const override {
+  void look(Device& device, const Look& look, const T* out_bcd, const PassContext& pass) const override {
     const std::vector<Index> bcd = {pass.B, pass.C, D_};
     show(device, look, "y_bcd", norm_.saved(), bcd, D_);
     show(device, look, "out_bcd", out_bcd, bcd, D_);

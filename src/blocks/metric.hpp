@@ -71,7 +71,7 @@ class MetricBlock : public Block<Device, T> {
         key_bch_(layout.template activation<T>(extent.B * extent.C * H_)),
         core_(layout, config, options, extent, rotary_.present(), 0, {}, {layout, prefix, config}) {}
 
-  void forward(Device& device, T* out_bcd, const T* in_bcd, const Pass& pass) override {
+  void forward(Device& device, T* out_bcd, const T* in_bcd, const PassContext& pass) override {
     project(device, p_bch_, out_bcd, in_bcd, pass);
     metric_key_forward<Device, T>(device, key_bch_, inputs(p_bch_, pass.BC()));  // (metric.3)
     rotary_.forward(device, query_bch_, p_bch_, pass);                           // (metric.4)
@@ -80,7 +80,7 @@ class MetricBlock : public Block<Device, T> {
     leave(device, out_bcd, in_bcd, pass);
   }
 
-  void backward(Device& device, T* d_x_bcd, const T* in_bcd, const Pass& pass) override {
+  void backward(Device& device, T* d_x_bcd, const T* in_bcd, const PassContext& pass) override {
     const Index BC = pass.BC();
     typename Device::Scope scratch(device.workspace);
     T* d_y_bcd = scratch.template take<T>(BC * D_);
@@ -108,7 +108,7 @@ class MetricBlock : public Block<Device, T> {
     norm_.backward(device, d_x_bcd, d_h_bcd, residual_.around(d_x_bcd), in_bcd, BC);  // (metric.19)
   }
 
-  void look(Device& device, const Look& look, const T* out_bcd, const Pass& pass) const override {
+  void look(Device& device, const Look& look, const T* out_bcd, const PassContext& pass) const override {
     const std::vector<Index> bcd = {pass.B, pass.C, D_};
     show(device, look, "h_bcd", norm_.saved(), bcd, D_);
     look_at_metric(device, look);
@@ -136,7 +136,7 @@ class MetricBlock : public Block<Device, T> {
   }
 
  private:
-  void project(Device& device, T* p_bch, T* room_bcd, const T* in_bcd, const Pass& pass) {
+  void project(Device& device, T* p_bch, T* room_bcd, const T* in_bcd, const PassContext& pass) {
     const T* h_bcd = norm_.forward(device, room_bcd, in_bcd, pass.BC());  // (metric.1)
     project_.forward(device, p_bch, h_bcd, pass.BC());                    // (metric.2)
   }
@@ -160,7 +160,7 @@ class MetricBlock : public Block<Device, T> {
     }
   }
 
-  void leave(Device& device, T* out_bcd, const T* in_bcd, const Pass& pass) {
+  void leave(Device& device, T* out_bcd, const T* in_bcd, const PassContext& pass) {
     output_.forward(device, out_bcd, core_.t_bch(), pass.BC());  // (metric.7)
     residual_.forward(device, out_bcd, out_bcd, in_bcd, pass);   // (metric.8)
   }

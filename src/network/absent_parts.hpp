@@ -49,13 +49,13 @@ template <class Device, class T>
 class Patches : public AbsentRows {
  public:
   using AbsentRows::AbsentRows;
-  void add(Device&, T*, const T*, const Pass&) const {}
+  void add(Device&, T*, const T*, const PassContext&) const {}
 };
 template <class Device, class T>
 class Sinusoids : public AbsentRows {
  public:
   using AbsentRows::AbsentRows;
-  const T* rows_cd(Device&, const Pass&) const { return nullptr; }
+  const T* rows_cd(Device&, const PassContext&) const { return nullptr; }
 };
 
 // sparse/sparse_products.hpp: the scores of all pairs.
@@ -75,7 +75,7 @@ class Span {
   void claim(Layout<T>&, AttentionMask<Accum<T>>&) const {}
   void forward(Device&) const {}
   void look(Device&, const Look&) const {}
-  void backward(Device&, const AttentionBackward<T>&, const Pass&) const {}
+  void backward(Device&, const AttentionBackward<T>&, const PassContext&) const {}
 };
 
 // chunks/: a pass is over whole sequences.
@@ -83,35 +83,35 @@ template <class Device, class T>
 class AttentionPast : public KeyValueCache<T> {
  public:
   using KeyValueCache<T>::KeyValueCache;
-  static Index positions(const Pass&) { return 0; }
-  void append(Device&, const QueryKeyValue<const T>&, const Pass&) const {}
+  static Index positions(const PassContext&) { return 0; }
+  void append(Device&, const QueryKeyValue<const T>&, const PassContext&) const {}
   template <class Scope>
-  QueryKeyValue<const T> join(Device&, Scope&, const QueryKeyValue<const T>& rows, const Pass&) const {
+  QueryKeyValue<const T> join(Device&, Scope&, const QueryKeyValue<const T>& rows, const PassContext&) const {
     return rows;
   }
-  void leave(Device&, const QueryKeyValue<const T>&, const Pass&) const {}
+  void leave(Device&, const QueryKeyValue<const T>&, const PassContext&) const {}
   template <class Scope>
-  QueryKeyValue<T> room(Scope&, const QueryKeyValue<T>& d_rows, const Pass&) const {
+  QueryKeyValue<T> room(Scope&, const QueryKeyValue<T>& d_rows, const PassContext&) const {
     return d_rows;
   }
-  void split(Device&, const QueryKeyValue<T>&, const QueryKeyValue<T>&, const Pass&) const {}
+  void split(Device&, const QueryKeyValue<T>&, const QueryKeyValue<T>&, const PassContext&) const {}
   void go_on(Device&, Index) const {}
 };
 template <class Device, class T>
 class PastRows {
  public:
   PastRows(Layout<T>&, Index, Index, const BlockExtent&) {}
-  static Index positions(const Pass&) { return 0; }
+  static Index positions(const PassContext&) { return 0; }
   template <class Scope>
-  const T* join(Device&, Scope&, const T* rows_bcd, const Pass&) const {
+  const T* join(Device&, Scope&, const T* rows_bcd, const PassContext&) const {
     return rows_bcd;
   }
   template <class Scope>
-  T* room(Scope&, T* out_bcd, const Pass&) const {
+  T* room(Scope&, T* out_bcd, const PassContext&) const {
     return out_bcd;
   }
-  void leave(Device&, const T*, const Pass&) const {}
-  void hand_on(Device&, T*, const Pass&) const {}
+  void leave(Device&, const T*, const PassContext&) const {}
+  void hand_on(Device&, T*, const PassContext&) const {}
   void put_in_ring(Device&, T*, Index, Index) const {}
 };
 template <class Device, class T>
@@ -119,13 +119,13 @@ class PoolingPast {
  public:
   PoolingPast(Layout<T>&, const PoolingShape&, const BlockExtent&) {}
   static Index most() { return 0; }
-  static Index positions(const Pass&) { return 0; }
+  static Index positions(const PassContext&) { return 0; }
   template <class Scope>
-  PoolingInput<T> join(Device&, Scope&, const PoolingInputs<T>& chunk, const Pass&) const {
+  PoolingInput<T> join(Device&, Scope&, const PoolingInputs<T>& chunk, const PassContext&) const {
     return {chunk};
   }
   template <class Scope>
-  PoolingGradients<T> join(Device&, Scope&, const PoolingGradients<T>& d, const Pass&) const {
+  PoolingGradients<T> join(Device&, Scope&, const PoolingGradients<T>& d, const PassContext&) const {
     return d;
   }
   template <class... Arguments>
@@ -148,10 +148,12 @@ class Encoder {
  public:
   Encoder(Layout<T>&, const EntryShape<T>&, const ModelConfig&, const BlockExtent&, double) {}
   const Source<T>& source() const { return source_; }
-  void forward(Device&, const DeviceBatch<T>&, const Pass&) const {}
-  void collect(Device&, T*, const Pass&) const {}
-  Index backward(Device&, const DeviceBatch<T>&, const Pass&, Weights<Device, T>&, Index end) const { return end; }
-  void look(Device&, const Look&, const Pass&) const {}
+  void forward(Device&, const DeviceBatch<T>&, const PassContext&) const {}
+  void collect(Device&, T*, const PassContext&) const {}
+  Index backward(Device&, const DeviceBatch<T>&, const PassContext&, Weights<Device, T>&, Index end) const {
+    return end;
+  }
+  void look(Device&, const Look&, const PassContext&) const {}
 
  private:
   Source<T> source_;

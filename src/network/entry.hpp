@@ -59,7 +59,7 @@ class Entry {
   // The table of tokens.
   const Weight<T>& token() const { return token_; }
 
-  void forward(Device& device, T* x_bcd, const DeviceBatch<T>& batch, const Pass& pass) {
+  void forward(Device& device, T* x_bcd, const DeviceBatch<T>& batch, const PassContext& pass) {
     T* embedded_bcd = has_norm_ ? embedded_bcd_ : x_bcd;
     const bool computed = sinusoids_.present();
     const T* position_cd = computed ? sinusoids_.rows_cd(device, pass) : position_.value;
@@ -71,7 +71,7 @@ class Entry {
   }
 
   // d_x_bcd: the gradient of what forward made, overwritten. Adds to the weights' gradients.
-  void backward(Device& device, T* d_x_bcd, const DeviceBatch<T>& batch, const Pass& pass) {
+  void backward(Device& device, T* d_x_bcd, const DeviceBatch<T>& batch, const PassContext& pass) {
     dropout_backward<Device, T>(device, d_x_bcd, d_x_bcd, dropout(pass), pass.BC() * D_);
     if (has_norm_) norm_.backward(device, d_x_bcd, d_x_bcd, nullptr, embedded_bcd_, pass.BC());
     Accum<T>* d_position_cd = position_.gradient;
@@ -90,7 +90,7 @@ class Entry {
   }
   // The rows of tokens, behind which lies that of cls: with patches it is the only one.
   const Weight<T>& table() const { return token_.value ? token_ : cls_; }
-  Dropout dropout(const Pass& pass) const { return dropout_of(pass, dropout_, dropout_site_, D_); }
+  Dropout dropout(const PassContext& pass) const { return dropout_of(pass, dropout_, dropout_site_, D_); }
 
   Index D_, token_rows_;
   double scale_, dropout_;

@@ -17,13 +17,13 @@ class Head {
   virtual ~Head() = default;
 
   // How many rows a pass has, and how many logits a row.
-  virtual Index rows(const Pass&) const = 0;
+  virtual Index rows(const PassContext&) const = 0;
   virtual Index columns() const = 0;
 
   // x_bcd stays untouched and is needed again by backward.
-  virtual void forward(Device&, T* logits, const T* x_bcd, const Pass&) = 0;
+  virtual void forward(Device&, T* logits, const T* x_bcd, const PassContext&) = 0;
   // Overwrites d_x_bcd, adds to the weights' gradients.
-  virtual void backward(Device&, T* d_x_bcd, const T* d_logits, const T* x_bcd, const Pass&) = 0;
+  virtual void backward(Device&, T* d_x_bcd, const T* d_logits, const T* x_bcd, const PassContext&) = 0;
 };
 
 // The logits of the next token at every position, by the table of tokens; norm and bias are optional:
@@ -42,10 +42,10 @@ class LanguageHead : public Head<Device, T> {
     if (config.logit_bias) bias_ = layout.weight("logit_bias_v", {V_}, Init::zero, Kind::undecayed);
   }
 
-  Index rows(const Pass& pass) const override { return pass.BC(); }
+  Index rows(const PassContext& pass) const override { return pass.BC(); }
   Index columns() const override { return V_; }
 
-  void forward(Device& device, T* logits_bcv, const T* x_bcd, const Pass& pass) override {
+  void forward(Device& device, T* logits_bcv, const T* x_bcd, const PassContext& pass) override {
     const Index BC = pass.BC();
     typename Device::Scope scratch(device.workspace);
     T* room_bcd = norm_.room(scratch, BC);
@@ -58,7 +58,7 @@ class LanguageHead : public Head<Device, T> {
                                        .scale = scale_});
   }
 
-  void backward(Device& device, T* d_x_bcd, const T* d_logits_bcv, const T* x_bcd, const Pass& pass) override {
+  void backward(Device& device, T* d_x_bcd, const T* d_logits_bcv, const T* x_bcd, const PassContext& pass) override {
     const Index BC = pass.BC();
     const T* h_bcd = norm_.normed(device, d_x_bcd, x_bcd, BC);
     typename Device::Branch weights(device);  // whose gradients are computed beside those of inputs

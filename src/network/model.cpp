@@ -80,14 +80,14 @@ class ModelOn : public Model {
     StepState* device_state = mailbox_.there(state_);
     const std::vector<Index> counts = counts_of_pieces(batch);
     *mailbox_.to_send(count_) = std::accumulate(counts.begin(), counts.end(), Index{0});
-    Pass whole = send(state_.begin, batch, processes_, training.dropout > 0 ? device_state : nullptr);
+    PassContext whole = send(state_.begin, batch, processes_, training.dropout > 0 ? device_state : nullptr);
     const Index first_b = processes_.rank() * whole.B;
     whole.B /= extent_.shards;
     whole.count = mailbox_.there(count_);
     const Index rows = whole.B * targets_of_sequence(batch);
     steps_[{whole.C, whole.S}].run(*device_, [&] {
       for (Index shard = 0; shard < extent_.shards; ++shard) {
-        Pass pass = whole;
+        PassContext pass = whole;
         pass.first_b = first_b + shard * pass.B;
         const Index BS = pass.B * pass.S;
         if (pass.mask_bc) pass.mask_bc += shard * pass.BC();
@@ -97,7 +97,7 @@ class ModelOn : public Model {
         Accum<T>* shard_losses = losses() + shard * pieces(pass.B);
         network_.weights().begin_shard(shard);
         differentiate(network_, part, training.label_smoothing, pass,
-                      [&](Index b, Index j, const Pass&, const auto& loss) {
+                      [&](Index b, Index j, const PassContext&, const auto& loss) {
                         device_->copy(shard_losses + b * extent_.chunks() + j, loss.mean, 1);
                       });
       }
@@ -114,7 +114,7 @@ class ModelOn : public Model {
     const Index R = targets_of_sequence(batch);
     Score score;
     best_r.assign(batch.target_r.size(), 0);
-    compute_losses(batch, [&](Index b, Index, const Pass& pass, const auto& loss) {
+    compute_losses(batch, [&](Index b, Index, const PassContext& pass, const auto& loss) {
       Accum<T> mean = 0;
       Index count = 0;
       device_->copy_to_host(&mean, loss.mean, 1);
@@ -140,14 +140,14 @@ class ModelOn : public Model {
   std::vector<float> losses(const Batch& batch) override {
     const Index R = targets_of_sequence(batch);
     std::vector<float> loss_r(batch.target_r.size());
-    compute_losses(batch, [&](Index b, Index, const Pass& pass, const auto& loss) {
+    compute_losses(batch, [&](Index b, Index, const PassContext& pass, const auto& loss) {
       device_->copy_to_host(loss_r.data() + b * R + pass.first_c, loss.each_r, rows_of(pass, R));
     });
     return loss_r;
   }
 
   std::vector<float> last_logits(const Batch& batch) override {
-    const Pass pass = send(batch);
+    const PassContext pass = send(batch);
     network_.forward(all(), pass);
     const Index V = network_.logit_columns(), of_sequence = network_.logit_rows(pass) / pass.B;
     std::vector<T> logits_bv(static_cast<std::size_t>(pass.B * V));
@@ -163,7 +163,7 @@ class ModelOn : public Model {
   }
 
   std::vector<float> logits(const Batch& batch) override {
-    const Pass pass = send(batch);
+    const PassContext pass = send(batch);
     network_.forward(all(), pass);
     return on_host<float>(*device_, network_.logits_rv(), network_.logit_rows(pass), network_.logit_columns());
   }
@@ -172,10 +172,10 @@ class ModelOn : public Model {
     auto& weights = network_.weights();
     *mailbox_.to_send(count_) = static_cast<Index>(batch.target_r.size()) -
                                 std::count(batch.target_r.begin(), batch.target_r.end(), ignored_target);
-    Pass pass = send(count_.begin, batch, one_process(), nullptr);
+    PassContext pass = send(count_.begin, batch, one_process(), nullptr);
     pass.count = mailbox_.there(count_);
     weights.begin_shard(0);
-    differentiate(network_, all(), 0, pass, [](Index, Index, const Pass&, const auto&) {});
+    differentiate(network_, all(), 0, pass, [](Index, Index, const PassContext&, const auto&) {});
     weights.finish_sums();
     std::vector<float> gradient(static_cast<std::size_t>(weights.count()));
     device_->copy_to_host(gradient.data(), weights.gradients(), weights.count());
@@ -184,7 +184,7 @@ class ModelOn : public Model {
   }
 
   void look(const Batch& batch, const Look& look) override {
-    const Pass pass = send(batch);
+    const PassContext pass = send(batch);
     network_.forward(all(), pass);
     network_.look(look, pass);
   }
@@ -237,13 +237,13 @@ class ModelOn : public Model {
     return batch.B > 0 ? static_cast<Index>(batch.target_r.size()) / batch.B : 0;
   }
   // Rows of logits of a pass.
-  static Index rows_of(const Pass& pass, Index targets_of_sequence) {
+  static Index rows_of(const PassContext& pass, Index targets_of_sequence) {
     return targets_of_sequence == 1 ? pass.B : pass.BC();
   }
 
   // Copies this process's sequences of a batch from the host to the input arrays of the network. The same transfer
   // takes the bytes that precede them in the mailbox, from `begin` on.
-  Pass send(std::size_t begin, const Batch& batch, const Processes& processes, const StepState* state) {
+  PassContext send(std::size_t begin, const Batch& batch, const Processes& processes, const StepState* state) {
     const Index B = batch.B / processes.size(), first_b = processes.rank() * B;
     std::size_t end = begin;
     // Copies an array of so many numbers per sequence. Null if the batch has none.
@@ -258,7 +258,7 @@ class ModelOn : public Model {
     };
     put(token_bc_, batch.token_bc, batch.C);
     put(target_r_, batch.target_r, targets_of_sequence(batch));
-    Pass pass{.B = B, .C = batch.C, .state = state, .S = batch.S};
+    PassContext pass{.B = B, .C = batch.C, .state = state, .S = batch.S};
     pass.mask_bc = put(mask_bc_, batch.mask_bc, batch.C);
     put(source_bs_, batch.source_bs, batch.S);
     pass.source_mask_bs = put(source_mask_bs_, batch.source_mask_bs, batch.S);
@@ -266,7 +266,7 @@ class ModelOn : public Model {
     mailbox_.send(begin, end);
     return pass;
   }
-  Pass send(const Batch& batch) { return send(token_bc_.begin, batch, one_process(), nullptr); }
+  PassContext send(const Batch& batch) { return send(token_bc_.begin, batch, one_process(), nullptr); }
   // Without dropout or smoothing, chunk by chunk where the model was built for that.
   template <class Seen>
   void compute_losses(const Batch& batch, const Seen& seen) {

@@ -22,16 +22,16 @@ namespace abh {
 
 // A pass over sequences in chunks, which a feature adds (network/mixers.hpp).
 template <class Network, class Seen>
-void compute_losses_in_chunks(Network&, const typename Network::Given&, double label_smoothing, const Pass&,
+void compute_losses_in_chunks(Network&, const typename Network::Given&, double label_smoothing, const PassContext&,
                               const Seen&);
 template <class Network, class Seen>
-void differentiate_in_chunks(Network&, const typename Network::Given&, double label_smoothing, const Pass&,
+void differentiate_in_chunks(Network&, const typename Network::Given&, double label_smoothing, const PassContext&,
                              const Seen&);
 
 // Losses of a pass, forward only: seen(sequence, chunk, pass, loss) once, or for every chunk of every sequence.
 template <class Network, class Seen>
-void compute_losses(Network& network, const typename Network::Given& batch, double label_smoothing, const Pass& pass,
-                    const Seen& seen) {
+void compute_losses(Network& network, const typename Network::Given& batch, double label_smoothing,
+                    const PassContext& pass, const Seen& seen) {
   if constexpr (has_extras) {
     if (network.extent().chunk) return compute_losses_in_chunks(network, batch, label_smoothing, pass, seen);
   }
@@ -41,8 +41,8 @@ void compute_losses(Network& network, const typename Network::Given& batch, doub
 
 // The gradient of a pass: loss and backward of the network. seen: as above, before the logits are overwritten.
 template <class Network, class Seen>
-void differentiate(Network& network, const typename Network::Given& batch, double label_smoothing, const Pass& pass,
-                   const Seen& seen) {
+void differentiate(Network& network, const typename Network::Given& batch, double label_smoothing,
+                   const PassContext& pass, const Seen& seen) {
   if constexpr (has_extras) {
     if (network.extent().chunk) return differentiate_in_chunks(network, batch, label_smoothing, pass, seen);
   }
@@ -120,12 +120,12 @@ class Network {
   }
 
   // Fills the logits of pass.B sequences of pass.C tokens and saves what backward needs.
-  void forward(const Given& batch, const Pass& pass) {
+  void forward(const Given& batch, const PassContext& pass) {
     run_blocks(batch, pass);
     parts_.head->forward(device_, parts_.loss.logits_rv(), parts_.stack->out_bcd(), pass);
   }
   // The same without logits.
-  void run_blocks(const Given& batch, const Pass& pass) {
+  void run_blocks(const Given& batch, const PassContext& pass) {
     if (parts_.encoder) parts_.encoder->forward(device_, batch, pass);
     parts_.entry.forward(device_, parts_.stack->in_bcd(), batch, pass);
     parts_.stack->forward(device_, pass);
@@ -133,23 +133,23 @@ class Network {
 
   // The logits of the last forward, in device memory, and their numbers of rows and columns.
   const T* logits_rv() const { return parts_.loss.logits_rv(); }
-  Index logit_rows(const Pass& pass) const { return parts_.head->rows(pass); }
+  Index logit_rows(const PassContext& pass) const { return parts_.head->rows(pass); }
   Index logit_columns() const { return parts_.head->columns(); }
 
   // Shows what forward has just computed in a pass over no chunk: "x_bcd", "blocks.0.mixer.query_bch", ...
-  void look(const Look& look, const Pass& pass) const {
+  void look(const Look& look, const PassContext& pass) const {
     if (parts_.encoder) parts_.encoder->look(device_, look, pass);
     parts_.stack->look(device_, look, pass);
   }
 
   // After forward. finds_best: with what is most likely, row by row.
-  auto loss(const Given& batch, double label_smoothing, const Pass& pass, bool finds_best = false) {
+  auto loss(const Given& batch, double label_smoothing, const PassContext& pass, bool finds_best = false) {
     return parts_.loss.forward(device_, batch.target_r, label_smoothing, parts_.head->rows(pass), finds_best);
   }
 
   // Adds the gradient of the mean loss, that of the whole batch, to the weights' gradients; after loss. Overwrites the
   // logits. Tells the weights what is finished, where no pass follows.
-  void backward(const Given& batch, double label_smoothing, const Pass& pass) {
+  void backward(const Given& batch, double label_smoothing, const PassContext& pass) {
     const Index front = weights_.front_count();
     T* d_logits = parts_.loss.logits_rv();
     typename Device::LateSums late_sums(device_);
@@ -173,7 +173,7 @@ class Network {
   // after the other. given, pass: the source, one of pass.S positions. Returns the logits of the token that follows,
   // (V), in device memory. `token` is in device memory; position < extent.positions for mixers with a cache and for
   // learned positions.
-  void start(const Given& given = {}, const Pass& pass = one_position) {
+  void start(const Given& given = {}, const PassContext& pass = one_position) {
     arenas_.work_on(0);
     if (parts_.encoder) parts_.encoder->forward(device_, given, pass);
     parts_.stack->start(device_);
@@ -185,7 +185,7 @@ class Network {
   }
   // Or go on behind the first positions of a sequence, whose chunks run_blocks has computed one after the other.
   // Returns the logits of the token that follows the last of them, as step does.
-  const T* go_on(const Pass& last_chunk) {
+  const T* go_on(const PassContext& last_chunk) {
     parts_.stack->go_on(device_, last_chunk.first_c + last_chunk.C);
     return logits_of(parts_.stack->out_bcd() + (last_chunk.C - 1) * channels_);
   }
@@ -276,7 +276,7 @@ class Network {
     training.optimizer = extent.muon ? "muon" : "adamw";
     differentiate(network, {tokens_bc, tokens_bc, memory_bpi.as<T>(), memory_bs.as<Token>()}, 0,
                   {.B = extent.B, .C = extent.C, .state = &state, .S = extent.S},
-                  [](Index, Index, const Pass&, const auto&) {});
+                  [](Index, Index, const PassContext&, const auto&) {});
     network.optimizer().measure_gradient(training, &state);
     network.optimizer().update(training, &state);
   }

@@ -50,16 +50,16 @@ class Stack {
   virtual T* in_bcd() = 0;
   virtual const T* out_bcd() const = 0;
 
-  virtual void forward(Device&, const Pass&) = 0;
+  virtual void forward(Device&, const PassContext&) = 0;
 
   // d_x_bcd: the gradient of out_bcd, overwritten with that of in_bcd. Adds to the weights' gradients and, where no
   // pass follows, says which are finished, from the last block to the first, in pieces that are worth it. end: of the
   // weights that decay, behind this stack's and those after it. Returns where the finished ones begin.
-  virtual Index backward(Device&, T* d_x_bcd, const Pass&, Weights<Device, T>&, Index end) = 0;
+  virtual Index backward(Device&, T* d_x_bcd, const PassContext&, Weights<Device, T>&, Index end) = 0;
   static constexpr Index smallest_piece = 1 << 16;
 
   // Shows what the blocks computed in the last pass, over no chunk, and the rows that entered the first.
-  virtual void look(Device&, const Look&, const Pass&) const = 0;
+  virtual void look(Device&, const Look&, const PassContext&) const = 0;
 
   // Step-by-step inference for one sequence: forget everything, then one position after the other; or go on behind so
   // many, the last of which were those of the chunk that forward has just computed.
@@ -124,7 +124,7 @@ class Stack {
   }
 
   // After the backward pass of block i, where the weights behind it have been finished from `end` on.
-  void finish(std::size_t i, const Pass& pass, Weights<Device, T>& weights, Index& end) const {
+  void finish(std::size_t i, const PassContext& pass, Weights<Device, T>& weights, Index& end) const {
     if (end - begin_[i] < smallest_piece) return;
     if (pass.last) weights.finished(begin_[i], end);
     end = begin_[i];
@@ -155,11 +155,11 @@ class ResidualStack : public Stack<Device, T> {
   T* in_bcd() override { return x_bcd_.front(); }
   const T* out_bcd() const override { return x_bcd_.back(); }
 
-  void forward(Device& device, const Pass& pass) override {
+  void forward(Device& device, const PassContext& pass) override {
     for (std::size_t i = 0; i < blocks_.size(); ++i) blocks_[i]->forward(device, x_bcd_[i + 1], x_bcd_[i], pass);
   }
 
-  Index backward(Device& device, T* d_x_bcd, const Pass& pass, Weights<Device, T>& weights, Index end) override {
+  Index backward(Device& device, T* d_x_bcd, const PassContext& pass, Weights<Device, T>& weights, Index end) override {
     for (std::size_t i = blocks_.size(); i-- > 0;) {
       blocks_[i]->backward(device, d_x_bcd, x_bcd_[i], pass);
       this->finish(i, pass, weights, end);
@@ -167,7 +167,7 @@ class ResidualStack : public Stack<Device, T> {
     return end;
   }
 
-  void look(Device& device, const Look& look, const Pass& pass) const override {
+  void look(Device& device, const Look& look, const PassContext& pass) const override {
     show(device, look, prefix_ + "x_bcd", x_bcd_.front(), {pass.B, pass.C, D_}, D_);
     for (std::size_t i = 0; i < blocks_.size(); ++i) {
       blocks_[i]->look(device, named(look, names_[i]), x_bcd_[i + 1], pass);

@@ -130,7 +130,7 @@ struct BlockCase {
   Array<StepState> state = {{.seed = 77, .step = 3}};  // read only where options.dropout > 0
   bool recompute = false;
 
-  Pass pass() const {
+  PassContext pass() const {
     return {B, C, mask_bc.empty() ? nullptr : mask_bc.data(), options.dropout > 0 ? state.data() : nullptr};
   }
 

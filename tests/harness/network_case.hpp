@@ -44,7 +44,7 @@ class Built {
     for (std::size_t i = 0; i < weights.size(); ++i) net.weights().values()[i] = static_cast<T>(weights[i]);
   }
   DeviceBatch<T> batch() const { return {tokens_.data(), targets_.data(), nullptr, source_.data()}; }
-  Pass pass() const {
+  PassContext pass() const {
     return {.B = case_.B,
             .C = case_.C,
             .mask_bc = case_.masked ? mask_.data() : nullptr,

@@ -117,7 +117,7 @@ TEST_CASE("network: dropout is off without a state", "[network]") {
   CHECK(noisy != quiet);
   network.state.step += 1;
   CHECK((Built<Reference, double>(network, network.weights()).forward()) != noisy);
-  const Pass evaluation{network.B, network.C};
+  const PassContext evaluation{network.B, network.C};
   built.net.forward(built.batch(), evaluation);
   CHECK(*built.net.loss(built.batch(), 0, evaluation).mean == quiet);
 }
@@ -266,7 +266,7 @@ TEST_CASE("network: training is bitwise the same for every number of threads", "
         for (std::uint32_t step = 0; step < 5; ++step) {
           StepState state{.seed = 3, .step = step, .learning_rate = 1e-2f};
           set_adamw_corrections(state, {.beta1 = training.beta1, .beta2 = training.beta2});
-          const Pass pass{network.B, network.C, nullptr, &state};
+          const PassContext pass{network.B, network.C, nullptr, &state};
           built.net.forward(built.batch(), pass);
           result.push_back(*built.net.loss(built.batch(), 0.1, pass).mean);
           built.net.backward(built.batch(), 0.1, pass);

@@ -41,11 +41,11 @@ std::size_t peak_of_a_step(Device& device, const ModelConfig& config, const Netw
   const DeviceMemory state(device.memory(), sizeof(StepState));
   device.copy_from_host(tokens.as<Token>(), host_tokens.data(), static_cast<Index>(host_tokens.size()));
   device.copy_from_host(state.as<StepState>(), &host_state, 1);
-  const Pass pass{extent.B, extent.C, nullptr, state.as<StepState>()};
+  const PassContext pass{extent.B, extent.C, nullptr, state.as<StepState>()};
   TrainingConfig training;
   training.optimizer = extent.muon ? "muon" : "adamw";
   differentiate(net, {tokens.as<Token>(), tokens.as<Token>()}, 0.1, pass,
-                [](Index, Index, const Pass&, const auto&) {});
+                [](Index, Index, const PassContext&, const auto&) {});
   net.optimizer().measure_gradient(training, state.as<StepState>());
   net.optimizer().update(training, state.as<StepState>());
   wait_for(device);

@@ -79,14 +79,14 @@ Array<T> gradient_in_shards(const NetworkCase& network, Index shards) {
   const Index count = network.B * C - std::count(targets.begin(), targets.end(), ignored_target);
   for (Index shard = 0; shard < shards; ++shard) {
     const Index first = shard * B * C, first_source = shard * B * network.S;
-    const Pass pass{.B = B,
-                    .C = C,
-                    .mask_bc = network.masked ? mask.data() + first : nullptr,
-                    .state = network.dropout > 0 ? &network.state : nullptr,
-                    .first_b = shard * B,
-                    .count = &count,
-                    .S = network.S,
-                    .source_mask_bs = network.masked ? source_mask.data() + first_source : nullptr};
+    const PassContext pass{.B = B,
+                           .C = C,
+                           .mask_bc = network.masked ? mask.data() + first : nullptr,
+                           .state = network.dropout > 0 ? &network.state : nullptr,
+                           .first_b = shard * B,
+                           .count = &count,
+                           .S = network.S,
+                           .source_mask_bs = network.masked ? source_mask.data() + first_source : nullptr};
     net.weights().begin_shard(shard);
     const DeviceBatch<T> batch{.token_bc = tokens.data() + first,
                                .target_r = targets.data() + first,
@@ -188,7 +188,8 @@ struct Recomputed {
       Network<Device, float> part(device, odd_model(), extent(), training.dropout);
       part.weights().write(net.weights().read());
       const Index first = shard * B / shards_ * C;
-      const Pass pass{.B = B / shards_, .C = C, .state = &state, .first_b = shard * B / shards_, .count = &count};
+      const PassContext pass{
+          .B = B / shards_, .C = C, .state = &state, .first_b = shard * B / shards_, .count = &count};
       const DeviceBatch<float> shard_batch{batch.token_bc.data() + first, batch.target_r.data() + first};
       part.forward(shard_batch, pass);
       const auto loss = part.loss(shard_batch, training.label_smoothing, pass);

@@ -46,7 +46,7 @@ std::vector<StepLoss> losses_of_network(const std::string& path, Index steps) {
     state.learning_rate = static_cast<float>(learning_rate_at(training, step));
     set_adamw_corrections(state, {training.beta1, training.beta2});
     differentiate(network, {batch.token_bc.data(), batch.target_r.data()}, 0, {.B = batch.B, .C = batch.C},
-                  [&](Index, Index, const Pass&, const auto& loss) {
+                  [&](Index, Index, const PassContext&, const auto& loss) {
                     losses.push_back({step, *loss.mean});
                   });
     network.optimizer().measure_gradient(training, &state);

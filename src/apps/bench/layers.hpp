@@ -95,7 +95,7 @@ class LayerBench {
 
   using Arrays = DeviceArrays<Device, T>;
   // One row to measure; the bytes are those of every array once.
-  struct Pass {
+  struct PassContext {
     std::string layer, name;
     double flops, bytes;
     std::function<void(Arrays&)> call;
@@ -134,7 +134,7 @@ class LayerBench {
 
   // Every pass in order, on as many sets of arrays as the device wants.
   template <class Case>
-  void measure(const Case& layer, const std::vector<Pass>& passes, bool positive = false) {
+  void measure(const Case& layer, const std::vector<PassContext>& passes, bool positive = false) {
     std::deque<Arrays> sets;
     while (sets.empty() || static_cast<Index>(sets.size()) < sets_wanted(device_, sets.front().bytes())) {
       sets.emplace_back(device_, layer).for_each([&](DeviceArray<Device, T>& array) {
@@ -142,7 +142,7 @@ class LayerBench {
                      : fill(array.template as<T>(), array.count(), positive);
       });
     }
-    for (const Pass& pass : passes) {
+    for (const PassContext& pass : passes) {
       Calls calls;
       for (Arrays& arrays : sets) calls.push_back([&] { pass.call(arrays); });
       const Timing timing = call_timing(device_, seconds_, pass.flops, peak_, calls);

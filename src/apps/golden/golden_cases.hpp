@@ -340,7 +340,7 @@ class GoldenCases {
     read_weights(weights.data(), layout.parameters());
 
     GoldenArray<Device, Token> mask_bc = takes_mask ? read_mask(B, C) : GoldenArray<Device, Token>(device_, 0);
-    const Pass pass{.B = B, .C = C, .mask_bc = mask_bc.data()};
+    const PassContext pass{.B = B, .C = C, .mask_bc = mask_bc.data()};
     GoldenArray<Device, T> x_bcd = read("input.x_bcd", x), y_bcd = zeros<T>(x);
     block->forward(device_, y_bcd.data(), x_bcd.data(), pass);
     give("output.y_bcd", x, y_bcd.data());

@@ -89,11 +89,11 @@ void GoldenCases<Device, T>::language_model(const ModelConfig& config, Index chu
   const GoldenArray<Device, Token> targets_bc(device_, host_targets);
   const Index counted = B * C - std::count(host_targets.begin(), host_targets.end(), ignored_target);
   const GoldenArray<Device, Index> count(device_, std::vector<Index>{counted});
-  const Pass pass{.B = B, .C = C, .mask_bc = mask_bc.data(), .count = count.data()};
+  const PassContext pass{.B = B, .C = C, .mask_bc = mask_bc.data(), .count = count.data()};
 
   std::vector<T> logits_bcv(static_cast<std::size_t>(B * C * V));
   double loss_sum = 0;
-  const auto seen = [&](Index b, Index, const Pass& part, const auto& loss) {
+  const auto seen = [&](Index b, Index, const PassContext& part, const auto& loss) {
     if (!chunk) give_activations([&](const Look& look) { network.look(look, part); });
     device_.copy_to_host(logits_bcv.data() + (b * C + part.first_c) * V, network.logits_bcv(), part.BC() * V);
     Accum<T> mean = 0;

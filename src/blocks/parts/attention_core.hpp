@@ -75,12 +75,12 @@ class AttentionCore {
 
   // Rows of queries, keys and values of a pass over no chunk, and what was made of them.
   void look(Device& device, const Look& look, const QueryKeyValue<const T>& rows, const std::string& value,
-            const Pass& pass) const {
+            const PassContext& pass) const {
     this->look(device, look, rows, {"key_bch", value}, itself(pass), pass);
   }
   // The same of a source. names: of keys and values.
   void look(Device& device, const Look& look, const QueryKeyValue<const T>& rows,
-            const std::pair<std::string, std::string>& names, const Source<T>& source, const Pass& pass) const {
+            const std::pair<std::string, std::string>& names, const Source<T>& source, const PassContext& pass) const {
     const std::vector<Index> bch = {pass.B, pass.C, H()}, bsh = {pass.B, source.S, H()};
     show(device, look, "query_bch", rows.query_bch, bch, H(), rows.query_stride);
     show(device, look, names.first, rows.key_bsh, bsh, H(), rows.key_stride);
@@ -92,10 +92,11 @@ class AttentionCore {
   }
 
   // t_bch = attention(query, key, value)
-  void forward(Device& device, const QueryKeyValue<const T>& rows, const Pass& pass) const {
+  void forward(Device& device, const QueryKeyValue<const T>& rows, const PassContext& pass) const {
     forward(device, rows, itself(pass), pass);
   }
-  void forward(Device& device, const QueryKeyValue<const T>& rows, const Source<T>& source, const Pass& pass) const {
+  void forward(Device& device, const QueryKeyValue<const T>& rows, const Source<T>& source,
+               const PassContext& pass) const {
     typename Device::Scope scratch(device.workspace);
     span_.forward(device);
     past_.append(device, rows, pass);
@@ -106,11 +107,11 @@ class AttentionCore {
 
   // d_query, d_key, d_value = attention_backward(d_t); overwritten, they must not overlap.
   void backward(Device& device, const QueryKeyValue<T>& d_rows, const T* d_t_bch, const QueryKeyValue<const T>& rows,
-                const Pass& pass) const {
+                const PassContext& pass) const {
     backward(device, d_rows, d_t_bch, rows, itself(pass), pass);
   }
   void backward(Device& device, const QueryKeyValue<T>& d_rows, const T* d_t_bch, const QueryKeyValue<const T>& rows,
-                const Source<T>& source, const Pass& pass) const {
+                const Source<T>& source, const PassContext& pass) const {
     typename Device::Scope scratch(device.workspace);
     const auto joined = past_.join(device, scratch, rows, pass);
     const QueryKeyValue<T> d_joined = past_.room(scratch, d_rows, pass);
@@ -209,9 +210,12 @@ class AttentionCore {
     }
   }
 
-  static Source<T> itself(const Pass& pass) { return {.memory_bse = nullptr, .S = pass.C, .mask_bs = pass.mask_bc}; }
+  static Source<T> itself(const PassContext& pass) {
+    return {.memory_bse = nullptr, .S = pass.C, .mask_bs = pass.mask_bc};
+  }
 
-  AttentionInputs<T> inputs(const QueryKeyValue<const T>& rows, const Source<T>& source, const Pass& pass) const {
+  AttentionInputs<T> inputs(const QueryKeyValue<const T>& rows, const Source<T>& source,
+                            const PassContext& pass) const {
     const Index past = past_.positions(pass);
     AttentionInputs<T> in{.query_bch = rows.query_bch,
                           .key_bsh = rows.key_bsh,

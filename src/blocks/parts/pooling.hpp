@@ -71,7 +71,7 @@ class Pooling {
   // The weight of every position in every other one in a pass over no chunk: computed on the host from the logits, by
   // the plain loops.
   void look_at_weights(Device& device, const Look& look, const std::string& name, const Accum<T>* logit_bnc,
-                       const Pass& pass) const {
+                       const PassContext& pass) const {
     using A = Accum<T>;
     if constexpr (std::is_constructible_v<double, A>) {
       const Index B = pass.B, C = pass.C, N = shape_.N;
@@ -91,7 +91,7 @@ class Pooling {
   }
 
   // out_bch = pool(logit, x)
-  void forward(Device& device, const Accum<T>* logit_bnc, const Payload<const T>& x, const Pass& pass) const {
+  void forward(Device& device, const Accum<T>* logit_bnc, const Payload<const T>& x, const PassContext& pass) const {
     typename Device::Scope scratch(device.workspace);
     const auto all = past_.join(device, scratch, inputs(logit_bnc, x, pass), pass);
     pooling_forward<Device, T>(device, arrays(all, pass));
@@ -102,7 +102,7 @@ class Pooling {
 
   // The same, after logit_bnc = x . pool_nk / sqrt(K). Of a device that joins layers, in a pass over no chunk.
   void forward_with_logits(Device& device, Accum<T>* logit_bnc, const T* pool_nk, const Payload<const T>& x,
-                           const Pass& pass) const {
+                           const PassContext& pass) const {
     pooling_with_logits_forward<Device, T>(
         device, {.logit_bnc = logit_bnc, .pool_nk = pool_nk, .pooling = arrays({inputs(logit_bnc, x, pass)}, pass)});
   }
@@ -111,7 +111,7 @@ class Pooling {
   // d_lse_bnc: of max + log sum; null where nobody used it.
   void backward(Device& device, const Payload<T>& d_x, bool accumulate, Accum<T>* d_logit_bnc, const T* d_out_bch,
                 const Accum<T>* d_lse_bnc, const Accum<T>* logit_bnc, const Payload<const T>& x,
-                const Pass& pass) const {
+                const PassContext& pass) const {
     typename Device::Scope scratch(device.workspace);
     const auto all = past_.join(device, scratch, inputs(logit_bnc, x, pass), pass);
     const Gradients d_chunk{d_x, accumulate, d_logit_bnc, d_out_bch, d_lse_bnc};
@@ -124,7 +124,7 @@ class Pooling {
   // and d_pool_nk.
   void backward_with_logits(Device& device, const Payload<T>& d_x, bool accumulate, Accum<T>* d_pool_nk,
                             Accum<T>* d_logit_bnc, const T* d_out_bch, const Accum<T>* logit_bnc, const T* pool_nk,
-                            const Payload<const T>& x, const Pass& pass) const {
+                            const Payload<const T>& x, const PassContext& pass) const {
     pooling_with_logits_backward<Device, T>(
         device,
         {.d_pool_nk = d_pool_nk,
@@ -153,7 +153,7 @@ class Pooling {
   }
 
  private:
-  PoolingInputs<T> inputs(const Accum<T>* logit_bnc, const Payload<const T>& x, const Pass& pass) const {
+  PoolingInputs<T> inputs(const Accum<T>* logit_bnc, const Payload<const T>& x, const PassContext& pass) const {
     return {.logit_bnc = logit_bnc,
             .x_bch = x.x_bch,
             .x_stride = x.stride,
@@ -163,7 +163,7 @@ class Pooling {
   }
   using Input = PoolingInput<T>;
   using Gradients = PoolingGradients<T>;
-  PoolingForward<T> arrays(const Input& all, const Pass& pass) const {
+  PoolingForward<T> arrays(const Input& all, const PassContext& pass) const {
     return {.out_bch = all_out(pass),
             .max_bnc = max_bnc_,
             .sum_bnc = sum_bnc_,
@@ -171,7 +171,7 @@ class Pooling {
             .first = all.first,
             .last = all.last};
   }
-  PoolingBackward<T> arrays(const Gradients& d, const Input& all, const Pass& pass) const {
+  PoolingBackward<T> arrays(const Gradients& d, const Input& all, const PassContext& pass) const {
     return {.d_x_bch = d.d_x.x_bch,
             .d_x_stride = d.d_x.stride,
             .accumulate = d.accumulate,
@@ -195,7 +195,7 @@ class Pooling {
     return shape;
   }
   // The rows that were pooled, with the past before a chunk.
-  T* all_out(const Pass& pass) const { return out_bch_ + (past_.most() - past_.positions(pass)) * shape_.H(); }
+  T* all_out(const PassContext& pass) const { return out_bch_ + (past_.most() - past_.positions(pass)) * shape_.H(); }
 
   PoolingShape shape_;
   bool decays_;

@@ -31,20 +31,20 @@ class PoolingCore {
 
   // Its logits and averages, by the names that a chapter has for them, and between them the weights.
   void look(Device& device, const Look& look, const std::string& logit, const std::string& weight,
-            const std::string& average, const Pass& pass) const {
+            const std::string& average, const PassContext& pass) const {
     show(device, look, logit, logit_bnc_, {pass.B, N_, pass.C}, pass.C);
     pooling_.look_at_weights(device, look, weight, logit_bnc_, pass);
     show(device, look, average, out_bch(), {pass.B, pass.C, N_ * K_}, N_ * K_);
   }
 
   // logit_bnc = x . pool_nk / sqrt(K); joined: left to forward
-  void logits(Device& device, const Payload<const T>& x, const Pass& pass) const {
+  void logits(Device& device, const Payload<const T>& x, const PassContext& pass) const {
     if (joined_) return;
     pooling_logits_forward<Device, T>(device, {.logit_bnc = logit_bnc_, .in = inputs(x, pass)});
   }
 
   // out_bch = pool(logit, x)
-  void forward(Device& device, const Payload<const T>& x, const Pass& pass) const {
+  void forward(Device& device, const Payload<const T>& x, const PassContext& pass) const {
     if constexpr (Device::joins_layers) {
       if (joined_) return pooling_.forward_with_logits(device, logit_bnc_, pool_.value, x, pass);
     }
@@ -53,7 +53,7 @@ class PoolingCore {
 
   // d_x, d_logit_bnc = pooling_backward(d_out); d_x is added to where `accumulate` is set, else overwritten.
   void backward(Device& device, const Payload<T>& d_x, bool accumulate, Accum<T>* d_logit_bnc, const T* d_out_bch,
-                const Payload<const T>& x, const Pass& pass) const {
+                const Payload<const T>& x, const PassContext& pass) const {
     if constexpr (Device::joins_layers) {
       if (joined_) {
         return pooling_.backward_with_logits(device, d_x, accumulate, pool_.gradient, d_logit_bnc, d_out_bch,
@@ -65,7 +65,7 @@ class PoolingCore {
 
   // d_x += d_logit_bnc pool_nk / sqrt(K),  d_pool_nk += sum_bc d_logit_bnc x / sqrt(K); joined: backward has done it
   void logits_backward(Device& device, const Payload<T>& d_x, const Accum<T>* d_logit_bnc, const Payload<const T>& x,
-                       const Pass& pass) const {
+                       const PassContext& pass) const {
     if (joined_) return;
     pooling_logits_backward<Device, T>(device, {.d_x_bch = d_x.x_bch,
                                                 .d_x_stride = d_x.stride,
@@ -81,7 +81,7 @@ class PoolingCore {
   void step(Device& device, const T* x_h) const { pooling_.step(device, logit_bnc_, x_h); }
 
  private:
-  PoolingLogitsInputs<T> inputs(const Payload<const T>& x, const Pass& pass) const {
+  PoolingLogitsInputs<T> inputs(const Payload<const T>& x, const PassContext& pass) const {
     return {.x_bch = x.x_bch, .x_stride = x.stride, .pool_nk = pool_.value, .B = pass.B, .C = pass.C, .N = N_, .K = K_};
   }
 

@@ -13,17 +13,18 @@ class Residual {
   Residual(const BlockOptions& options, sites::LayerUse use, Index D) : options_(options), use_(use), D_(D) {}
 
   // out_bcd = x_bcd + dropout(y_bcd); out_bcd may be y_bcd.
-  void forward(Device& device, T* out_bcd, const T* y_bcd, const T* x_bcd, const Pass& pass) const {
+  void forward(Device& device, T* out_bcd, const T* y_bcd, const T* x_bcd, const PassContext& pass) const {
     dropout_forward<Device, T>(device, out_bcd, y_bcd, around(x_bcd), dropout(pass), pass.BC() * D_);
   }
 
   // d_y_bcd = dropout_backward(d_out_bcd)
-  void backward(Device& device, T* d_y_bcd, const T* d_out_bcd, const Pass& pass) const {
+  void backward(Device& device, T* d_y_bcd, const T* d_out_bcd, const PassContext& pass) const {
     dropout_backward<Device, T>(device, d_y_bcd, d_out_bcd, dropout(pass), pass.BC() * D_);
   }
 
   // The same, with the gradient of a bias that y_bcd had, where it is joined (linear.hpp).
-  void backward(Device& device, T* d_y_bcd, const T* d_out_bcd, const Pass& pass, Accum<T>* joined_bias_d) const {
+  void backward(Device& device, T* d_y_bcd, const T* d_out_bcd, const PassContext& pass,
+                Accum<T>* joined_bias_d) const {
     if constexpr (Device::joins_layers) {
       if (joined_bias_d) {
         return dropout_backward_with_row_sums<Device, T>(device, joined_bias_d, d_y_bcd, d_out_bcd, dropout(pass),
@@ -37,7 +38,7 @@ class Residual {
   const T* around(const T* rows_bcd) const { return options_.residual ? rows_bcd : nullptr; }
 
  private:
-  Dropout dropout(const Pass& pass) const { return dropout_of(pass, options_, use_, D_); }
+  Dropout dropout(const PassContext& pass) const { return dropout_of(pass, options_, use_, D_); }
 
   BlockOptions options_;
   sites::LayerUse use_;
