@@ -24,10 +24,11 @@ void golden_adaptive_span(GoldenCases<Device, T>& g) {
     double sum = 0;
     for (const double span : g.file().reals("weight.span_n", {config.heads})) sum += span;
     g.results()["output.penalty"] = {{}, {penalty * sum / static_cast<double>(config.heads)}};
-    if (g.goes_back("grad_output.y_bcd")) priced.extras.penalty = penalty * g.file().reals("grad_output.penalty", {})[0];
+    if (g.goes_back("grad_output.y_bcd"))
+      priced.extras.penalty = penalty * g.file().reals("grad_output.penalty", {})[0];
   }
-  g.run_block(config, false, true, [&](Layout<T>& layout, const BlockExtent& extent, const BlockOptions& options) {
-    return std::make_unique<DotBlock<Device, T>>(layout, "", priced, extent, options);
+  g.run_block(config, false, true, [&](Layout<T>& layout, const BlockCapacity& capacity, const BlockOptions& options) {
+    return std::make_unique<DotBlock<Device, T>>(layout, "", priced, capacity, options);
   });
 }
 

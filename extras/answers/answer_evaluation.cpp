@@ -33,9 +33,9 @@ class AnswerEvaluation : public TaskCommand {
     constexpr Index most = 64, most_tokens = 1 << 14;
     const Index examples = task->validation_rows(), C = trained.config.context;
     const Index most_rows = std::clamp<Index>(most_tokens / C, 1, most);
-    const NetworkExtent extent{.B = std::min(most_rows, examples), .C = C, .S = trained.config.source_context};
-    require_memory(host_bytes(machine.device, model_memory(machine.device, trained.config, extent, machine.type)));
-    const auto model = make_model(machine.device, trained.config, extent, 0, machine.type);
+    const NetworkCapacity capacity{.B = std::min(most_rows, examples), .C = C, .S = trained.config.source_context};
+    require_memory(host_bytes(machine.device, model_memory(machine.device, trained.config, capacity, machine.type)));
+    const auto model = make_model(machine.device, trained.config, capacity, 0, machine.type);
     model->write(Model::Arena::weights, trained.weights);
     for (const std::string& note : task->notes()) std::cout << one_line(note) << "\n";
     if (!own_.path.empty()) std::cout << one_line("data: " + task->summary()) << "\n";
@@ -51,8 +51,8 @@ class AnswerEvaluation : public TaskCommand {
     Score score;
     Index shown = 0, right = 0;
     WorkProgress progress("examples", examples);
-    for (Index first = 0; first < examples; first += extent.B) {
-      const Index B = std::min(extent.B, examples - first);
+    for (Index first = 0; first < examples; first += capacity.B) {
+      const Index B = std::min(capacity.B, examples - first);
       const Batch batch = task->test_batch(first, B);
       std::vector<Token> best_r;
       score += model->evaluate(batch, best_r);

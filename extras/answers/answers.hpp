@@ -49,7 +49,7 @@ class AnswerTask : public Task {
   // `final: TASK, step N, train X, val Y nats (accuracy Z %), T tokens/s, best B at step S (accuracy A %)`: X, Y and Z
   // describe the last weights, B and A those that are kept. A run of no steps: `train -`.
   std::string final_line(const RunResult& result) const override;
-  NetworkExtent sample_extent(const ModelConfig& config) const override {
+  NetworkCapacity sample_capacity(const ModelConfig& config) const override {
     return {.B = shown_examples, .C = C_, .S = config.source_context};
   }
   // Some examples, spread over the test set, with what the network says.

@@ -46,17 +46,17 @@ namespace abh {
 template <class Device, class T>
 class BahdanauBlock : public Block<Device, T> {
  public:
-  BahdanauBlock(Layout<T>& layout, const std::string& prefix, const ModelConfig& config, const BlockExtent& extent,
+  BahdanauBlock(Layout<T>& layout, const std::string& prefix, const ModelConfig& config, const BlockCapacity& capacity,
                 const BlockOptions& options)
       : D_(config.channels),
         H_(config.heads * config.mixer_head_channels()),
-        norm_(layout, prefix + "norm_", options.norm, D_, extent),
+        norm_(layout, prefix + "norm_", options.norm, D_, capacity),
         qkv_(layout, prefix, {"query_hd", "key_hd", "value_hd"}, H_, D_, Init::normal),
         scores_(AdditiveScores<Device, T>::of(layout, prefix, config)),
         output_(layout, prefix, {"output_dh"}, D_, H_, Init::normal_residual),
         residual_(options, sites::LayerUse::mixer, D_),
-        qkv_bcq_(layout.template activation<T>(extent.B * extent.C * 3 * H_)),
-        core_(layout, config, options, extent, true, 0, scores_) {}
+        qkv_bcq_(layout.template activation<T>(capacity.B * capacity.C * 3 * H_)),
+        core_(layout, config, options, capacity, true, 0, scores_) {}
 
   void forward(Device& device, T* out_bcd, const T* in_bcd, const PassContext& pass) override {
     project(device, out_bcd, in_bcd, pass);

@@ -14,16 +14,16 @@ namespace abh {
 template <class Device, class T>
 class AttentionPast : public KeyValueCache<T> {
  public:
-  AttentionPast(Layout<T>& layout, Index H, Index window, const BlockExtent& extent, bool caches_keys)
-      : KeyValueCache<T>(layout, H, window, extent, caches_keys),
-        key_rows_(layout, window - 1, H, extent),
-        value_rows_(layout, window - 1, H, extent) {
-    const bool steps = extent.positions > 0;
-    if (extent.sequence == 0 || window > 0) return;
+  AttentionPast(Layout<T>& layout, Index H, Index window, const BlockCapacity& capacity, bool caches_keys)
+      : KeyValueCache<T>(layout, H, window, capacity, caches_keys),
+        key_rows_(layout, window - 1, H, capacity),
+        value_rows_(layout, window - 1, H, capacity) {
+    const bool steps = capacity.positions > 0;
+    if (capacity.sequence == 0 || window > 0) return;
     if (!steps) value_sh_ = layout.template lasting_activation<T>(rows_ * H);
     if (!steps || !caches_keys) key_sh_ = layout.template lasting_activation<T>(rows_ * H);
-    d_key_sh_ = layout.template adjoint<T>(extent.sequence * H);
-    d_value_sh_ = layout.template adjoint<T>(extent.sequence * H);
+    d_key_sh_ = layout.template adjoint<T>(capacity.sequence * H);
+    d_value_sh_ = layout.template adjoint<T>(capacity.sequence * H);
   }
 
   // How many positions before those of a pass there are, of which queries see some.

@@ -48,7 +48,7 @@ class Chunks {
 template <class Network, class Seen>
 void compute_losses_in_chunks(Network& network, const typename Network::Given& batch, double label_smoothing,
                               const PassContext& whole, const Seen& seen) {
-  const Chunks chunks(whole, network.extent().chunk);
+  const Chunks chunks(whole, network.capacity().chunk);
   for (Index b = 0; b < chunks.sequences(); ++b) {
     for (Index j = 0; j < chunks.of_sequence(); ++j) {
       const PassContext pass = chunks.pass(b, j);
@@ -66,8 +66,8 @@ void compute_losses_in_chunks(Network& network, const typename Network::Given& b
 template <class Network, class Seen>
 void differentiate_in_chunks(Network& network, const typename Network::Given& batch, double label_smoothing,
                              const PassContext& whole, const Seen& seen) {
-  const Chunks chunks(whole, network.extent().chunk);
-  const bool truncated = network.extent().truncated;
+  const Chunks chunks(whole, network.capacity().chunk);
+  const bool truncated = network.capacity().truncated;
   const Index J = chunks.of_sequence();
   auto& arenas = network.arenas();
   // A chunk, after what entered it. Backward wants that again, and when it is done the next chunk wants what has left.
@@ -109,7 +109,7 @@ void differentiate_in_chunks(Network& network, const typename Network::Given& ba
 // chunk to the device, and returns them there. Returns the logits of the token that follows, as Network::step does.
 template <class Network, class Send>
 auto read_in_chunks(Network& network, std::span<const Token> token_c, const Send& send) {
-  const Chunks chunks({.B = 1, .C = static_cast<Index>(token_c.size())}, network.extent().chunk);
+  const Chunks chunks({.B = 1, .C = static_cast<Index>(token_c.size())}, network.capacity().chunk);
   for (Index j = 0; j < chunks.of_sequence(); ++j) {
     const PassContext pass = chunks.pass(0, j);
     network.run_blocks(

@@ -15,8 +15,8 @@ template <class Device, class T>
 class PastRows {
  public:
   // most: how far the layer reaches back.
-  PastRows(Layout<T>& layout, Index most, Index D, const BlockExtent& extent)
-      : most_(extent.sequence && most > 0 ? std::min(most, extent.sequence) : 0), D_(D) {
+  PastRows(Layout<T>& layout, Index most, Index D, const BlockCapacity& capacity)
+      : most_(capacity.sequence && most > 0 ? std::min(most, capacity.sequence) : 0), D_(D) {
     if (most_ > 0) rows_pd_ = layout.template carried<T>(most_ * D);
   }
 

@@ -16,8 +16,9 @@ template <class Device, class T>
 class PoolingPast {
  public:
   // shape: B and C are not read.
-  PoolingPast(Layout<T>& layout, const PoolingShape& shape, const BlockExtent& extent) : N_(shape.N), H_(shape.H()) {
-    if (!extent.sequence) return;
+  PoolingPast(Layout<T>& layout, const PoolingShape& shape, const BlockCapacity& capacity)
+      : N_(shape.N), H_(shape.H()) {
+    if (!capacity.sequence) return;
     in_chunks_ = true;
     global_ = shape.window == 0;
     most_ = global_ ? 1 : shape.window - 1;

@@ -134,7 +134,7 @@ class InChunks {
   // The loss of a single sequence with other weights, where what enters each chunk is that of these.
   double loss_with(const Array<double>& other, const Array<double>& these) {
     start();
-    const Chunks chunks(pass(), net.extent().chunk);
+    const Chunks chunks(pass(), net.capacity().chunk);
     for (Index j = 0; j < chunks.of_sequence(); ++j) {
       set_weights(these);
       for (Index i = 0; i < j; ++i) net.run_blocks(chunks.part(batch(), 0, i), chunks.pass(0, i));

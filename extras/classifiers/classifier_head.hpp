@@ -16,16 +16,16 @@ namespace abh {
 template <class Device, class T>
 class ClassifierHead : public Head<Device, T> {
  public:
-  ClassifierHead(Layout<T>& layout, const ModelConfig& config, const BlockExtent& extent)
+  ClassifierHead(Layout<T>& layout, const ModelConfig& config, const BlockCapacity& capacity)
       : D_(config.channels),
         O_(config.classes),
         has_norm_(config.has_final_norm()),
         first_position_(config.has_cls()),
-        norm_(layout, "final_norm.", has_norm_, D_, extent),
+        norm_(layout, "final_norm.", has_norm_, D_, capacity),
         weight_(layout.weight("classifier.weight_od", {O_, D_}, Init::normal, Kind::decayed)),
         bias_(layout.weight("classifier.bias_o", {O_}, Init::zero, Kind::undecayed)),
-        row_bd_(layout.template activation<T>(extent.B * D_)),
-        share_b_(layout.template activation<Accum<T>>(extent.B)) {}
+        row_bd_(layout.template activation<T>(capacity.B * D_)),
+        share_b_(layout.template activation<Accum<T>>(capacity.B)) {}
 
   Index rows(const PassContext& pass) const override { return pass.B; }
   Index columns() const override { return O_; }

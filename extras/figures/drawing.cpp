@@ -120,14 +120,14 @@ class Drawing : public TaskCommand {
     { const AtomicFile probe(index); }
 
     const Index C = subject.batch.C;
-    const NetworkExtent extent{.B = std::min(C, most_at_once), .C = C, .S = subject.batch.S};
-    require_memory(host_bytes(machine.device, model_memory(machine.device, config, extent, machine.type)));
-    const auto model = make_model(machine.device, config, extent, 0, machine.type);
+    const NetworkCapacity capacity{.B = std::min(C, most_at_once), .C = C, .S = subject.batch.S};
+    require_memory(host_bytes(machine.device, model_memory(machine.device, config, capacity, machine.type)));
+    const auto model = make_model(machine.device, config, capacity, 0, machine.type);
     model->write(Model::Arena::weights, trained.weights);
     if (config.classes > 0 && subject.batch.target_r.front() == ignored_target) {
       subject.notes.push_back("Its label is not known: the loss is that of the network's own answer.");
     }
-    const Observed seen(*model, config, trained.weights, subject.batch, extent.B);
+    const Observed seen(*model, config, trained.weights, subject.batch, capacity.B);
 
     for (const std::string& note : subject.notes) std::cout << one_line("note: " + note) << "\n";
     const std::string network = to_text(config.layers) + (config.layers == 1 ? " layer of " : " layers of ") +

@@ -157,9 +157,9 @@ Session::Session(const std::vector<std::string>& words, Numbers& numbers) : numb
   config_ = a.model;
   training_ = a.training;
   metadata_ = task_->metadata();
-  const NetworkExtent extent = training_extent(config_, training_, a.recompute);
-  memory_ = model_memory(page_device, config_, extent);
-  model_ = make_model(page_device, config_, extent, training_.dropout);
+  const NetworkCapacity capacity = training_capacity(config_, training_, a.recompute);
+  memory_ = model_memory(page_device, config_, capacity);
+  model_ = make_model(page_device, config_, capacity, training_.dropout);
   weights_ = initial_weights(parameter_table(config_), config_, training_.init_std, training_.seed);
   model_->write(Model::Arena::weights, weights_);
   if (training_.weight_average > 0) model_->write(Model::Arena::average, weights_);
@@ -189,8 +189,8 @@ std::vector<float> Session::evaluated_weights() const {
   return weights;
 }
 
-std::unique_ptr<Model> Session::model_for(const NetworkExtent& extent) const {
-  auto model = make_model(page_device, config_, extent);
+std::unique_ptr<Model> Session::model_for(const NetworkCapacity& capacity) const {
+  auto model = make_model(page_device, config_, capacity);
   model->write(Model::Arena::weights, evaluated_weights());
   return model;
 }
@@ -259,9 +259,9 @@ void Session::begin_evaluation() {
   const Index B = training_.batch / training_.shards;
   evaluated_ = {.rows = rows, .batches = (rows + B - 1) / B};
   if (training_.weight_average == 0 && touches_.empty() && weight_touches_.empty()) return;
-  NetworkExtent extent = training_extent(config_, training_, false);
-  extent.training = false;
-  evaluated_.model = model_for(extent);
+  NetworkCapacity capacity = training_capacity(config_, training_, false);
+  capacity.training = false;
+  evaluated_.model = model_for(capacity);
 }
 
 bool Session::evaluate_some() {
@@ -370,10 +370,10 @@ std::string Session::look(const std::string& input) {
   Batch& batch = subject.batch;
   const bool asked =
       std::any_of(batch.target_r.begin(), batch.target_r.end(), [](Token target) { return target != ignored_target; });
-  const NetworkExtent extent{
+  const NetworkCapacity capacity{
       .B = 1, .C = batch.C, .training = true, .muon = training_.optimizer == "muon", .S = batch.S};
   const Touching touching(touches_);
-  const std::unique_ptr<Model> viewer = model_for(extent);
+  const std::unique_ptr<Model> viewer = model_for(capacity);
   numbers_.values.clear();
   JsonArray arrays;
   std::vector<ShownArray> shown;

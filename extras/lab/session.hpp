@@ -89,7 +89,7 @@ class Session {
   std::pair<Index, Index> cores_of(const std::string& layer) const;
   void touch_around_head(const std::string& layer, const std::string& what, Index head);
   // A model with the weights that are evaluated, for what is touched.
-  std::unique_ptr<Model> model_for(const NetworkExtent& extent) const;
+  std::unique_ptr<Model> model_for(const NetworkCapacity& capacity) const;
   std::string gradients(Model& viewer, const Batch& batch, const std::vector<ShownArray>& shown);
   std::vector<float> evaluated_weights() const;
 

@@ -55,7 +55,7 @@ namespace abh {
 template <class Device, class T>
 class LeapBlock : public Block<Device, T> {
  public:
-  LeapBlock(Layout<T>& layout, const std::string& prefix, const ModelConfig& config, const BlockExtent& extent,
+  LeapBlock(Layout<T>& layout, const std::string& prefix, const ModelConfig& config, const BlockCapacity& capacity,
             const BlockOptions& options)
       : D_(config.channels),
         N_(config.heads),
@@ -63,21 +63,21 @@ class LeapBlock : public Block<Device, T> {
         form_(config.leap.focus == "elu" ? FocusForm::elu : FocusForm::exp),
         scale_(config.rescale > 0 ? config.rescale / static_cast<double>(K_) : 1 / std::sqrt(static_cast<double>(K_))),
         first_rescaled_(config.rescale > 0 ? 0 : 3),
-        norm_(layout, prefix + "norm_", options.norm, D_, extent),
+        norm_(layout, prefix + "norm_", options.norm, D_, capacity),
         maps_(layout, prefix, {"query_dd", "focus_dd", "key_dd", "value_dd"}, D_, D_, Init::normal),
         residual_(options, sites::LayerUse::mixer, D_),
-        row_bcq_(layout.template activation<T>(extent.B * extent.C * row_size())),
-        logit_bnc_(layout.template activation<Accum<T>>(extent.B * extent.C * N_)),
+        row_bcq_(layout.template activation<T>(capacity.B * capacity.C * row_size())),
+        logit_bnc_(layout.template activation<Accum<T>>(capacity.B * capacity.C * N_)),
         pooling_(layout,
-                 {.B = extent.B,
-                  .C = extent.C,
+                 {.B = capacity.B,
+                  .C = capacity.C,
                   .N = N_,
                   .K = K_,
                   .window = options.window,
                   .causal = options.causal,
                   .payloads = 2},
-                 config.has_alibi(), alibi_slopes(layout, config), extent),
-        rescale_(layout, rescaled(config) > 0, extent, rescaled(config) * N_, K_, row_size()) {}
+                 config.has_alibi(), alibi_slopes(layout, config), capacity),
+        rescale_(layout, rescaled(config) > 0, capacity, rescaled(config) * N_, K_, row_size()) {}
 
   void forward(Device& device, T* out_bcd, const T* in_bcd, const PassContext& pass) override {
     run(device, out_bcd, in_bcd, pass,

@@ -52,7 +52,7 @@ struct LshRules {
 template <class Device, class T>
 class LshBlock : public Block<Device, T> {
  public:
-  LshBlock(Layout<T>& layout, const std::string& prefix, const ModelConfig& config, const BlockExtent& extent,
+  LshBlock(Layout<T>& layout, const std::string& prefix, const ModelConfig& config, const BlockCapacity& capacity,
            const BlockOptions& options, const LshRules& rules = {})
       : D_(config.channels),
         N_(config.heads),
@@ -62,18 +62,18 @@ class LshBlock : public Block<Device, T> {
         piece_(config.extras.lsh_piece),
         causal_(options.causal),
         rules_(rules),
-        norm_(layout, prefix + "norm_", options.norm, D_, extent),
+        norm_(layout, prefix + "norm_", options.norm, D_, capacity),
         query_value_(layout, prefix, {"project_hd", "value_hd"}, H(), D_, Init::normal),
         rotations_(layout.weight(prefix + "rotations_nukr", {N_, U_, K_, R_}, Init::unit_normal, Kind::constant)),
         output_(layout, prefix, {"output_dh"}, D_, H(), Init::normal_residual),
         residual_(options, sites::LayerUse::mixer, D_),
-        query_value_bcq_(layout.template activation<T>(extent.B * extent.C * 2 * H())),
-        t_bch_(layout.template activation<T>(extent.B * extent.C * H())),
-        lse_bnc_(layout.template activation<Accum<T>>(extent.B * extent.C * N_)),
+        query_value_bcq_(layout.template activation<T>(capacity.B * capacity.C * 2 * H())),
+        t_bch_(layout.template activation<T>(capacity.B * capacity.C * H())),
+        lse_bnc_(layout.template activation<Accum<T>>(capacity.B * capacity.C * N_)),
         // In a room that no block shares: buckets must outlast what is computed again.
-        order_{layout.template lasting_activation<Token>(extent.B * extent.C * N_ * U_),
-               layout.template activation<Token>(extent.B * extent.C * N_ * U_),
-               layout.template activation<Token>(extent.B * extent.C * N_ * U_)} {}
+        order_{layout.template lasting_activation<Token>(capacity.B * capacity.C * N_ * U_),
+               layout.template activation<Token>(capacity.B * capacity.C * N_ * U_),
+               layout.template activation<Token>(capacity.B * capacity.C * N_ * U_)} {}
 
   void forward(Device& device, T* out_bcd, const T* in_bcd, const PassContext& pass) override {
     const T* h_bcd = norm_.forward(device, out_bcd, in_bcd, pass.BC());                                      // (lsh.1)

@@ -25,8 +25,8 @@ void golden_lsh(GoldenCases<Device, T>& g) {
   const std::string duplicates = g.file().has_setting("duplicates") ? g.file().setting("duplicates") : "corrected";
   const LshRules rules{.counted = g.choice("duplicates", duplicates, {"corrected", "counted"}) == "counted",
                        .within_bucket = g.file().integer_setting("within_bucket", 0, 0, 1) == 1};
-  g.run_block(config, false, false, [&](Layout<T>& layout, const BlockExtent& extent, const BlockOptions& options) {
-    return std::make_unique<LshBlock<Device, T>>(layout, "", config, extent, options, rules);
+  g.run_block(config, false, false, [&](Layout<T>& layout, const BlockCapacity& capacity, const BlockOptions& options) {
+    return std::make_unique<LshBlock<Device, T>>(layout, "", config, capacity, options, rules);
   });
 }
 

@@ -11,9 +11,9 @@ template <class Device, class T>
 class Rescale {
  public:
   // The first `heads` heads of K channels in rows that are `stride` apart (0: they touch).
-  Rescale(Layout<T>& layout, bool present, const BlockExtent& extent, Index heads, Index K, Index stride = 0)
+  Rescale(Layout<T>& layout, bool present, const BlockCapacity& capacity, Index heads, Index K, Index stride = 0)
       : present_(present), heads_(heads), K_(K), stride_(stride) {
-    if (present_) deviation_bcn_ = layout.template activation<Accum<T>>(extent.B * extent.C * heads_);
+    if (present_) deviation_bcn_ = layout.template activation<Accum<T>>(capacity.B * capacity.C * heads_);
   }
 
   bool present() const { return present_; }

@@ -15,11 +15,11 @@ template <class Device, class T>
 class Rotary {
  public:
   // Rows of `heads` heads, `stride` apart (0: they touch).
-  Rotary(Layout<T>& layout, const ModelConfig& config, const BlockExtent& extent, Index heads, Index stride = 0)
+  Rotary(Layout<T>& layout, const ModelConfig& config, const BlockCapacity& capacity, Index heads, Index stride = 0)
       : present_(config.has_rotary()), heads_(heads), K_(config.mixer_head_channels()), stride_(stride) {
     if (!present_) return;
     const Index K = K_;
-    turn_ck_ = layout.template constant<Accum<T>>("turn_ck", std::max(extent.longest(), extent.positions) * K,
+    turn_ck_ = layout.template constant<Accum<T>>("turn_ck", std::max(capacity.longest(), capacity.positions) * K,
                                                   [K](Index i) { return rotary_turn(i / K, i % K, K); });
   }
 

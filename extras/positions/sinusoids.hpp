@@ -13,15 +13,15 @@ namespace abh {
 template <class Device, class T>
 class Sinusoids {
  public:
-  Sinusoids(Layout<T>& layout, const ModelConfig& config, const BlockExtent& extent)
+  Sinusoids(Layout<T>& layout, const ModelConfig& config, const BlockCapacity& capacity)
       : present_(config.has_sinusoids()), D_(config.channels) {
     if (!present_) return;
     const Index D = D_;
-    if (extent.positions) {
-      row_cd_ = layout.template activation<T>(extent.C * D);
-      host_row_cd_.resize(static_cast<std::size_t>(extent.C * D));
+    if (capacity.positions) {
+      row_cd_ = layout.template activation<T>(capacity.C * D);
+      host_row_cd_.resize(static_cast<std::size_t>(capacity.C * D));
     } else {
-      table_cd_ = layout.template constant<T>("sinusoid_cd", extent.longest() * D,
+      table_cd_ = layout.template constant<T>("sinusoid_cd", capacity.longest() * D,
                                               [D](Index i) { return sinusoid(i / D, i % D, D); });
     }
   }

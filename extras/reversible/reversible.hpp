@@ -28,12 +28,12 @@ namespace abh {
 template <class Device, class T>
 class ReversibleStack : public Stack<Device, T> {
  public:
-  ReversibleStack(Layout<T>& layout, const StackShape<T>& shape, const ModelConfig& config, const BlockExtent& extent,
-                  double dropout)
-      : Stack<Device, T>(layout, shape, config, extent, dropout, false),
-        in_bcd_(layout.template activation<T>(extent.B * extent.C * D_)),
-        other_bcd_(layout.template activation<T>(extent.B * extent.C * D_)),
-        out_bcd_(layout.template activation<T>(extent.B * extent.C * D_)) {}
+  ReversibleStack(Layout<T>& layout, const StackShape<T>& shape, const ModelConfig& config,
+                  const BlockCapacity& capacity, double dropout)
+      : Stack<Device, T>(layout, shape, config, capacity, dropout, false),
+        in_bcd_(layout.template activation<T>(capacity.B * capacity.C * D_)),
+        other_bcd_(layout.template activation<T>(capacity.B * capacity.C * D_)),
+        out_bcd_(layout.template activation<T>(capacity.B * capacity.C * D_)) {}
 
   T* in_bcd() override { return in_bcd_; }
   const T* out_bcd() const override { return out_bcd_; }

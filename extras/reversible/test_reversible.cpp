@@ -29,17 +29,18 @@ Array<double> normal(Index count, std::uint32_t site) {
 template <class Device, class T>
 class KeptStack : public Stack<Device, T> {
  public:
-  KeptStack(Layout<T>& layout, const StackShape<T>& shape, const ModelConfig& config, const BlockExtent& extent, double)
-      : Stack<Device, T>(layout, {.layers = 0}, config, extent, 0, true), D_(config.channels) {
+  KeptStack(Layout<T>& layout, const StackShape<T>& shape, const ModelConfig& config, const BlockCapacity& capacity,
+            double)
+      : Stack<Device, T>(layout, {.layers = 0}, config, capacity, 0, true), D_(config.channels) {
     for (Index i = 0; i < shape.layers; ++i) {
       const std::string name = "blocks." + std::to_string(i) + ".";
       const BlockOptions options{.residual = false, .layer = static_cast<std::uint32_t>(i)};
       blocks_.push_back(Mixers::make<Device, T>(mixers_of(config)[static_cast<std::size_t>(i)], layout, name + "mixer.",
-                                                config, extent, options));
-      blocks_.push_back(std::make_unique<FfnBlock<Device, T>>(layout, name + "ffn.", config, extent, options));
+                                                config, capacity, options));
+      blocks_.push_back(std::make_unique<FfnBlock<Device, T>>(layout, name + "ffn.", config, capacity, options));
     }
     for (std::size_t i = 0; i < blocks_.size() + 3; ++i) {
-      x_bcd_.push_back(layout.template activation<T>(extent.B * extent.C * D_));
+      x_bcd_.push_back(layout.template activation<T>(capacity.B * capacity.C * D_));
     }
   }
   T* in_bcd() override { return x_bcd_[1]; }
@@ -94,9 +95,9 @@ struct Walk {
   template <template <class, class> class Kind, class T, class Device>
   Result<T> run(Device& device) const {
     const Index count = C * config.channels;
-    const BlockExtent extent{.B = 1, .C = C, .positions = 0};
+    const BlockCapacity capacity{.B = 1, .C = C, .positions = 0};
     const auto make = [&](Layout<T>& layout) {
-      return std::make_unique<Kind<Device, T>>(layout, StackShape<T>{.layers = layers}, config, extent, 0);
+      return std::make_unique<Kind<Device, T>>(layout, StackShape<T>{.layers = layers}, config, capacity, 0);
     };
     Layout<T> measured;
     make(measured);
@@ -206,8 +207,8 @@ ModelConfig deep(const std::string& mixer, Index layers, const std::string& chan
   config.layers = layers;
   return config;
 }
-NetworkMemory memory_of(const ModelConfig& config, const NetworkExtent& extent) {
-  return Network<Reference, float>::memory(Reference(1), config, extent);
+NetworkMemory memory_of(const ModelConfig& config, const NetworkCapacity& capacity) {
+  return Network<Reference, float>::memory(Reference(1), config, capacity);
 }
 double rest(const NetworkMemory& memory) {
   return static_cast<double>(memory.activation_bytes + memory.border_bytes + memory.workspace_bytes);
@@ -222,10 +223,10 @@ TEST_CASE("reversible: memory of 32 layers is that of 4", "[reversible][memory]"
   for (const MixerProperties& mixer : Mixers::properties) {
     for (const std::string& positions : all_positions()) {
       const std::string changes = "positions=" + positions;
-      const NetworkExtent extent{.B = 12, .C = 64, .training = true};
-      const NetworkMemory few = memory_of(deep(mixer.name, 4, changes), extent);
-      const NetworkMemory many = memory_of(deep(mixer.name, 32, changes), extent);
-      const NetworkMemory kept = memory_of(deep(mixer.name, 4, changes + " reversible=0"), extent);
+      const NetworkCapacity capacity{.B = 12, .C = 64, .training = true};
+      const NetworkMemory few = memory_of(deep(mixer.name, 4, changes), capacity);
+      const NetworkMemory many = memory_of(deep(mixer.name, 32, changes), capacity);
+      const NetworkMemory kept = memory_of(deep(mixer.name, 4, changes + " reversible=0"), capacity);
       INFO("memory: " << mixer.name << ", " << positions << ": 4 layers " << few.activation_bytes << " bytes, 32 "
                       << many.activation_bytes << ", without two streams 4 layers " << kept.activation_bytes);
       CHECK_FALSE(!(static_cast<double>(many.activation_bytes) <= 1.3 * static_cast<double>(few.activation_bytes)));

@@ -46,23 +46,23 @@ namespace abh {
 template <class Device, class T, template <class, class> class Comparison = Products>
 class CrossBlock : public Block<Device, T> {
  public:
-  // source: a memory of E channels, and of at most extent.S positions, as it is in each pass.
+  // source: a memory of E channels, and of at most capacity.S positions, as it is in each pass.
   CrossBlock(Layout<T>& layout, const std::string& prefix, const ModelConfig& config, Index E, const Source<T>& source,
-             const BlockExtent& extent, const BlockOptions& options)
+             const BlockCapacity& capacity, const BlockOptions& options)
       : source_(source),
         D_(config.channels),
         H_(config.heads * config.mixer_head_channels()),
-        norm_(layout, prefix + "norm_", options.norm, D_, extent),
+        norm_(layout, prefix + "norm_", options.norm, D_, capacity),
         query_(layout, prefix, {"query_hd"}, H_, D_, Init::normal, config.attention_bias),
         key_value_(layout, prefix, {"key_he", "value_he"}, H_, E, Init::normal, config.attention_bias),
         comparison_(Comparison<Device, T>::of(layout, prefix, config)),
         output_(layout, prefix, {"output_dh"}, D_, H_, Init::normal_residual, config.attention_bias),
         residual_(options, sites::LayerUse::cross, D_),
-        query_bch_(layout.template activation<T>(extent.B * extent.C * H_)),
+        query_bch_(layout.template activation<T>(capacity.B * capacity.C * H_)),
         // Steps find what start has made of the source.
-        key_value_bsq_(extent.positions ? layout.template lasting_activation<T>(extent.B * extent.S * 2 * H_)
-                                        : layout.template activation<T>(extent.B * extent.S * 2 * H_)),
-        core_(layout, config, extent, 0, comparison_) {}
+        key_value_bsq_(capacity.positions ? layout.template lasting_activation<T>(capacity.B * capacity.S * 2 * H_)
+                                          : layout.template activation<T>(capacity.B * capacity.S * 2 * H_)),
+        core_(layout, config, capacity, 0, comparison_) {}
 
   void forward(Device& device, T* out_bcd, const T* in_bcd, const PassContext& pass) override {
     key_value_.forward(device, key_value_bsq_, source_.memory_bse, pass.B * source_.S);  // (cross.3)

@@ -12,13 +12,14 @@ namespace abh {
 // The block by which a layer attends to the source: its scores are those of --cross.
 template <class Device, class T>
 std::unique_ptr<Block<Device, T>> make_cross(Layout<T>& layout, const std::string& prefix, const ModelConfig& config,
-                                             const Source<T>& source, const BlockExtent& extent,
+                                             const Source<T>& source, const BlockCapacity& capacity,
                                              const BlockOptions& options) {
   const Index D = config.channels;
   if (config.cross == "bahdanau") {
-    return std::make_unique<CrossBlock<Device, T, AdditiveScores>>(layout, prefix, config, D, source, extent, options);
+    return std::make_unique<CrossBlock<Device, T, AdditiveScores>>(layout, prefix, config, D, source, capacity,
+                                                                   options);
   }
-  return std::make_unique<CrossBlock<Device, T>>(layout, prefix, config, D, source, extent, options);
+  return std::make_unique<CrossBlock<Device, T>>(layout, prefix, config, D, source, capacity, options);
 }
 
 }  // namespace abh

@@ -29,13 +29,13 @@ Decoder::Decoder(const Machine& machine, const Trained& trained, const Decoding&
                 .most_tokens = trained.config.context,
                 .begin = SequenceWords::begin,
                 .end = SequenceWords::end} {
-  const NetworkExtent extent{.B = 1,
-                             .C = 1,
-                             .positions = trained.config.context,
-                             .S = trained.config.source_context,
-                             .hypotheses = decoding.beam};
-  require_memory(host_bytes(machine.device, model_memory(machine.device, trained.config, extent, machine.type)));
-  model_ = make_model(machine.device, trained.config, extent, 0, machine.type);
+  const NetworkCapacity capacity{.B = 1,
+                                 .C = 1,
+                                 .positions = trained.config.context,
+                                 .S = trained.config.source_context,
+                                 .hypotheses = decoding.beam};
+  require_memory(host_bytes(machine.device, model_memory(machine.device, trained.config, capacity, machine.type)));
+  model_ = make_model(machine.device, trained.config, capacity, 0, machine.type);
   model_->write(Model::Arena::weights, trained.weights);
 }
 

@@ -19,16 +19,16 @@ namespace abh {
 template <class Device, class T>
 class Encoder {
  public:
-  // extent: of the network's passes. entry: of the source.
-  Encoder(Layout<T>& layout, const EntryShape<T>& entry, const ModelConfig& config, const BlockExtent& extent,
+  // capacity: of the network's passes. entry: of the source.
+  Encoder(Layout<T>& layout, const EntryShape<T>& entry, const ModelConfig& config, const BlockCapacity& capacity,
           double dropout)
-      : entry_(layout, entry, config, of_source(extent), dropout),
+      : entry_(layout, entry, config, of_source(capacity), dropout),
         stack_(make_stack<Device, T>(layout, {.prefix = "encoder.", .layers = config.encoder_layers}, config,
-                                     of_source(extent), dropout)),
+                                     of_source(capacity), dropout)),
         D_(config.channels),
         has_norm_(config.has_final_norm()),
-        norm_(layout, "encoder.final_norm.", has_norm_, D_, of_source(extent), false),
-        normed_bsd_(has_norm_ ? layout.template activation<T>(extent.B * extent.S * D_) : nullptr) {}
+        norm_(layout, "encoder.final_norm.", has_norm_, D_, of_source(capacity), false),
+        normed_bsd_(has_norm_ ? layout.template activation<T>(capacity.B * capacity.S * D_) : nullptr) {}
 
   // The memory of the last pass, to which nothing was added yet.
   const Source<T>& source() const { return source_; }
@@ -65,7 +65,9 @@ class Encoder {
   }
 
  private:
-  static BlockExtent of_source(const BlockExtent& extent) { return {.B = extent.B, .C = extent.S, .positions = 0}; }
+  static BlockCapacity of_source(const BlockCapacity& capacity) {
+    return {.B = capacity.B, .C = capacity.S, .positions = 0};
+  }
   static PassContext source_pass(const PassContext& pass) {
     return {.B = pass.B,
             .C = pass.S,

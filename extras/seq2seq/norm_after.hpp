@@ -17,12 +17,12 @@ namespace abh {
 template <class Device, class T>
 class NormAfter : public Block<Device, T> {
  public:
-  NormAfter(Layout<T>& layout, const std::string& prefix, Index D, const BlockExtent& extent,
+  NormAfter(Layout<T>& layout, const std::string& prefix, Index D, const BlockCapacity& capacity,
             std::unique_ptr<Block<Device, T>> block)
       : D_(D),
         block_(std::move(block)),
-        norm_(layout, prefix + "norm_", true, D, extent, false),
-        sum_bcd_(layout.template activation<T>(extent.B * extent.C * D)) {}
+        norm_(layout, prefix + "norm_", true, D, capacity, false),
+        sum_bcd_(layout.template activation<T>(capacity.B * capacity.C * D)) {}
 
   void forward(Device& device, T* out_bcd, const T* in_bcd, const PassContext& pass) override {
     block_->forward(device, sum_bcd_, in_bcd, pass);

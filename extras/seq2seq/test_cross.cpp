@@ -16,16 +16,17 @@ struct HasSource {
 };
 template <class Device, class T>
 struct CrossWithSource : HasSource<T>, CrossBlock<Device, T> {
-  CrossWithSource(Layout<T>& layout, const ModelConfig& config, Index E, const BlockExtent& extent,
+  CrossWithSource(Layout<T>& layout, const ModelConfig& config, Index E, const BlockCapacity& capacity,
                   const BlockOptions& options)
-      : CrossBlock<Device, T>(layout, "", config, E, this->source, extent, options) {}
+      : CrossBlock<Device, T>(layout, "", config, E, this->source, capacity, options) {}
 };
 struct MakeCross {
   Index E;
   template <class Device, class T>
   std::unique_ptr<CrossWithSource<Device, T>> operator()(Layout<T>& layout, const ModelConfig& config,
-                                                         const BlockExtent& extent, const BlockOptions& options) const {
-    return std::make_unique<CrossWithSource<Device, T>>(layout, config, E, extent, options);
+                                                         const BlockCapacity& capacity,
+                                                         const BlockOptions& options) const {
+    return std::make_unique<CrossWithSource<Device, T>>(layout, config, E, capacity, options);
   }
 };
 
@@ -39,13 +40,13 @@ struct CrossCase {
   bool recompute = false;
 
   MakeCross make() const { return {E}; }
-  BlockExtent extent() const { return {.B = B, .C = C, .positions = 0, .S = S}; }
+  BlockCapacity capacity() const { return {.B = B, .C = C, .positions = 0, .S = S}; }
   PassContext pass() const { return {.B = B, .C = C, .state = options.dropout > 0 ? state.data() : nullptr}; }
   std::vector<Slot> inputs() const {
     std::vector<Slot> slots = {activation("x_bcd", {B, C, config.channels}), activation("memory_bse", {B, S, E})};
     slots[1].adds = true;
     for (const Parameter& parameter :
-         BuiltBlock<MakeCross, CpuDevice<Isa::baseline>, double>::measure(make(), config, extent(), options)
+         BuiltBlock<MakeCross, CpuDevice<Isa::baseline>, double>::measure(make(), config, capacity(), options)
              .parameters()) {
       slots.push_back(slot_of(parameter));
     }
@@ -55,14 +56,14 @@ struct CrossCase {
 
   template <class Device, class Arrays, class T = typename Arrays::Number>
   void forward(Device& device, Arrays& a) const {
-    BuiltBlock<MakeCross, Device, T> block(device, make(), config, extent(), options, recompute);
+    BuiltBlock<MakeCross, Device, T> block(device, make(), config, capacity(), options, recompute);
     block.put_weights(a.in);
     block->source = source<T>(a);
     block->forward(device, a.out[0].data(), a.in[0].data(), pass());
   }
   template <class Device, class Arrays, class T = typename Arrays::Number>
   void backward(Device& device, Arrays& a) const {
-    BuiltBlock<MakeCross, Device, T> block(device, make(), config, extent(), options, recompute);
+    BuiltBlock<MakeCross, Device, T> block(device, make(), config, capacity(), options, recompute);
     block.put_weights(a.in);
     block.put_gradients(a.d_in);
     block->source = source<T>(a);

@@ -82,9 +82,9 @@ class SortGeneration : public TaskCommand {
       longest = std::max(longest, length);
     }
     set_length(trained, longest);
-    const NetworkExtent extent{.B = 1, .C = 1, .positions = trained.config.context};
-    require_memory(host_bytes(machine.device, model_memory(machine.device, trained.config, extent, machine.type)));
-    const auto model = make_model(machine.device, trained.config, extent, 0, machine.type);
+    const NetworkCapacity capacity{.B = 1, .C = 1, .positions = trained.config.context};
+    require_memory(host_bytes(machine.device, model_memory(machine.device, trained.config, capacity, machine.type)));
+    const auto model = make_model(machine.device, trained.config, capacity, 0, machine.type);
     model->write(Model::Arena::weights, trained.weights);
     for (const std::vector<Token>& array_l : arrays) {
       std::cout << array_text(sorted(*model, array_l)) << "\n";

@@ -41,10 +41,10 @@ void golden_sparse(GoldenCases<Device, T>& g) {
   }
   const bool is_alone = part == "first" || part == "second";
   config.extras.part = is_alone ? "layers" : part;
-  g.run_block(config, false, true, [&](Layout<T>& layout, const BlockExtent& extent, const BlockOptions& options) {
+  g.run_block(config, false, true, [&](Layout<T>& layout, const BlockCapacity& capacity, const BlockOptions& options) {
     BlockOptions of_layer = options;
     of_layer.layer = part == "second" ? 1 : 0;
-    return std::make_unique<DotBlock<Device, T>>(layout, "", config, extent, of_layer);
+    return std::make_unique<DotBlock<Device, T>>(layout, "", config, capacity, of_layer);
   });
 }
 

@@ -26,15 +26,15 @@ class SparseProducts {
       : pattern_(pattern), tables_(tables), longest_(longest), lse_{lse_even, lse_odd} {}
 
   static SparseProducts of(Layout<T>& layout, const ModelConfig& config, const BlockOptions& options,
-                           const BlockExtent& extent) {
+                           const BlockCapacity& capacity) {
     const Pattern pattern = Pattern::of(config, options.layer);
     if (pattern.form == Pattern::Form::none) return {};
-    const Index C = extent.C, N = config.heads;
+    const Index C = capacity.C, N = config.heads;
     const PatternTables tables = PatternTables::of(pattern, C, [&](const char* name, Index count, const auto& value) {
       return layout.template constant<Token>(name, count, [value](Index i) { return static_cast<double>(value(i)); });
     });
     const auto lse = [&](Index group) {
-      return layout.template activation<A>(extent.B * rows_of_folds(pattern, C) * pattern.heads_of(group, N));
+      return layout.template activation<A>(capacity.B * rows_of_folds(pattern, C) * pattern.heads_of(group, N));
     };
     A* const even = lse(0);
     return {pattern, tables, C, even, lse(1)};

@@ -60,15 +60,15 @@ namespace abh {
 template <class Device, class T>
 class TransformerXlBlock : public Block<Device, T> {
  public:
-  TransformerXlBlock(Layout<T>& layout, const std::string& prefix, const ModelConfig& config, const BlockExtent& extent,
-                     const BlockOptions& options)
+  TransformerXlBlock(Layout<T>& layout, const std::string& prefix, const ModelConfig& config,
+                     const BlockCapacity& capacity, const BlockOptions& options)
       : D_(config.channels),
         N_(config.heads),
         K_(config.mixer_head_channels()),
         segment_(config.extras.segment),
         memory_(config.extras.memory),
-        distances_(distances_of(config, extent)),
-        norm_(layout, prefix + "norm_", options.norm, D_, with_past(extent)),
+        distances_(distances_of(config, capacity)),
+        norm_(layout, prefix + "norm_", options.norm, D_, with_past(capacity)),
         query_(layout, prefix, {"query_hd"}, H(), D_, Init::normal),
         key_value_(layout, prefix, {"key_hd", "value_hd"}, H(), D_, Init::normal),
         position_(layout, prefix, {"position_hd"}, H(), D_, Init::normal),
@@ -76,15 +76,15 @@ class TransformerXlBlock : public Block<Device, T> {
         position_bias_(layout.weight(prefix + "position_bias_nk", {N_, K_}, Init::zero, Kind::undecayed)),
         output_(layout, prefix, {"output_dh"}, D_, H(), Init::normal_residual),
         residual_(options, sites::LayerUse::mixer, D_),
-        past_(layout, memory_, D_, extent),
-        query_bch_(layout.template activation<T>(extent.B * extent.C * H())),
-        key_value_bsq_(layout.template activation<T>(extent.B * with_past(extent).C * 2 * H())),
+        past_(layout, memory_, D_, capacity),
+        query_bch_(layout.template activation<T>(capacity.B * capacity.C * H())),
+        key_value_bsq_(layout.template activation<T>(capacity.B * with_past(capacity).C * 2 * H())),
         row_pd_(layout.template constant<T>("row_pd", distances_ * D_,
                                             [D = D_](Index i) { return wave(i / D, i % D, D); })),
         rho_ph_(layout.template lasting_activation<T>(distances_ * H())),  // steps read what start made
-        t_bch_(layout.template activation<T>(extent.B * extent.C * H())),
-        lse_bnc_(layout.template activation<Accum<T>>(extent.B * extent.C * N_)) {
-    if (!extent.positions) return;
+        t_bch_(layout.template activation<T>(capacity.B * capacity.C * H())),
+        lse_bnc_(layout.template activation<Accum<T>>(capacity.B * capacity.C * N_)) {
+    if (!capacity.positions) return;
     key_sh_ = layout.template state<T>((memory_ + segment_) * H());
     value_sh_ = layout.template state<T>((memory_ + segment_) * H());
   }
@@ -212,16 +212,16 @@ class TransformerXlBlock : public Block<Device, T> {
   }
 
   // Distances that have a row of their own: all that a query sees, or up to the clamp.
-  static Index distances_of(const ModelConfig& config, const BlockExtent& extent) {
+  static Index distances_of(const ModelConfig& config, const BlockCapacity& capacity) {
     const Index seen =
-        std::min(config.extras.memory + config.extras.segment, std::max(extent.longest(), extent.positions));
+        std::min(config.extras.memory + config.extras.segment, std::max(capacity.longest(), capacity.positions));
     return config.extras.clamp > 0 ? std::min(config.extras.clamp + 1, seen) : seen;
   }
 
   // Positions of a pass with those that stand before a chunk.
-  BlockExtent with_past(BlockExtent extent) const {
-    if (extent.sequence) extent.C += std::min(memory_, extent.sequence);
-    return extent;
+  BlockCapacity with_past(BlockCapacity capacity) const {
+    if (capacity.sequence) capacity.C += std::min(memory_, capacity.sequence);
+    return capacity;
   }
 
   // Where the key and the value of a position are kept: behind the memory of its segment.

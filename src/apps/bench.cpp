@@ -86,11 +86,11 @@ struct FirstStep {
   Batch batch;
 };
 FirstStep first_step(const BenchSettings& s, const ModelConfig& config) {
-  const NetworkExtent extent = training_extent(config, s.training, s.recompute);
-  FirstStep first{model_memory(s.device, config, extent, s.training.type), nullptr, {}};
+  const NetworkCapacity capacity = training_capacity(config, s.training, s.recompute);
+  FirstStep first{model_memory(s.device, config, capacity, s.training.type), nullptr, {}};
   require_memory(host_bytes(s.device, first.memory));
   reset_peak_memory();
-  first.model = make_model(s.device, config, extent, s.training.dropout, s.training.type);
+  first.model = make_model(s.device, config, capacity, s.training.dropout, s.training.type);
   first.model->write(Model::Arena::weights,
                      initial_weights(parameter_table(config), config, s.training.init_std, s.training.seed));
   std::vector<Token> token_bc(static_cast<std::size_t>(s.training.batch * config.context));

@@ -55,7 +55,7 @@ namespace abh {
 template <class Device, class T>
 class AdditiveBlock : public Block<Device, T> {
  public:
-  AdditiveBlock(Layout<T>& layout, const std::string& prefix, const ModelConfig& config, const BlockExtent& extent,
+  AdditiveBlock(Layout<T>& layout, const std::string& prefix, const ModelConfig& config, const BlockCapacity& capacity,
                 const BlockOptions& options)
       : D_(config.channels),
         N_(config.heads),
@@ -64,14 +64,14 @@ class AdditiveBlock : public Block<Device, T> {
         projection_(config.additive.projection),
         qkv_size_(own_values_ ? 3 * D_ : 2 * D_),
         options_(options),
-        norm_(layout, prefix + "norm_", options.norm, D_, extent),
-        mid_norm_(layout, prefix + "mid_norm_", true, D_, extent),
+        norm_(layout, prefix + "norm_", options.norm, D_, capacity),
+        mid_norm_(layout, prefix + "mid_norm_", true, D_, capacity),
         query_key_value_(layout, prefix, maps(), D_, D_, Init::normal),
         mix_(layout, prefix, projection_ ? Names{"mix_dd"} : Names{}, D_, D_, Init::normal),
-        qkv_bcq_(layout.template activation<T>(extent.B * extent.C * qkv_size_)),
-        first_(layout, prefix + "query_pool_nk", config, options, extent),
-        second_(layout, prefix + "key_pool_nk", config, options, extent) {
-    const Index BC = extent.B * extent.C;
+        qkv_bcq_(layout.template activation<T>(capacity.B * capacity.C * qkv_size_)),
+        first_(layout, prefix + "query_pool_nk", config, options, capacity),
+        second_(layout, prefix + "key_pool_nk", config, options, capacity) {
+    const Index BC = capacity.B * capacity.C;
     if (projection_) {
       dropped_bcd_ = layout.template cheap_activation<T>(BC * D_);
       mixed_bcd_ = layout.template activation<T>(BC * D_);

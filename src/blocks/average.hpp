@@ -28,17 +28,22 @@ namespace abh {
 template <class Device, class T>
 class AverageBlock : public Block<Device, T> {
  public:
-  AverageBlock(Layout<T>& layout, const std::string& prefix, const ModelConfig& config, const BlockExtent& extent,
+  AverageBlock(Layout<T>& layout, const std::string& prefix, const ModelConfig& config, const BlockCapacity& capacity,
                const BlockOptions& options)
       : D_(config.channels),
         N_(config.heads),
-        norm_(layout, prefix + "norm_", options.norm, D_, extent),
+        norm_(layout, prefix + "norm_", options.norm, D_, capacity),
         residual_(options, sites::LayerUse::mixer, D_),
-        zero_bnc_(layout.template constant<Accum<T>>("zero_bnc", extent.B * extent.C * N_, [](Index) { return 0.0; })),
-        pooling_(
-            layout,
-            {.B = extent.B, .C = extent.C, .N = N_, .K = D_ / N_, .window = options.window, .causal = options.causal},
-            false, nullptr, extent) {}
+        zero_bnc_(
+            layout.template constant<Accum<T>>("zero_bnc", capacity.B * capacity.C * N_, [](Index) { return 0.0; })),
+        pooling_(layout,
+                 {.B = capacity.B,
+                  .C = capacity.C,
+                  .N = N_,
+                  .K = D_ / N_,
+                  .window = options.window,
+                  .causal = options.causal},
+                 false, nullptr, capacity) {}
 
   void forward(Device& device, T* out_bcd, const T* in_bcd, const PassContext& pass) override {
     const T* h_bcd = norm_.forward(device, out_bcd, in_bcd, pass.BC());    // (average.1)

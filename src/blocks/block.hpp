@@ -39,7 +39,7 @@ inline constexpr PassContext step_at(Index position) { return {.B = 1, .C = 1, .
 
 // The capacity that a network is built for: batches with a backward pass, batches forward only, or one token after the
 // other. Memory is only laid out for what the purpose needs.
-struct BlockExtent {
+struct BlockCapacity {
   Index B, C;          // largest batch
   Index positions;     // longest cache of step-by-step inference; 0: none
   Index sequence = 0;  // longest sequence that passes are chunks of, one after the other; then B is 1. 0: no chunks

@@ -31,15 +31,15 @@ class PastRows;
 template <class Device, class T>
 class ConvBlock : public Block<Device, T> {
  public:
-  ConvBlock(Layout<T>& layout, const std::string& prefix, const ModelConfig& config, const BlockExtent& extent,
+  ConvBlock(Layout<T>& layout, const std::string& prefix, const ModelConfig& config, const BlockCapacity& capacity,
             const BlockOptions& options)
       : shape_{1, 1, config.channels, config.convolution_groups(), config.conv_kernel},
-        norm_(layout, prefix + "norm_", options.norm, config.channels, extent),
+        norm_(layout, prefix + "norm_", options.norm, config.channels, capacity),
         residual_(options, sites::LayerUse::conv, config.channels),
-        past_(layout, config.conv_kernel - 1, config.channels, extent) {
+        past_(layout, config.conv_kernel - 1, config.channels, capacity) {
     weight_ = layout.weight(prefix + "weight_dgj", {shape_.D, shape_.D / shape_.groups, shape_.kernel},
                             Init::convolution, Kind::decayed);
-    if (extent.positions) state_jd_ = layout.template state<T>((shape_.kernel - 1) * shape_.D);
+    if (capacity.positions) state_jd_ = layout.template state<T>((shape_.kernel - 1) * shape_.D);
   }
 
   void forward(Device& device, T* out_bcd, const T* in_bcd, const PassContext& pass) override {

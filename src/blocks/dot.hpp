@@ -57,21 +57,21 @@ class SparseProducts;
 template <class Device, class T>
 class DotBlock : public Block<Device, T> {
  public:
-  DotBlock(Layout<T>& layout, const std::string& prefix, const ModelConfig& config, const BlockExtent& extent,
+  DotBlock(Layout<T>& layout, const std::string& prefix, const ModelConfig& config, const BlockCapacity& capacity,
            const BlockOptions& options)
       : D_(config.channels),
         N_(config.heads),
         K_(config.mixer_head_channels()),
         H_(N_ * K_),
-        norm_(layout, prefix + "norm_", options.norm, D_, extent),
+        norm_(layout, prefix + "norm_", options.norm, D_, capacity),
         qkv_(layout, prefix, {"query_hd", "key_hd", "value_hd"}, H_, D_, Init::normal, config.attention_bias),
         output_(layout, prefix, {"output_dh"}, D_, H_, Init::normal_residual, config.attention_bias),
         residual_(options, sites::LayerUse::mixer, D_),
-        qkv_bcq_(layout.template activation<T>(extent.B * extent.C * 3 * H_)),
-        rescale_(layout, config.rescale > 0, extent, 2 * N_, K_, 3 * H_),
-        rotary_(layout, config, extent, 2 * N_, 3 * H_),
-        core_(layout, config, options, extent, true, config.rescale / static_cast<double>(K_),
-              SparseProducts<Device, T>::of(layout, config, options, extent), {layout, prefix, config}) {}
+        qkv_bcq_(layout.template activation<T>(capacity.B * capacity.C * 3 * H_)),
+        rescale_(layout, config.rescale > 0, capacity, 2 * N_, K_, 3 * H_),
+        rotary_(layout, config, capacity, 2 * N_, 3 * H_),
+        core_(layout, config, options, capacity, true, config.rescale / static_cast<double>(K_),
+              SparseProducts<Device, T>::of(layout, config, options, capacity), {layout, prefix, config}) {}
 
   void forward(Device& device, T* out_bcd, const T* in_bcd, const PassContext& pass) override {
     project(device, out_bcd, in_bcd, pass);

@@ -39,18 +39,18 @@ class Relu;
 template <class Device, class T>
 class FfnBlock : public Block<Device, T> {
  public:
-  FfnBlock(Layout<T>& layout, const std::string& prefix, const ModelConfig& config, const BlockExtent& extent,
+  FfnBlock(Layout<T>& layout, const std::string& prefix, const ModelConfig& config, const BlockCapacity& capacity,
            const BlockOptions& options)
       : D_(config.channels),
         F_(config.ffn_channels()),
         relu_(config),
         gelu_form_(config.activation == "gelu_tanh" ? GeluForm::tanh : GeluForm::erf),
-        norm_(layout, prefix + "norm_", options.norm, D_, extent),
+        norm_(layout, prefix + "norm_", options.norm, D_, capacity),
         up_(layout, prefix, {"up_fd"}, F_, D_, Init::normal, config.ffn_bias),
         down_(layout, prefix, {"down_df"}, D_, F_, Init::normal_residual, config.ffn_bias),
         residual_(options, sites::LayerUse::ffn, D_),
-        up_bcf_(layout.template activation<T>(extent.B * extent.C * F_)),
-        hidden_bcf_(layout.template cheap_activation<T>(extent.B * extent.C * F_)) {}
+        up_bcf_(layout.template activation<T>(capacity.B * capacity.C * F_)),
+        hidden_bcf_(layout.template cheap_activation<T>(capacity.B * capacity.C * F_)) {}
 
   void forward(Device& device, T* out_bcd, const T* in_bcd, const PassContext& pass) override {
     const Index BC = pass.BC();

@@ -23,10 +23,10 @@ namespace abh {
 template <class Device, class T>
 class IdentityBlock : public Block<Device, T> {
  public:
-  IdentityBlock(Layout<T>& layout, const std::string& prefix, const ModelConfig& config, const BlockExtent& extent,
+  IdentityBlock(Layout<T>& layout, const std::string& prefix, const ModelConfig& config, const BlockCapacity& capacity,
                 const BlockOptions& options)
       : D_(config.channels),
-        norm_(layout, prefix + "norm_", options.norm, D_, extent),
+        norm_(layout, prefix + "norm_", options.norm, D_, capacity),
         residual_(options, sites::LayerUse::mixer, D_) {}
 
   void forward(Device& device, T* out_bcd, const T* in_bcd, const PassContext& pass) override {

@@ -211,7 +211,7 @@ class Layout {
     return states_ ? Kept<Element>(states_, offset) : Kept<Element>();
   }
 
-  // Where a sequence is computed in chunks (BlockExtent): what a block hands from one to the next, and its gradient.
+  // Where a sequence is computed in chunks (BlockCapacity): what a block hands from one to the next, and its gradient.
   template <class Element>
   Carried<Element> carried(Index count) {
     const std::size_t offset = carried_extent_.claim(count, sizeof(Element));

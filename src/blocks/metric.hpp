@@ -51,25 +51,25 @@ class Rotary;
 template <class Device, class T>
 class MetricBlock : public Block<Device, T> {
  public:
-  MetricBlock(Layout<T>& layout, const std::string& prefix, const ModelConfig& config, const BlockExtent& extent,
+  MetricBlock(Layout<T>& layout, const std::string& prefix, const ModelConfig& config, const BlockCapacity& capacity,
               const BlockOptions& options, MetricForm form = MetricForm::packed)
       : D_(config.channels),
         N_(config.heads),
         K_(config.mixer_head_channels()),
         H_(N_ * K_),
         form_(form),
-        norm_(layout, prefix + "norm_", options.norm, D_, extent),
+        norm_(layout, prefix + "norm_", options.norm, D_, capacity),
         project_(layout, prefix, {"project_hd"}, H_, D_, Init::normal),
         metric_(form == MetricForm::packed
                     ? layout.weight(prefix + "metric_nl", {N_, K_ * (K_ + 1) / 2}, Init::identity_packed, Kind::decayed)
                     : layout.weight(prefix + "metric_nkk", {N_, K_, K_}, Init::identity_full, Kind::decayed)),
         output_(layout, prefix, {"output_dh"}, D_, H_, Init::normal_residual),
         residual_(options, sites::LayerUse::mixer, D_),
-        p_bch_(layout.template activation<T>(extent.B * extent.C * H_)),
-        rotary_(layout, config, extent, N_),
-        query_bch_(rotary_.present() ? layout.template activation<T>(extent.B * extent.C * H_) : p_bch_),
-        key_bch_(layout.template activation<T>(extent.B * extent.C * H_)),
-        core_(layout, config, options, extent, rotary_.present(), 0, {}, {layout, prefix, config}) {}
+        p_bch_(layout.template activation<T>(capacity.B * capacity.C * H_)),
+        rotary_(layout, config, capacity, N_),
+        query_bch_(rotary_.present() ? layout.template activation<T>(capacity.B * capacity.C * H_) : p_bch_),
+        key_bch_(layout.template activation<T>(capacity.B * capacity.C * H_)),
+        core_(layout, config, options, capacity, rotary_.present(), 0, {}, {layout, prefix, config}) {}
 
   void forward(Device& device, T* out_bcd, const T* in_bcd, const PassContext& pass) override {
     project(device, p_bch_, out_bcd, in_bcd, pass);
@@ -205,9 +205,9 @@ struct MetricMixer {
 template <class Device, class T>
 class QuadraticBlock : public MetricBlock<Device, T> {
  public:
-  QuadraticBlock(Layout<T>& layout, const std::string& prefix, const ModelConfig& config, const BlockExtent& extent,
+  QuadraticBlock(Layout<T>& layout, const std::string& prefix, const ModelConfig& config, const BlockCapacity& capacity,
                  const BlockOptions& options)
-      : MetricBlock<Device, T>(layout, prefix, config, extent, options, MetricForm::full) {}
+      : MetricBlock<Device, T>(layout, prefix, config, capacity, options, MetricForm::full) {}
 };
 
 struct QuadraticMixer {

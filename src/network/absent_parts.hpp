@@ -62,7 +62,7 @@ class Sinusoids : public AbsentRows {
 template <class Device, class T>
 class SparseProducts : public Products<Device, T> {
  public:
-  static SparseProducts of(Layout<T>&, const ModelConfig&, const BlockOptions&, const BlockExtent&) { return {}; }
+  static SparseProducts of(Layout<T>&, const ModelConfig&, const BlockOptions&, const BlockCapacity&) { return {}; }
 };
 
 // adaptive_span/span.hpp: every head sees all positions.
@@ -100,7 +100,7 @@ class AttentionPast : public KeyValueCache<T> {
 template <class Device, class T>
 class PastRows {
  public:
-  PastRows(Layout<T>&, Index, Index, const BlockExtent&) {}
+  PastRows(Layout<T>&, Index, Index, const BlockCapacity&) {}
   static Index positions(const PassContext&) { return 0; }
   template <class Scope>
   const T* join(Device&, Scope&, const T* rows_bcd, const PassContext&) const {
@@ -117,7 +117,7 @@ class PastRows {
 template <class Device, class T>
 class PoolingPast {
  public:
-  PoolingPast(Layout<T>&, const PoolingShape&, const BlockExtent&) {}
+  PoolingPast(Layout<T>&, const PoolingShape&, const BlockCapacity&) {}
   static Index most() { return 0; }
   static Index positions(const PassContext&) { return 0; }
   template <class Scope>
@@ -146,7 +146,7 @@ struct MemoryFlag {
 template <class Device, class T>
 class Encoder {
  public:
-  Encoder(Layout<T>&, const EntryShape<T>&, const ModelConfig&, const BlockExtent&, double) {}
+  Encoder(Layout<T>&, const EntryShape<T>&, const ModelConfig&, const BlockCapacity&, double) {}
   const Source<T>& source() const { return source_; }
   void forward(Device&, const DeviceBatch<T>&, const PassContext&) const {}
   void collect(Device&, T*, const PassContext&) const {}

@@ -2,7 +2,7 @@
 
 #include "blocks/layout.hpp"
 #include "device/memory.hpp"
-#include "network/extent.hpp"
+#include "network/capacity.hpp"
 #include "network/weights.hpp"
 
 namespace abh {
@@ -12,17 +12,17 @@ namespace abh {
 template <class Device, class T>
 class Arenas {
  public:
-  Arenas(Device& device, const Layout<T>& measured, const NetworkExtent& extent)
+  Arenas(Device& device, const Layout<T>& measured, const NetworkCapacity& capacity)
       : device_(device),
         carried_size_(static_cast<Index>(measured.carried_bytes())),
-        adjoint_size_(extent.training ? static_cast<Index>(measured.adjoint_bytes()) : 0),
+        adjoint_size_(capacity.training ? static_cast<Index>(measured.adjoint_bytes()) : 0),
         activations_(device.memory(), measured.activation_bytes()),
         state_size_(static_cast<Index>(measured.state_bytes())),
-        states_(device.memory(), static_cast<std::size_t>(extent.hypotheses) * measured.state_bytes()),
+        states_(device.memory(), static_cast<std::size_t>(capacity.hypotheses) * measured.state_bytes()),
         state_(states_.as<std::byte>()),
         carried_(device.memory(), measured.carried_bytes()),
         adjoints_(device.memory(), static_cast<std::size_t>(adjoint_size_)),
-        borders_(device.memory(), static_cast<std::size_t>(extent.kept_borders()) * measured.carried_bytes()) {}
+        borders_(device.memory(), static_cast<std::size_t>(capacity.kept_borders()) * measured.carried_bytes()) {}
 
   // The layout of a network on this memory. `measured`: its layout without.
   // They find what is kept from step to step by a pointer in here.
@@ -44,11 +44,11 @@ class Arenas {
   void forget_adjoints() { device_.set_zero(adjoints_.as<std::byte>(), adjoint_size_); }
 
   // Adds what it takes to the memory of a network that is not built.
-  static void count_memory(NetworkMemory& memory, const Layout<T>& measured, const NetworkExtent& extent) {
+  static void count_memory(NetworkMemory& memory, const Layout<T>& measured, const NetworkCapacity& capacity) {
     memory.activation_bytes = measured.activation_bytes();
-    memory.state_bytes = static_cast<std::size_t>(extent.hypotheses) * measured.state_bytes();
-    const auto borders = static_cast<std::size_t>(1 + extent.kept_borders());
-    memory.border_bytes = borders * measured.carried_bytes() + (extent.training ? measured.adjoint_bytes() : 0);
+    memory.state_bytes = static_cast<std::size_t>(capacity.hypotheses) * measured.state_bytes();
+    const auto borders = static_cast<std::size_t>(1 + capacity.kept_borders());
+    memory.border_bytes = borders * measured.carried_bytes() + (capacity.training ? measured.adjoint_bytes() : 0);
   }
 
  private:

@@ -38,7 +38,7 @@ struct EntryShape {
 template <class Device, class T>
 class Entry {
  public:
-  Entry(Layout<T>& layout, const EntryShape<T>& shape, const ModelConfig& config, const BlockExtent& extent,
+  Entry(Layout<T>& layout, const EntryShape<T>& shape, const ModelConfig& config, const BlockCapacity& capacity,
         double dropout)
       : D_(config.channels),
         token_rows_(shape.vocabulary + (config.has_cls() ? 1 : 0)),
@@ -52,9 +52,9 @@ class Entry {
         position_(config.has_position_table()
                       ? layout.weight(shape.prefix + shape.position, {shape.context, D_}, Init::normal, Kind::undecayed)
                       : Weight<T>{}),
-        sinusoids_(layout, config, extent),
-        norm_(layout, shape.prefix + "norm_", has_norm_, D_, extent),
-        embedded_bcd_(has_norm_ ? layout.template activation<T>(extent.B * extent.C * D_) : nullptr) {}
+        sinusoids_(layout, config, capacity),
+        norm_(layout, shape.prefix + "norm_", has_norm_, D_, capacity),
+        embedded_bcd_(has_norm_ ? layout.template activation<T>(capacity.B * capacity.C * D_) : nullptr) {}
 
   // The table of tokens.
   const Weight<T>& token() const { return token_; }

@@ -32,12 +32,12 @@ class Head {
 template <class Device, class T>
 class LanguageHead : public Head<Device, T> {
  public:
-  LanguageHead(Layout<T>& layout, const ModelConfig& config, const BlockExtent& extent, const Weight<T>& token)
+  LanguageHead(Layout<T>& layout, const ModelConfig& config, const BlockCapacity& capacity, const Weight<T>& token)
       : D_(config.channels),
         V_(config.vocabulary),
         scale_(config.logit_scale),
         has_norm_(config.has_final_norm()),
-        norm_(layout, config.own_prefix() + "final_norm.", has_norm_, D_, extent),
+        norm_(layout, config.own_prefix() + "final_norm.", has_norm_, D_, capacity),
         token_(token) {
     if (config.logit_bias) bias_ = layout.weight("logit_bias_v", {V_}, Init::zero, Kind::undecayed);
   }
@@ -91,17 +91,17 @@ class ClassifierHead;
 
 // The head that a network has. token: the table of tokens, which is that of logits but where these have their own.
 template <class Device, class T>
-std::unique_ptr<Head<Device, T>> make_head(Layout<T>& layout, const ModelConfig& config, const BlockExtent& extent,
+std::unique_ptr<Head<Device, T>> make_head(Layout<T>& layout, const ModelConfig& config, const BlockCapacity& capacity,
                                            const Weight<T>& token) {
   if constexpr (has_extras) {
-    if (config.classes > 0) return std::make_unique<ClassifierHead<Device, T>>(layout, config, extent);
+    if (config.classes > 0) return std::make_unique<ClassifierHead<Device, T>>(layout, config, capacity);
   }
   if (!config.has_encoder() || config.embeddings != "separate") {
-    return std::make_unique<LanguageHead<Device, T>>(layout, config, extent, token);
+    return std::make_unique<LanguageHead<Device, T>>(layout, config, capacity, token);
   }
   const Weight<T> logit =
       layout.weight("decoder.logit_vd", {config.vocabulary, config.channels}, Init::normal, Kind::decayed);
-  return std::make_unique<LanguageHead<Device, T>>(layout, config, extent, logit);
+  return std::make_unique<LanguageHead<Device, T>>(layout, config, capacity, logit);
 }
 
 }  // namespace abh

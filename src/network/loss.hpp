@@ -10,14 +10,14 @@ namespace abh {
 template <class Device, class T>
 class Loss {
  public:
-  Loss(Layout<T>& layout, const Head<Device, T>& head, const BlockExtent& extent)
+  Loss(Layout<T>& layout, const Head<Device, T>& head, const BlockCapacity& capacity)
       : V_(head.columns()),
-        logits_rv_(layout.template activation<T>(head.rows({extent.B, extent.C}) * V_)),
+        logits_rv_(layout.template activation<T>(head.rows({capacity.B, capacity.C}) * V_)),
         mean_(layout.template activation<Accum<T>>(1)),
-        each_r_(layout.template activation<Accum<T>>(head.rows({extent.B, extent.C}))),
-        lse_r_(layout.template activation<Accum<T>>(head.rows({extent.B, extent.C}))),
+        each_r_(layout.template activation<Accum<T>>(head.rows({capacity.B, capacity.C}))),
+        lse_r_(layout.template activation<Accum<T>>(head.rows({capacity.B, capacity.C}))),
         count_(layout.template activation<Index>(1)),
-        best_r_(layout.template activation<Token>(head.rows({extent.B, extent.C}))) {}
+        best_r_(layout.template activation<Token>(head.rows({capacity.B, capacity.C}))) {}
 
   // Filled by the head, and overwritten by backward with their gradient.
   T* logits_rv() const { return logits_rv_; }

@@ -57,12 +57,12 @@ struct MixerList {
   // The block of the mixer with this number; null for none.
   template <class Device, class T>
   static std::unique_ptr<Block<Device, T>> make(std::size_t number, Layout<T>& layout, const std::string& prefix,
-                                                const ModelConfig& config, const BlockExtent& extent,
+                                                const ModelConfig& config, const BlockCapacity& capacity,
                                                 const BlockOptions& options) {
     std::unique_ptr<Block<Device, T>> block;
     std::size_t i = 0;
     ((i++ == number ? void(block = std::make_unique<typename Kinds::template Type<Device, T>>(layout, prefix, config,
-                                                                                              extent, options))
+                                                                                              capacity, options))
                     : void()),
      ...);
     return block;
@@ -81,9 +81,9 @@ std::vector<std::size_t> mixers_of(const ModelConfig& config);
 
 template <class Device, class T>
 std::unique_ptr<Block<Device, T>> make_mixer(std::size_t layer, Layout<T>& layout, const std::string& prefix,
-                                             const ModelConfig& config, const BlockExtent& extent,
+                                             const ModelConfig& config, const BlockCapacity& capacity,
                                              const BlockOptions& options) {
-  return Mixers::make<Device, T>(mixers_of(config)[layer], layout, prefix, config, extent, options);
+  return Mixers::make<Device, T>(mixers_of(config)[layer], layout, prefix, config, capacity, options);
 }
 
 // Their properties, one per layer.

@@ -32,22 +32,22 @@ class ModelOn : public Model {
 
  public:
   ModelOn(std::unique_ptr<Device> device, std::string device_name, const ModelConfig& config,
-          const NetworkExtent& extent, double dropout, Processes& processes)
+          const NetworkCapacity& capacity, double dropout, Processes& processes)
       : device_(std::move(device)),
         device_name_(std::move(device_name)),
         processes_(processes),
-        extent_(extent),
-        network_(*device_, config, extent, dropout, processes),
+        capacity_(capacity),
+        network_(*device_, config, capacity, dropout, processes),
         config_(config),
-        losses_(places_.template take<Accum<T>>(extent.shards * pieces(extent.B))),
+        losses_(places_.template take<Accum<T>>(capacity.shards * pieces(capacity.B))),
         state_(places_.template take<StepState>(1)),
         count_(places_.template take<Index>(1)),
-        token_bc_(places_.template take<Token>(extent.shards * extent.B * extent.C)),
-        target_r_(places_.template take<Token>(extent.shards * extent.B * extent.C)),
-        mask_bc_(places_.template take<Token>(extent.shards * extent.B * extent.C)),
-        source_bs_(places_.template take<Token>(extent.shards * extent.B * extent.S)),
-        source_mask_bs_(places_.template take<Token>(extent.shards * extent.B * extent.S)),
-        patch_bpi_(places_.template take<T>(extent.shards * extent.B * numbers_of_patches(extent.C))),
+        token_bc_(places_.template take<Token>(capacity.shards * capacity.B * capacity.C)),
+        target_r_(places_.template take<Token>(capacity.shards * capacity.B * capacity.C)),
+        mask_bc_(places_.template take<Token>(capacity.shards * capacity.B * capacity.C)),
+        source_bs_(places_.template take<Token>(capacity.shards * capacity.B * capacity.S)),
+        source_mask_bs_(places_.template take<Token>(capacity.shards * capacity.B * capacity.S)),
+        patch_bpi_(places_.template take<T>(capacity.shards * capacity.B * numbers_of_patches(capacity.C))),
         mailbox_(*device_, places_),
         logits_v_(static_cast<std::size_t>(config.vocabulary)) {}
 
@@ -75,18 +75,18 @@ class ModelOn : public Model {
     state.step = static_cast<std::uint32_t>(step);
     state.learning_rate = static_cast<float>(learning_rate_at(training, step));
     set_adamw_corrections(state, AdamwSettings{training.beta1, training.beta2});
-    if (extent_.average) set_average_share(state, training.weight_average);
+    if (capacity_.average) set_average_share(state, training.weight_average);
     *mailbox_.to_send(state_) = state;
     StepState* device_state = mailbox_.there(state_);
     const std::vector<Index> counts = counts_of_pieces(batch);
     *mailbox_.to_send(count_) = std::accumulate(counts.begin(), counts.end(), Index{0});
     PassContext whole = send(state_.begin, batch, processes_, training.dropout > 0 ? device_state : nullptr);
     const Index first_b = processes_.rank() * whole.B;
-    whole.B /= extent_.shards;
+    whole.B /= capacity_.shards;
     whole.count = mailbox_.there(count_);
     const Index rows = whole.B * targets_of_sequence(batch);
     steps_[{whole.C, whole.S}].run(*device_, [&] {
-      for (Index shard = 0; shard < extent_.shards; ++shard) {
+      for (Index shard = 0; shard < capacity_.shards; ++shard) {
         PassContext pass = whole;
         pass.first_b = first_b + shard * pass.B;
         const Index BS = pass.B * pass.S;
@@ -98,7 +98,7 @@ class ModelOn : public Model {
         network_.weights().begin_shard(shard);
         differentiate(network_, part, training.label_smoothing, pass,
                       [&](Index b, Index j, const PassContext&, const auto& loss) {
-                        device_->copy(shard_losses + b * extent_.chunks() + j, loss.mean, 1);
+                        device_->copy(shard_losses + b * capacity_.chunks() + j, loss.mean, 1);
                       });
       }
       network_.weights().finish_sums();
@@ -273,11 +273,11 @@ class ModelOn : public Model {
     abh::compute_losses(network_, all(), 0, send(batch), seen);
   }
   // Parts of B sequences that have a loss of their own: chunks, or all of it.
-  Index pieces(Index B) const { return extent_.chunk ? B * extent_.chunks() : 1; }
+  Index pieces(Index B) const { return capacity_.chunk ? B * capacity_.chunks() : 1; }
   // The number of targets that count in every piece of every shard.
   std::vector<Index> counts_of_pieces(const Batch& batch) const {
-    const Index rows = targets_of_sequence(batch) * (extent_.chunk ? 1 : extent_.B);
-    const Index of_piece = extent_.chunk ? extent_.chunk : rows;
+    const Index rows = targets_of_sequence(batch) * (capacity_.chunk ? 1 : capacity_.B);
+    const Index of_piece = capacity_.chunk ? capacity_.chunk : rows;
     std::vector<Index> counts;
     for (auto row = batch.target_r.begin(); row != batch.target_r.end(); row += rows) {
       for (Index first = 0; first < rows; first += of_piece) {
@@ -290,11 +290,11 @@ class ModelOn : public Model {
   // The mean loss of the batch, from the means of its pieces. Shards are summed as a tree, as their gradients
   // are. A mean is a float: for one piece, the product with its count and the quotient are exact.
   double mean_loss(const std::vector<Index>& counts) {
-    const std::size_t of_shard = counts.size() / static_cast<std::size_t>(extent_.shards * processes_.size());
+    const std::size_t of_shard = counts.size() / static_cast<std::size_t>(capacity_.shards * processes_.size());
     const Accum<T>* means = mailbox_.fetched(losses_);
-    const std::size_t own = static_cast<std::size_t>(extent_.shards) * of_shard;
+    const std::size_t own = static_cast<std::size_t>(capacity_.shards) * of_shard;
     const std::size_t first = static_cast<std::size_t>(processes_.rank()) * own;
-    std::vector<double> sums(static_cast<std::size_t>(extent_.shards));
+    std::vector<double> sums(static_cast<std::size_t>(capacity_.shards));
     for (std::size_t i = 0; i < own; ++i) {
       sums[i / of_shard] += static_cast<double>(means[i]) * static_cast<double>(counts[first + i]);
     }
@@ -312,7 +312,7 @@ class ModelOn : public Model {
   std::unique_ptr<Device> device_;
   std::string device_name_;
   Processes& processes_;
-  NetworkExtent extent_;
+  NetworkCapacity capacity_;
   Network<Device, T> network_;
   ModelConfig config_;
   // In the order in which a step needs them: what it gives back, what it is given, and of that first what every batch
@@ -340,18 +340,19 @@ auto with_device(const DeviceChoice& choice, const std::string& type, Work work,
 
 }  // namespace
 
-std::unique_ptr<Model> make_model(const DeviceChoice& choice, const ModelConfig& config, const NetworkExtent& extent,
-                                  double dropout, const std::string& type, Processes& processes) {
-  if (const std::string fault = fault_of_steps(config); extent.positions > 0 && !fault.empty()) throw Error(fault);
+std::unique_ptr<Model> make_model(const DeviceChoice& choice, const ModelConfig& config,
+                                  const NetworkCapacity& capacity, double dropout, const std::string& type,
+                                  Processes& processes) {
+  if (const std::string fault = fault_of_steps(config); capacity.positions > 0 && !fault.empty()) throw Error(fault);
   return with_device(
       choice, type, Work::done, [&]<class T, class Device>(std::unique_ptr<Device> device) -> std::unique_ptr<Model> {
         const std::string name = name_of(*device, choice, type);
-        return std::make_unique<ModelOn<Device, T>>(std::move(device), name, config, extent, dropout, processes);
+        return std::make_unique<ModelOn<Device, T>>(std::move(device), name, config, capacity, dropout, processes);
       });
 }
 
-NetworkExtent training_extent(const ModelConfig& config, const TrainingConfig& training, bool recompute,
-                              Index processes) {
+NetworkCapacity training_capacity(const ModelConfig& config, const TrainingConfig& training, bool recompute,
+                                  Index processes) {
   const bool muon = training.optimizer == "muon";
   return {.B = training.batch / training.shards,
           .C = config.context,
@@ -367,13 +368,13 @@ NetworkExtent training_extent(const ModelConfig& config, const TrainingConfig& t
 
 std::vector<Parameter> parameter_table(const ModelConfig& config) { return AnyNetwork::parameter_table(config); }
 
-NetworkMemory model_memory(const DeviceChoice& choice, const ModelConfig& config, const NetworkExtent& extent,
+NetworkMemory model_memory(const DeviceChoice& choice, const ModelConfig& config, const NetworkCapacity& capacity,
                            const std::string& type) {
   DeviceChoice counted = choice;
   // Plain loops take no step without numbers: what the CPU's layers take stands for them.
   if (counted.device == "plain") counted.device = "cpu";
   return with_device(counted, type, Work::counted, [&]<class T, class Device>(const std::unique_ptr<Device>& device) {
-    return Network<Device, T>::memory(*device, config, extent);
+    return Network<Device, T>::memory(*device, config, capacity);
   });
 }
 

@@ -10,7 +10,7 @@
 #include "device/choice.hpp"
 #include "device/processes.hpp"
 #include "network/batch.hpp"
-#include "network/extent.hpp"
+#include "network/capacity.hpp"
 #include "settings/config.hpp"
 
 namespace abh {
@@ -80,18 +80,18 @@ class Model {
 
 // On a device that require_device accepts.
 // One of several processes computes its part of every batch that train_step is given.
-std::unique_ptr<Model> make_model(const DeviceChoice& choice, const ModelConfig& config, const NetworkExtent& extent,
-                                  double dropout = 0, const std::string& type = "float",
-                                  Processes& processes = one_process());
+std::unique_ptr<Model> make_model(const DeviceChoice& choice, const ModelConfig& config,
+                                  const NetworkCapacity& capacity, double dropout = 0,
+                                  const std::string& type = "float", Processes& processes = one_process());
 
 // The capacity of a model that trains with these settings, in so many processes.
-NetworkExtent training_extent(const ModelConfig& config, const TrainingConfig& training, bool recompute,
-                              Index processes = 1);
+NetworkCapacity training_capacity(const ModelConfig& config, const TrainingConfig& training, bool recompute,
+                                  Index processes = 1);
 
 // The table of weights of a network that is not built, in the order of its arena, and the memory that one takes on a
 // device that require_device accepts.
 std::vector<Parameter> parameter_table(const ModelConfig& config);
-NetworkMemory model_memory(const DeviceChoice& choice, const ModelConfig& config, const NetworkExtent& extent,
+NetworkMemory model_memory(const DeviceChoice& choice, const ModelConfig& config, const NetworkCapacity& capacity,
                            const std::string& type = "float");
 
 // How much of it is the host's: a real GPU has a memory of its own, which says itself when it is full.

@@ -8,8 +8,8 @@
 #include "base/error.hpp"
 #include "network/arenas.hpp"
 #include "network/batch.hpp"
+#include "network/capacity.hpp"
 #include "network/entry.hpp"
-#include "network/extent.hpp"
 #include "network/heads.hpp"
 #include "network/loss.hpp"
 #include "network/mixers.hpp"
@@ -33,7 +33,7 @@ template <class Network, class Seen>
 void compute_losses(Network& network, const typename Network::Given& batch, double label_smoothing,
                     const PassContext& pass, const Seen& seen) {
   if constexpr (has_extras) {
-    if (network.extent().chunk) return compute_losses_in_chunks(network, batch, label_smoothing, pass, seen);
+    if (network.capacity().chunk) return compute_losses_in_chunks(network, batch, label_smoothing, pass, seen);
   }
   network.forward(batch, pass);
   seen(0, 0, pass, network.loss(batch, label_smoothing, pass, true));
@@ -44,7 +44,7 @@ template <class Network, class Seen>
 void differentiate(Network& network, const typename Network::Given& batch, double label_smoothing,
                    const PassContext& pass, const Seen& seen) {
   if constexpr (has_extras) {
-    if (network.extent().chunk) return differentiate_in_chunks(network, batch, label_smoothing, pass, seen);
+    if (network.capacity().chunk) return differentiate_in_chunks(network, batch, label_smoothing, pass, seen);
   }
   network.forward(batch, pass);
   seen(0, 0, pass, network.loss(batch, label_smoothing, pass));
@@ -65,22 +65,22 @@ class Network {
  public:
   using Given = DeviceBatch<T>;
 
-  Network(Device& device, const ModelConfig& config, const NetworkExtent& extent, double dropout = 0,
+  Network(Device& device, const ModelConfig& config, const NetworkCapacity& capacity, double dropout = 0,
           Processes& processes = one_process())
       : device_(device),
         channels_(config.channels),
-        extent_(extent),
-        measured_(measure(config, extent)),
-        weights_(device, measured_, extent, processes),
-        optimizer_(device, weights_, measured_, extent),
-        arenas_(device, measured_, extent),
+        capacity_(capacity),
+        measured_(measure(config, capacity)),
+        weights_(device, measured_, capacity, processes),
+        optimizer_(device, weights_, measured_, capacity),
+        arenas_(device, measured_, capacity),
         layout_(arenas_.layout(measured_, weights_)),
-        parts_(layout_, config, extent, dropout) {
+        parts_(layout_, config, capacity, dropout) {
     layout_.write_constants(device_);
     if constexpr (can_count) {
-      if (extent.training && !device_.counts()) {
+      if (capacity.training && !device_.counts()) {
         auto counter = device_.counter();
-        count_step(counter, config, extent);
+        count_step(counter, config, capacity);
         device_.expect_scratch_of(counter);
       }
     }
@@ -89,7 +89,7 @@ class Network {
   // Whether a step can be walked on such a device without computing it.
   static constexpr bool can_count = requires(const Device& device) { device.counter(); };
 
-  const NetworkExtent& extent() const { return extent_; }
+  const NetworkCapacity& capacity() const { return capacity_; }
   std::vector<Parameter> parameters() const { return measured_.parameters(); }
   Weights<Device, T>& weights() { return weights_; }
   const Weights<Device, T>& weights() const { return weights_; }
@@ -99,20 +99,20 @@ class Network {
 
   // The table of weights of a network that is not built.
   static std::vector<Parameter> parameter_table(const ModelConfig& config) {
-    return measure(config, NetworkExtent{}).parameters();
+    return measure(config, NetworkCapacity{}).parameters();
   }
 
   // Memory of a network that is not built, on a device like this one. Error if it cannot even be counted.
-  static NetworkMemory memory(const Device& device, const ModelConfig& config, const NetworkExtent& extent) {
-    const Layout<T> layout = measure(config, extent);
+  static NetworkMemory memory(const Device& device, const ModelConfig& config, const NetworkCapacity& capacity) {
+    const Layout<T> layout = measure(config, capacity);
     NetworkMemory memory;
-    Weights<Device, T>::count_memory(memory, layout.weight_count(), extent);
-    Optimizer<Device, T>::count_memory(memory, layout.weight_count(), extent);
-    Arenas<Device, T>::count_memory(memory, layout, extent);
+    Weights<Device, T>::count_memory(memory, layout.weight_count(), capacity);
+    Optimizer<Device, T>::count_memory(memory, layout.weight_count(), capacity);
+    Arenas<Device, T>::count_memory(memory, layout, capacity);
     if constexpr (can_count) {
-      if (extent.training) {
+      if (capacity.training) {
         auto counter = device.counter();
-        count_step(counter, config, extent);
+        count_step(counter, config, capacity);
         memory.workspace_bytes = counter.scratch_peak();
       }
     }
@@ -171,7 +171,7 @@ class Network {
 
   // Step-by-step inference for one sequence: forget everything, read its source where there is one, then one token
   // after the other. given, pass: the source, one of pass.S positions. Returns the logits of the token that follows,
-  // (V), in device memory. `token` is in device memory; position < extent.positions for mixers with a cache and for
+  // (V), in device memory. `token` is in device memory; position < capacity.positions for mixers with a cache and for
   // learned positions.
   void start(const Given& given = {}, const PassContext& pass = one_position) {
     arenas_.work_on(0);
@@ -199,13 +199,13 @@ class Network {
   // The parts of the network. They are built first without memory, to measure, then on the arenas. Their order is that
   // of the weights in their arena, and of the initial values.
   struct Parts {
-    Parts(Layout<T>& layout, const ModelConfig& config, const NetworkExtent& extent, double dropout)
+    Parts(Layout<T>& layout, const ModelConfig& config, const NetworkCapacity& capacity, double dropout)
         : shared(shared_table(layout, config)),
-          encoder(make_encoder(layout, config, extent.of_blocks(), dropout)),
-          entry(layout, entry_shape(config), config, extent.of_blocks(), dropout),
-          stack(make_stack<Device, T>(layout, stack_shape(config), config, extent.of_blocks(), dropout)),
-          head(make_head<Device, T>(layout, config, extent.of_blocks(), entry.token())),
-          loss(layout, *head, extent.of_blocks()) {}
+          encoder(make_encoder(layout, config, capacity.of_blocks(), dropout)),
+          entry(layout, entry_shape(config), config, capacity.of_blocks(), dropout),
+          stack(make_stack<Device, T>(layout, stack_shape(config), config, capacity.of_blocks(), dropout)),
+          head(make_head<Device, T>(layout, config, capacity.of_blocks(), entry.token())),
+          loss(layout, *head, capacity.of_blocks()) {}
 
     // With an encoder weights are its own or the decoder's, but for a table of tokens that serves both.
     static std::optional<Weight<T>> shared_table(Layout<T>& layout, const ModelConfig& config) {
@@ -213,7 +213,7 @@ class Network {
       return layout.weight("embedding.token_vd", {config.vocabulary, config.channels}, Init::normal, Kind::decayed);
     }
     std::unique_ptr<Encoder<Device, T>> make_encoder(Layout<T>& layout, const ModelConfig& config,
-                                                     const BlockExtent& extent, double dropout) const {
+                                                     const BlockCapacity& capacity, double dropout) const {
       if (!config.has_encoder()) return nullptr;
       return std::make_unique<Encoder<Device, T>>(layout,
                                                   EntryShape<T>{.prefix = "encoder.embedding.",
@@ -222,7 +222,7 @@ class Network {
                                                                 .context = config.source_context,
                                                                 .table = shared ? &*shared : nullptr,
                                                                 .dropout_site = sites::source_dropout},
-                                                  config, extent, dropout);
+                                                  config, capacity, dropout);
     }
     EntryShape<T> entry_shape(const ModelConfig& config) const {
       return {.prefix = config.own_prefix() + "embedding.",
@@ -245,10 +245,10 @@ class Network {
     Loss<Device, T> loss;
   };
 
-  static Layout<T> measure(const ModelConfig& config, const NetworkExtent& extent) {
+  static Layout<T> measure(const ModelConfig& config, const NetworkCapacity& capacity) {
     if constexpr (!has_extras) {
       require_features(config.metadata(), ModelConfig().metadata(), "network");
-      const Index chunk = extent.positions > 0 ? 0 : extent.chunk;  // prompts are read token by token
+      const Index chunk = capacity.positions > 0 ? 0 : capacity.chunk;  // prompts are read token by token
       require_features({{"chunk", std::to_string(chunk)}}, {}, "network");
     }
     const auto require_rows = [&](const char* what, Index tokens, Index rows) {
@@ -256,26 +256,27 @@ class Network {
       throw Error(std::string("a ") + what + " of " + std::to_string(tokens) +
                   " tokens is longer than the position table, " + std::to_string(rows));
     };
-    require_rows("sequence", extent.longest(), config.context);
-    require_rows("source", extent.S, config.source_context);
-    Layout<T> layout(extent.recompute);
-    Parts(layout, config, extent, 0);
+    require_rows("sequence", capacity.longest(), config.context);
+    require_rows("source", capacity.S, config.source_context);
+    Layout<T> layout(capacity.recompute);
+    Parts(layout, config, capacity, 0);
     return layout;
   }
 
   // A training step on the largest batch on a device that only counts, for the scratch memory that it takes.
-  static void count_step(Device& counter, const ModelConfig& config, const NetworkExtent& extent) requires can_count {
-    Network network(counter, config, extent);
-    const DeviceMemory memory_bc(counter.memory(), bytes_of<Token>(extent.B * extent.C));
+  static void count_step(Device& counter, const ModelConfig& config,
+                         const NetworkCapacity& capacity) requires can_count {
+    Network network(counter, config, capacity);
+    const DeviceMemory memory_bc(counter.memory(), bytes_of<Token>(capacity.B * capacity.C));
     const DeviceMemory memory_bpi(counter.memory(),
-                                  bytes_of<T>(extent.B * config.patches(extent.C) * config.patch_inputs));
-    const DeviceMemory memory_bs(counter.memory(), bytes_of<Token>(extent.B * extent.S));
+                                  bytes_of<T>(capacity.B * config.patches(capacity.C) * config.patch_inputs));
+    const DeviceMemory memory_bs(counter.memory(), bytes_of<Token>(capacity.B * capacity.S));
     const Token* tokens_bc = memory_bc.as<Token>();
     StepState state;
     TrainingConfig training;
-    training.optimizer = extent.muon ? "muon" : "adamw";
+    training.optimizer = capacity.muon ? "muon" : "adamw";
     differentiate(network, {tokens_bc, tokens_bc, memory_bpi.as<T>(), memory_bs.as<Token>()}, 0,
-                  {.B = extent.B, .C = extent.C, .state = &state, .S = extent.S},
+                  {.B = capacity.B, .C = capacity.C, .state = &state, .S = capacity.S},
                   [](Index, Index, const PassContext&, const auto&) {});
     network.optimizer().measure_gradient(training, &state);
     network.optimizer().update(training, &state);
@@ -283,7 +284,7 @@ class Network {
 
   Device& device_;
   Index channels_;
-  NetworkExtent extent_;
+  NetworkCapacity capacity_;
   Layout<T> measured_;
   Weights<Device, T> weights_;
   Optimizer<Device, T> optimizer_;

@@ -10,7 +10,7 @@
 #include "layers/global_norm.hpp"
 #include "layers/muon.hpp"
 #include "layers/weight_average.hpp"
-#include "network/extent.hpp"
+#include "network/capacity.hpp"
 #include "network/weights.hpp"
 #include "settings/config.hpp"
 
@@ -25,15 +25,15 @@ void adaptive_span_clamp(Device&, T* span_n, Accum<T>* master_n, double largest,
 template <class Device, class T>
 class Optimizer {
  public:
-  Optimizer(Device& device, Weights<Device, T>& weights, const Layout<T>& measured, const NetworkExtent& extent)
+  Optimizer(Device& device, Weights<Device, T>& weights, const Layout<T>& measured, const NetworkCapacity& capacity)
       : device_(device),
         weights_(weights),
         parameters_(measured.parameters()),
         linear_maps_(linear_maps(parameters_)),
-        first_moments_(device.memory(), extent.training ? bytes_of<Accum<T>>(weights.count()) : 0),
-        second_moments_(device.memory(), extent.training ? bytes_of<Accum<T>>(weights.count()) : 0),
-        averages_(device.memory(), extent.average ? bytes_of<Accum<T>>(weights.count()) : 0) {
-    if (!extent.training) return;
+        first_moments_(device.memory(), capacity.training ? bytes_of<Accum<T>>(weights.count()) : 0),
+        second_moments_(device.memory(), capacity.training ? bytes_of<Accum<T>>(weights.count()) : 0),
+        averages_(device.memory(), capacity.average ? bytes_of<Accum<T>>(weights.count()) : 0) {
+    if (!capacity.training) return;
     device_.set_zero(first_moments(), weights.count());
     device_.set_zero(second_moments(), weights.count());
     if (averages()) device_.set_zero(averages(), weights.count());
@@ -80,8 +80,8 @@ class Optimizer {
   }
 
   // Adds what it keeps for so many weights to the memory of a network that is not built.
-  static void count_memory(NetworkMemory& memory, Index count, const NetworkExtent& extent) {
-    if (extent.training) memory.moment_bytes = (extent.average ? 3 : 2) * bytes_of<Accum<T>>(count);
+  static void count_memory(NetworkMemory& memory, Index count, const NetworkCapacity& capacity) {
+    if (capacity.training) memory.moment_bytes = (capacity.average ? 3 : 2) * bytes_of<Accum<T>>(count);
   }
 
  private:

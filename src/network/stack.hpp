@@ -18,14 +18,14 @@ namespace abh {
 // The mixer of a layer (network/mixers.hpp).
 template <class Device, class T>
 std::unique_ptr<Block<Device, T>> make_mixer(std::size_t layer, Layout<T>&, const std::string& prefix,
-                                             const ModelConfig&, const BlockExtent&, const BlockOptions&);
+                                             const ModelConfig&, const BlockCapacity&, const BlockOptions&);
 
 // Additions of features: a block that reads a source, norms after blocks, and stacks of other kinds.
 template <class T>
 struct Source;
 template <class Device, class T>
 std::unique_ptr<Block<Device, T>> make_cross(Layout<T>&, const std::string& prefix, const ModelConfig&,
-                                             const Source<T>&, const BlockExtent&, const BlockOptions&);
+                                             const Source<T>&, const BlockCapacity&, const BlockOptions&);
 template <class Device, class T>
 class NormAfter;
 template <class Device, class T>
@@ -73,7 +73,7 @@ class Stack {
 
  protected:
   // residual: whether a block adds its input to its output. Where it does not, blocks share a room for what they save.
-  Stack(Layout<T>& layout, const StackShape<T>& shape, const ModelConfig& config, const BlockExtent& extent,
+  Stack(Layout<T>& layout, const StackShape<T>& shape, const ModelConfig& config, const BlockCapacity& capacity,
         double dropout, bool residual)
       : D_(config.channels), prefix_(shape.prefix) {
     std::optional<typename Layout<T>::SharedRoom> room;
@@ -99,26 +99,26 @@ class Stack {
         if constexpr (has_extras) {
           if (!config.norms_after()) return;
           blocks_.back() =
-              std::make_unique<NormAfter<Device, T>>(layout, names_.back(), D_, extent, std::move(blocks_.back()));
+              std::make_unique<NormAfter<Device, T>>(layout, names_.back(), D_, capacity, std::move(blocks_.back()));
         }
       };
       if (config.conv_kernel) {
         add("conv", [&](const std::string& prefix) {
-          return std::make_unique<ConvBlock<Device, T>>(layout, prefix, config, extent, options);
+          return std::make_unique<ConvBlock<Device, T>>(layout, prefix, config, capacity, options);
         });
       }
       add("mixer", [&](const std::string& prefix) {
-        return make_mixer<Device, T>(layer, layout, prefix, config, extent, options);
+        return make_mixer<Device, T>(layer, layout, prefix, config, capacity, options);
       });
       if constexpr (has_extras) {
         if (shape.source) {
           add("cross", [&](const std::string& prefix) {
-            return make_cross<Device, T>(layout, prefix, config, *shape.source, extent, options);
+            return make_cross<Device, T>(layout, prefix, config, *shape.source, capacity, options);
           });
         }
       }
       add("ffn", [&](const std::string& prefix) {
-        return std::make_unique<FfnBlock<Device, T>>(layout, prefix, config, extent, options);
+        return std::make_unique<FfnBlock<Device, T>>(layout, prefix, config, capacity, options);
       });
     }
   }
@@ -144,11 +144,11 @@ class Stack {
 template <class Device, class T>
 class ResidualStack : public Stack<Device, T> {
  public:
-  ResidualStack(Layout<T>& layout, const StackShape<T>& shape, const ModelConfig& config, const BlockExtent& extent,
+  ResidualStack(Layout<T>& layout, const StackShape<T>& shape, const ModelConfig& config, const BlockCapacity& capacity,
                 double dropout)
-      : Stack<Device, T>(layout, shape, config, extent, dropout, true) {
+      : Stack<Device, T>(layout, shape, config, capacity, dropout, true) {
     for (std::size_t i = 0; i <= blocks_.size(); ++i) {
-      x_bcd_.push_back(layout.template activation<T>(extent.B * extent.C * D_));
+      x_bcd_.push_back(layout.template activation<T>(capacity.B * capacity.C * D_));
     }
   }
 
@@ -190,11 +190,12 @@ class ResidualStack : public Stack<Device, T> {
 // The stack that a network has.
 template <class Device, class T>
 std::unique_ptr<Stack<Device, T>> make_stack(Layout<T>& layout, const StackShape<T>& shape, const ModelConfig& config,
-                                             const BlockExtent& extent, double dropout) {
+                                             const BlockCapacity& capacity, double dropout) {
   if constexpr (has_extras) {
-    if (config.reversible) return std::make_unique<ReversibleStack<Device, T>>(layout, shape, config, extent, dropout);
+    if (config.reversible)
+      return std::make_unique<ReversibleStack<Device, T>>(layout, shape, config, capacity, dropout);
   }
-  return std::make_unique<ResidualStack<Device, T>>(layout, shape, config, extent, dropout);
+  return std::make_unique<ResidualStack<Device, T>>(layout, shape, config, capacity, dropout);
 }
 
 }  // namespace abh

@@ -8,7 +8,7 @@
 #include "device/memory.hpp"
 #include "device/processes.hpp"
 #include "layers/dropout.hpp"
-#include "network/extent.hpp"
+#include "network/capacity.hpp"
 
 namespace abh {
 
@@ -17,18 +17,18 @@ namespace abh {
 template <class Device, class T>
 class Weights {
  public:
-  Weights(Device& device, const Layout<T>& measured, const NetworkExtent& extent, Processes& processes)
+  Weights(Device& device, const Layout<T>& measured, const NetworkCapacity& capacity, Processes& processes)
       : device_(device),
         count_(measured.weight_count()),
         front_count_(measured.front_count()),
-        shards_(extent.shards),
-        alone_(extent.shards == 1 && processes.size() == 1),
+        shards_(capacity.shards),
+        alone_(capacity.shards == 1 && processes.size() == 1),
         values_(device.memory(), bytes_of<T>(count_)),
-        masters_(device.memory(), extent.training && narrow ? bytes_of<Accum<T>>(count_) : 0),
-        gradients_(device.memory(), extent.training ? bytes_of<Accum<T>>(count_) : 0),
-        partial_sums_(device.memory(), extent.training ? partial_sum_bytes(count_, extent) : 0) {
+        masters_(device.memory(), capacity.training && narrow ? bytes_of<Accum<T>>(count_) : 0),
+        gradients_(device.memory(), capacity.training ? bytes_of<Accum<T>>(count_) : 0),
+        partial_sums_(device.memory(), capacity.training ? partial_sum_bytes(count_, capacity) : 0) {
     device_.set_zero(values(), count_);
-    if (!extent.training) return;
+    if (!capacity.training) return;
     device_.set_zero(gradients(), count_);
     if constexpr (std::is_same_v<Accum<T>, float>) {
       sums_ = std::make_unique<typename Device::Sums>(device, processes);
@@ -106,11 +106,11 @@ class Weights {
   }
 
   // Adds what so many weights take to the memory of a network that is not built.
-  static void count_memory(NetworkMemory& memory, Index count, const NetworkExtent& extent) {
+  static void count_memory(NetworkMemory& memory, Index count, const NetworkCapacity& capacity) {
     memory.weights = count;
     memory.weight_bytes = bytes_of<T>(count);
-    if (!extent.training) return;
-    memory.gradient_bytes = bytes_of<Accum<T>>(count) + partial_sum_bytes(count, extent);
+    if (!capacity.training) return;
+    memory.gradient_bytes = bytes_of<Accum<T>>(count) + partial_sum_bytes(count, capacity);
     if (narrow) memory.weight_bytes += bytes_of<Accum<T>>(count);
   }
 
@@ -120,8 +120,8 @@ class Weights {
     const std::size_t begin = static_cast<std::size_t>(level) * bytes_of<Accum<T>>(count_);
     return reinterpret_cast<Accum<T>*>(partial_sums_.as<std::byte>() + begin);
   }
-  static std::size_t partial_sum_bytes(Index count, const NetworkExtent& extent) {
-    return static_cast<std::size_t>(extent.partial_sums()) * bytes_of<Accum<T>>(count);
+  static std::size_t partial_sum_bytes(Index count, const NetworkCapacity& capacity) {
+    return static_cast<std::size_t>(capacity.partial_sums()) * bytes_of<Accum<T>>(count);
   }
 
   Device& device_;

@@ -111,7 +111,7 @@ class Trainer {
         task_(task),
         C_(run.model.context),
         model_(make_model(run.device, run.model,
-                          training_extent(run.model, run.training, run.recompute, processes.size()),
+                          training_capacity(run.model, run.training, run.recompute, processes.size()),
                           run.training.dropout, run.training.type, processes)),
         progress_(run.training.steps, processes.size() == 1 && on_terminal()),  // else it is mpirun's
         saved_(run.resume.has_value()) {

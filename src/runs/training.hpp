@@ -19,7 +19,7 @@ struct TrainingRun {
   std::string run;   // the folder, which this program has locked
   std::string data;  // where the data lie: kept in RUN/data.txt
   DeviceChoice device;
-  bool recompute = false;          // of NetworkExtent; changes no result, so it is no part of the run and not stored
+  bool recompute = false;          // of NetworkCapacity; changes no result, so it is no part of the run and not stored
   std::optional<RunState> resume;  // go on from here
   std::vector<float> weights;      // of a new run; empty: drawn from its seed
 };

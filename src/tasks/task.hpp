@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "network/batch.hpp"
-#include "network/extent.hpp"
+#include "network/capacity.hpp"
 #include "settings/config.hpp"
 
 namespace abh {
@@ -81,7 +81,7 @@ class Task {
     return std::nullopt;
   }
   // The capacity of a network that makes a sample.
-  virtual NetworkExtent sample_extent(const ModelConfig& config) const = 0;
+  virtual NetworkCapacity sample_capacity(const ModelConfig& config) const = 0;
   // A sample of a network with these weights, for RUN/sample.txt; none if go_on, asked now and then, says
   // no.
   virtual std::optional<std::string> sample(const ModelConfig& config, const std::vector<float>& weights,

@@ -23,7 +23,7 @@ int main() {
   const TextTask task("memory", text, Tokenizer::of_characters(text, "memory"), config.context);
   task.shape(config);
   const DeviceChoice cpu{.device = "cpu", .threads = 2};
-  const auto model = make_model(cpu, config, training_extent(config, training, false), training.dropout);
+  const auto model = make_model(cpu, config, training_capacity(config, training, false), training.dropout);
   model->write(Model::Arena::weights, initial_weights(parameter_table(config), config, 0.02, 1));
   for (Index step = 0; step < training.steps; ++step) {
     const auto result = model->train_step(task.training_batch(training.batch, 1, step), training, step);

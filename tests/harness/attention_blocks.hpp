@@ -33,9 +33,9 @@ void for_each_form(BlockCase<MakeDot> block, const Body& body) {
 struct MakeMetric {
   MetricForm form = MetricForm::packed;
   template <class Device, class T>
-  std::unique_ptr<Block<Device, T>> operator()(Layout<T>& layout, const ModelConfig& config, const BlockExtent& extent,
-                                               const BlockOptions& options) const {
-    return std::make_unique<MetricBlock<Device, T>>(layout, "", config, extent, options, form);
+  std::unique_ptr<Block<Device, T>> operator()(Layout<T>& layout, const ModelConfig& config,
+                                               const BlockCapacity& capacity, const BlockOptions& options) const {
+    return std::make_unique<MetricBlock<Device, T>>(layout, "", config, capacity, options, form);
   }
 };
 

@@ -37,10 +37,10 @@ inline Slot slot_of(const Parameter& parameter) {
 template <class Make, class Device, class T>
 class BuiltBlock {
  public:
-  BuiltBlock(Device& device, const Make& make, const ModelConfig& config, const BlockExtent& extent,
+  BuiltBlock(Device& device, const Make& make, const ModelConfig& config, const BlockCapacity& capacity,
              const BlockOptions& options, bool recompute = false)
       : device_(device),
-        measured_(measure(make, config, extent, options, recompute)),
+        measured_(measure(make, config, capacity, options, recompute)),
         weights_(test_memory(), bytes(measured_.weight_count(), sizeof(T))),
         gradients_(test_memory(), bytes(measured_.weight_count(), sizeof(Accum<T>))),
         activations_(test_memory(), measured_.activation_bytes()),
@@ -50,7 +50,7 @@ class BuiltBlock {
                 activations_.template as<std::byte>(), &first_state_) {
     fill_with_nan(activations_, measured_.activation_bytes());
     fill_with_nan(states_, measured_.state_bytes());
-    block_ = make.template operator()<Device, T>(layout_, config, extent, options);
+    block_ = make.template operator()<Device, T>(layout_, config, capacity, options);
     layout_.write_constants(device_);
   }
 
@@ -72,10 +72,10 @@ class BuiltBlock {
     }
   }
 
-  static Layout<T> measure(const Make& make, const ModelConfig& config, const BlockExtent& extent,
+  static Layout<T> measure(const Make& make, const ModelConfig& config, const BlockCapacity& capacity,
                            const BlockOptions& options, bool recompute = false) {
     Layout<T> layout(recompute);
-    make.template operator()<Device, T>(layout, config, extent, options);
+    make.template operator()<Device, T>(layout, config, capacity, options);
     return layout;
   }
 
@@ -102,21 +102,21 @@ class BuiltBlock {
   std::byte* first_state_;
   Layout<T> layout_;
   decltype(std::declval<const Make&>().template operator()<Device, T>(
-      std::declval<Layout<T>&>(), std::declval<const ModelConfig&>(), std::declval<const BlockExtent&>(),
+      std::declval<Layout<T>&>(), std::declval<const ModelConfig&>(), std::declval<const BlockCapacity&>(),
       std::declval<const BlockOptions&>())) block_;
 };
 
 // Make is a type with
 //   template <class Device, class T>
-//   std::unique_ptr<Block<Device, T>> operator()(Layout<T>&, const ModelConfig&, const BlockExtent&,
+//   std::unique_ptr<Block<Device, T>> operator()(Layout<T>&, const ModelConfig&, const BlockCapacity&,
 //                                                const BlockOptions&) const;
 // MakeBlock<DotBlock> is that of a block with nothing to choose.
 template <template <class, class> class Type>
 struct MakeBlock {
   template <class Device, class T>
-  std::unique_ptr<Block<Device, T>> operator()(Layout<T>& layout, const ModelConfig& config, const BlockExtent& extent,
-                                               const BlockOptions& options) const {
-    return std::make_unique<Type<Device, T>>(layout, "", config, extent, options);
+  std::unique_ptr<Block<Device, T>> operator()(Layout<T>& layout, const ModelConfig& config,
+                                               const BlockCapacity& capacity, const BlockOptions& options) const {
+    return std::make_unique<Type<Device, T>>(layout, "", config, capacity, options);
   }
 };
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "network/extent.hpp"
+#include "network/capacity.hpp"
 #include "tests/harness/network_rows.hpp"
 
 namespace abh {
@@ -75,7 +75,7 @@ struct ScratchCase {
     config.attention_bias = recompute;
     return config;
   }
-  NetworkExtent extent() const {
+  NetworkCapacity capacity() const {
     return {.B = B, .C = C, .training = true, .muon = muon, .recompute = recompute, .chunk = chunk};
   }
 };

@@ -33,8 +33,9 @@ inline std::unique_ptr<Model> with_weights(std::unique_ptr<Model> model, const s
 inline std::unique_ptr<Model> new_model(const DeviceChoice& device, const ModelConfig& config,
                                         const TrainingConfig& training, double std_dev, std::uint64_t seed = 1,
                                         const std::string& type = "float", bool recompute = false) {
-  return with_weights(make_model(device, config, training_extent(config, training, recompute), training.dropout, type),
-                      some_weights(config, std_dev, seed));
+  return with_weights(
+      make_model(device, config, training_capacity(config, training, recompute), training.dropout, type),
+      some_weights(config, std_dev, seed));
 }
 
 }  // namespace abh

@@ -358,10 +358,10 @@ TEST_CASE("network: computing again saves three tenths of the activations", "[ne
     for (const MixerProperties& mixer : Mixers::properties) {
       auto [model, training] = Preset(preset);
       model = with_mixer(model, mixer.name);
-      NetworkExtent extent{.B = training.batch, .C = model.context, .training = true};
-      const NetworkMemory all = Network<Reference, float>::memory(device, model, extent);
-      extent.recompute = true;
-      const NetworkMemory less = Network<Reference, float>::memory(device, model, extent);
+      NetworkCapacity capacity{.B = training.batch, .C = model.context, .training = true};
+      const NetworkMemory all = Network<Reference, float>::memory(device, model, capacity);
+      capacity.recompute = true;
+      const NetworkMemory less = Network<Reference, float>::memory(device, model, capacity);
       const double share = static_cast<double>(less.activation_bytes) / static_cast<double>(all.activation_bytes);
       INFO(preset << ", " << mixer.name << ": " << share << " of "
                   << all.activation_bytes / static_cast<std::size_t>(training.batch * model.context)

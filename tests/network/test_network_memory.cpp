@@ -30,20 +30,21 @@ namespace {
 
 // One training step of a new network on a new device: the scratch memory that it took.
 template <class T, class Device>
-std::size_t peak_of_a_step(Device& device, const ModelConfig& config, const NetworkExtent& extent, double dropout = 0) {
-  Network<Device, T> net(device, config, extent, dropout);
+std::size_t peak_of_a_step(Device& device, const ModelConfig& config, const NetworkCapacity& capacity,
+                           double dropout = 0) {
+  Network<Device, T> net(device, config, capacity, dropout);
   std::vector<Accum<T>> weights;
   for (Index i = 0; i < net.weights().count(); ++i) weights.push_back(0.01f * static_cast<float>(i % 7));
   net.weights().write(weights);
-  const std::vector<Token> host_tokens(static_cast<std::size_t>(extent.B * extent.C), 1);
+  const std::vector<Token> host_tokens(static_cast<std::size_t>(capacity.B * capacity.C), 1);
   const StepState host_state{.seed = 1, .learning_rate = 1e-3f};
   const DeviceMemory tokens(device.memory(), host_tokens.size() * sizeof(Token));
   const DeviceMemory state(device.memory(), sizeof(StepState));
   device.copy_from_host(tokens.as<Token>(), host_tokens.data(), static_cast<Index>(host_tokens.size()));
   device.copy_from_host(state.as<StepState>(), &host_state, 1);
-  const PassContext pass{extent.B, extent.C, nullptr, state.as<StepState>()};
+  const PassContext pass{capacity.B, capacity.C, nullptr, state.as<StepState>()};
   TrainingConfig training;
-  training.optimizer = extent.muon ? "muon" : "adamw";
+  training.optimizer = capacity.muon ? "muon" : "adamw";
   differentiate(net, {tokens.as<Token>(), tokens.as<Token>()}, 0.1, pass,
                 [](Index, Index, const PassContext&, const auto&) {});
   net.optimizer().measure_gradient(training, state.as<StepState>());
@@ -54,24 +55,25 @@ std::size_t peak_of_a_step(Device& device, const ModelConfig& config, const Netw
 
 // Checks that counting takes no memory. The count equals the memory that a network and a step take.
 template <class Device>
-void check_memory(const ModelConfig& config, const NetworkExtent& extent, Index threads) {
-  INFO(config.mixer << ", " << extent.B << " x " << extent.C << ", D " << config.channels << ", groups "
-                    << config.conv_groups << ", recompute " << extent.recompute << ", muon " << extent.muon
-                    << ", average " << extent.average << ", shards " << extent.shards << ", chunk " << extent.chunk);
+void check_memory(const ModelConfig& config, const NetworkCapacity& capacity, Index threads) {
+  INFO(config.mixer << ", " << capacity.B << " x " << capacity.C << ", D " << config.channels << ", groups "
+                    << config.conv_groups << ", recompute " << capacity.recompute << ", muon " << capacity.muon
+                    << ", average " << capacity.average << ", shards " << capacity.shards << ", chunk "
+                    << capacity.chunk);
   Device device(threads);
   const std::size_t before = aligned_bytes;
-  const NetworkMemory memory = Network<Device, float>::memory(device, config, extent);
+  const NetworkMemory memory = Network<Device, float>::memory(device, config, capacity);
   CHECK(aligned_bytes == before);
   {
-    const Network<Device, float> net(device, config, extent);
+    const Network<Device, float> net(device, config, capacity);
     CHECK(aligned_bytes - before == memory.total() - memory.workspace_bytes);
     CHECK(memory.weights == net.weights().count());
   }
-  const std::size_t peak = peak_of_a_step<float>(device, config, extent);
+  const std::size_t peak = peak_of_a_step<float>(device, config, capacity);
   CHECK(peak > 0);
   CHECK(peak == memory.workspace_bytes);
   // Twice the arenas, the tokens and the state; the scratch memory in one piece.
-  const std::size_t batch = static_cast<std::size_t>(extent.B * extent.C) * sizeof(Token) + sizeof(StepState);
+  const std::size_t batch = static_cast<std::size_t>(capacity.B * capacity.C) * sizeof(Token) + sizeof(StepState);
   CHECK(aligned_bytes - before - batch ==
         2 * (memory.total() - memory.workspace_bytes) + std::max<std::size_t>(memory.workspace_bytes, 1 << 20));
 }
@@ -79,14 +81,14 @@ void check_memory(const ModelConfig& config, const NetworkExtent& extent, Index 
 void check_memory(const MemoryCase& s) {
   for (const auto& [muon, recompute] : {std::pair{false, false}, {false, true}, {true, false}}) {
     if (s.chunk > 0 && !recompute) continue;
-    NetworkExtent extent{
+    NetworkCapacity capacity{
         .B = s.B, .C = s.C, .training = true, .muon = muon, .average = recompute, .recompute = recompute};
-    extent.shards = muon ? 8 : recompute ? 2 : 1;
-    extent.chunk = s.chunk;
+    capacity.shards = muon ? 8 : recompute ? 2 : 1;
+    capacity.chunk = s.chunk;
 #if defined(ABH_AVX512)
-    if (s.wide && isa_available(Isa::avx512)) check_memory<CpuDevice<Isa::avx512>>(s.config, extent, s.threads);
+    if (s.wide && isa_available(Isa::avx512)) check_memory<CpuDevice<Isa::avx512>>(s.config, capacity, s.threads);
 #endif
-    if (!s.wide) check_memory<Reference>(s.config, extent, s.threads);
+    if (!s.wide) check_memory<Reference>(s.config, capacity, s.threads);
   }
 }
 
@@ -101,10 +103,10 @@ void check_step(Device& device, const ScratchCase& s) {
   if constexpr (Network<Device, T>::can_count) {
     CAPTURE(s.mixer, s.window, s.channels, s.heads, s.conv_kernel, s.conv_groups, s.B, s.C, s.muon, s.recompute,
             s.chunk);
-    const NetworkMemory memory = Network<Device, T>::memory(device, s.config(), s.extent());
+    const NetworkMemory memory = Network<Device, T>::memory(device, s.config(), s.capacity());
     CHECK(device.scratch_peak() == 0);
     CHECK(memory.workspace_bytes > 0);
-    CHECK(peak_of_a_step<T>(device, s.config(), s.extent(), 0.2) == memory.workspace_bytes);
+    CHECK(peak_of_a_step<T>(device, s.config(), s.capacity(), 0.2) == memory.workspace_bytes);
   }
 }
 
@@ -152,8 +154,8 @@ TEST_CASE("network: what no machine has is counted all the same", "[network][mem
         model = with_mixer(model, mixer.name);
         model.conv_kernel = 4;
         model.conv_groups = groups;
-        const NetworkExtent extent{.B = 1 << 10, .C = model.context, .training = true, .muon = true};
-        const auto memory = Any::memory(device, model, extent);
+        const NetworkCapacity capacity{.B = 1 << 10, .C = model.context, .training = true, .muon = true};
+        const auto memory = Any::memory(device, model, capacity);
         CHECK(memory.total() > std::size_t{1} << 43);
         CHECK(memory.workspace_bytes > std::size_t{1} << 36);
       }
@@ -170,15 +172,15 @@ TEST_CASE("network: what no machine has is counted all the same", "[network][mem
 TEST_CASE("network: memory of step-by-step inference", "[network]") {
   const MemoryOfPrograms without_red_zones;
   ModelConfig model = network_case("additive,dot", "0", 3).config;
-  const NetworkExtent extent{.positions = 20};
+  const NetworkCapacity capacity{.positions = 20};
   Reference device(1);
-  const NetworkMemory memory = Network<Reference, float>::memory(device, model, extent);
+  const NetworkMemory memory = Network<Reference, float>::memory(device, model, capacity);
   CHECK(memory.gradient_bytes == 0);
   CHECK(memory.moment_bytes == 0);
   // Each part on its own 64 bytes: two convolution rings of 2 D, two pooling states of N (2 K + 3), keys and values.
   CHECK(memory.state_bytes == 2 * 64 + 2 * 128 + 2 * 512);
   const std::size_t before = aligned_bytes;
-  Network<Reference, float> net(device, model, extent);
+  Network<Reference, float> net(device, model, capacity);
   CHECK(aligned_bytes - before == memory.total() - memory.workspace_bytes);
 }
 
@@ -188,8 +190,8 @@ TEST_CASE("network: what cannot be addressed is refused when it is counted", "[n
                     .context = largest_context,
                     .vocabulary = largest_vocabulary};
   check_model(model);
-  const NetworkExtent extent{.B = largest_batch, .C = largest_context, .training = true};
-  CHECK_THROWS_AS((Network<Reference, float>::memory(Reference(1), model, extent).total()), Error);
+  const NetworkCapacity capacity{.B = largest_batch, .C = largest_context, .training = true};
+  CHECK_THROWS_AS((Network<Reference, float>::memory(Reference(1), model, capacity).total()), Error);
 }
 
 TEST_CASE("network: what there is no memory for is refused, with what takes less", "[network]") {

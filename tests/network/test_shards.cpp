@@ -172,7 +172,7 @@ std::unique_ptr<Model> model_in_shards(Index shards, const std::string& device =
 // A step made anew: every shard in a network of its own, the sums by recursion on the host.
 template <class Device>
 struct Recomputed {
-  explicit Recomputed(Index shards) : device(1), shards_(shards), net(device, odd_model(), extent()) {
+  explicit Recomputed(Index shards) : device(1), shards_(shards), net(device, odd_model(), capacity()) {
     net.weights().write(some_weights(odd_model(), 0.1));
   }
   Model::StepResult step(const Batch& batch, Index step) {
@@ -185,7 +185,7 @@ struct Recomputed {
     std::vector<Array<float>> gradients;
     std::vector<Array<double>> losses;
     for (Index shard = 0; shard < shards_; ++shard) {
-      Network<Device, float> part(device, odd_model(), extent(), training.dropout);
+      Network<Device, float> part(device, odd_model(), capacity(), training.dropout);
       part.weights().write(net.weights().read());
       const Index first = shard * B / shards_ * C;
       const PassContext pass{
@@ -203,7 +203,7 @@ struct Recomputed {
     net.optimizer().update(training, &state);
     return {tree_of(losses, 0, losses.size())[0] / static_cast<double>(count), state.gradient_norm};
   }
-  NetworkExtent extent() const { return {.B = B / shards_, .C = C, .training = true}; }
+  NetworkCapacity capacity() const { return {.B = B / shards_, .C = C, .training = true}; }
 
   Device device;
   Index shards_;
@@ -275,7 +275,8 @@ TEST_CASE("shards: on the emulated device as on the CPU, to its roundings", "[sh
 TEST_CASE("shards: the activations are those of one shard, the sums that wait log2 as many as shards", "[shards]") {
   const ModelConfig config = odd_model();
   const auto memory = [&](Index shards) {
-    return model_memory({.device = "cpu", .threads = 1}, config, training_extent(config, odd_training(shards), false));
+    return model_memory({.device = "cpu", .threads = 1}, config,
+                        training_capacity(config, odd_training(shards), false));
   };
   const NetworkMemory whole = memory(1);
   for (const Index shards : {2, 4, 8}) {

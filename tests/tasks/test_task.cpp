@@ -58,7 +58,7 @@ class Echo : public Task {
   std::string final_line(const RunResult& result) const override {
     return "final: echo, step " + to_text(result.step) + ", val " + fixed_text(result.val_loss, 4);
   }
-  NetworkExtent sample_extent(const ModelConfig& config) const override { return {.B = 1, .C = config.context}; }
+  NetworkCapacity sample_capacity(const ModelConfig& config) const override { return {.B = 1, .C = config.context}; }
   std::optional<std::string> sample(const ModelConfig&, const std::vector<float>& weights, std::uint64_t,
                                     const std::function<bool()>&) const override {
     return to_text(weights.size()) + " weights";

@@ -327,15 +327,15 @@ class GoldenCases {
     check_model(config);
     const Shape x = file_.shape("input.x_bcd", 3);
     const Index B = x[0], C = x[1];
-    const BlockExtent extent{B, C, 0};
+    const BlockCapacity capacity{B, C, 0};
     const BlockOptions options{.norm = norm, .residual = false, .causal = config.causal, .window = config.windows()[0]};
     Layout<T> measured;
-    make(measured, extent, options);
+    make(measured, capacity, options);
     GoldenArray<Device, T> weights(device_, measured.weight_count());
     GoldenArray<Device, Accum<T>> gradients(device_, measured.weight_count());
     DeviceMemory activations(device_.memory(), measured.activation_bytes());
     Layout<T> layout(measured, weights.data(), gradients.data(), activations.as<std::byte>(), nullptr);
-    const std::unique_ptr<Block<Device, T>> block = make(layout, extent, options);
+    const std::unique_ptr<Block<Device, T>> block = make(layout, capacity, options);
     layout.write_constants(device_);
     read_weights(weights.data(), layout.parameters());
 
@@ -358,8 +358,8 @@ class GoldenCases {
     config.heads = 1;
     config.conv_groups = file_.integer_setting("groups", x[2] / weight[1], 1, x[2]);
     config.conv_kernel = file_.integer_setting("kernel", weight[2], 1, largest_conv_kernel);
-    run_block(config, true, false, [&](Layout<T>& layout, const BlockExtent& extent, const BlockOptions& options) {
-      return std::make_unique<ConvBlock<Device, T>>(layout, "", config, extent, options);
+    run_block(config, true, false, [&](Layout<T>& layout, const BlockCapacity& capacity, const BlockOptions& options) {
+      return std::make_unique<ConvBlock<Device, T>>(layout, "", config, capacity, options);
     });
   }
 
@@ -369,8 +369,8 @@ class GoldenCases {
     config.heads = 1;
     config.hidden_channels = file_.shape("weight.up_fd", 2)[0];
     if (!file_.has_setting("ffn_bias")) config.ffn_bias = has_any("weight.", {"up_bias_f", "down_bias_d"});
-    run_block(config, true, false, [&](Layout<T>& layout, const BlockExtent& extent, const BlockOptions& options) {
-      return std::make_unique<FfnBlock<Device, T>>(layout, "", config, extent, options);
+    run_block(config, true, false, [&](Layout<T>& layout, const BlockCapacity& capacity, const BlockOptions& options) {
+      return std::make_unique<FfnBlock<Device, T>>(layout, "", config, capacity, options);
     });
   }
 
@@ -412,8 +412,8 @@ class GoldenCases {
     config.attention_bias = has_attention_bias("weight.");
     check_model(config);
     run_block(config, properties.golden_norm, true,
-              [&](Layout<T>& layout, const BlockExtent& extent, const BlockOptions& options) {
-                return Mixers::make<Device, T>(mixers_of(config)[0], layout, "", config, extent, options);
+              [&](Layout<T>& layout, const BlockCapacity& capacity, const BlockOptions& options) {
+                return Mixers::make<Device, T>(mixers_of(config)[0], layout, "", config, capacity, options);
               });
   }
 

@@ -71,7 +71,7 @@ std::vector<MixerProperties> GoldenCases<Device, T>::checked_mixers(const ModelC
   return mixer_properties(config);
 }
 
-// chunk, truncated: as in NetworkExtent.
+// chunk, truncated: as in NetworkCapacity.
 template <class Device, class T>
 void GoldenCases<Device, T>::language_model(const ModelConfig& config, Index chunk, bool truncated) {
   check_training(config, {.chunk = chunk, .truncated = truncated});

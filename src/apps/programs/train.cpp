@@ -259,8 +259,8 @@ int train_in(TaskKinds kinds, Processes& processes, int argc, char** argv) {
   for (const std::string& note : started.notes) std::cout << one_line(note) << "\n";
 
   const NetworkMemory memory = model_memory(
-      a.device, a.model, training_extent(a.model, a.training, a.recompute, processes.size()), a.training.type);
-  const NetworkExtent writing = task.sample_extent(a.model);
+      a.device, a.model, training_capacity(a.model, a.training, a.recompute, processes.size()), a.training.type);
+  const NetworkCapacity writing = task.sample_capacity(a.model);
   const NetworkMemory sampling = model_memory({.device = "cpu"}, a.model, writing);
   const std::size_t copies = (has_start ? 7 : 5) + (a.training.weight_average > 0 ? 2 : 0);
   const OtherMemory other{.data = task.bytes(), .files = copies * sampling.weight_bytes + sampling.total()};

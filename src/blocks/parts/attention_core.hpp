@@ -53,18 +53,18 @@ template <class Device, class T, template <class, class> class Comparison = Prod
 class AttentionCore {
  public:
   // Attends to a source, all of which is seen. scale: of the scores; 0: 1/sqrt(K).
-  AttentionCore(Layout<T>& layout, const ModelConfig& config, const BlockExtent& extent, double scale = 0,
+  AttentionCore(Layout<T>& layout, const ModelConfig& config, const BlockCapacity& capacity, double scale = 0,
                 const Comparison<Device, T>& comparison = {})
-      : AttentionCore(layout, config, {.causal = false}, extent, {.B = extent.B, .C = extent.C, .positions = 0}, false,
-                      scale, comparison, {}) {}
+      : AttentionCore(layout, config, {.causal = false}, capacity, {.B = capacity.B, .C = capacity.C, .positions = 0},
+                      false, scale, comparison, {}) {}
   // Attends to the queries' own sequence. caches_keys: whether steps compare with keys that are kept, else with the
   // values.
-  AttentionCore(Layout<T>& layout, const ModelConfig& config, const BlockOptions& options, const BlockExtent& extent,
-                bool caches_keys, double scale = 0, const Comparison<Device, T>& comparison = {},
-                const Span<Device, T>& span = {})
-      : AttentionCore(layout, config, options, extent, extent, caches_keys, scale, comparison, span) {
+  AttentionCore(Layout<T>& layout, const ModelConfig& config, const BlockOptions& options,
+                const BlockCapacity& capacity, bool caches_keys, double scale = 0,
+                const Comparison<Device, T>& comparison = {}, const Span<Device, T>& span = {})
+      : AttentionCore(layout, config, options, capacity, capacity, caches_keys, scale, comparison, span) {
     if (!config.has_alibi() && !config.learns_reach()) return;
-    const Index longest = std::max(extent.longest(), extent.positions);
+    const Index longest = std::max(capacity.longest(), capacity.positions);
     mask_.distances = mask_.window > 0 ? std::min(mask_.window, longest) : longest;
     if (config.has_alibi()) claim_alibi(layout, config);
     span_.claim(layout, mask_);
@@ -151,15 +151,15 @@ class AttentionCore {
   void go_on(Device& device, Index positions) const { past_.go_on(device, positions); }
 
  private:
-  AttentionCore(Layout<T>& layout, const ModelConfig& config, const BlockOptions& options, const BlockExtent& extent,
-                const BlockExtent& of_past, bool caches_keys, double scale, const Comparison<Device, T>& comparison,
-                const Span<Device, T>& span)
+  AttentionCore(Layout<T>& layout, const ModelConfig& config, const BlockOptions& options,
+                const BlockCapacity& capacity, const BlockCapacity& of_past, bool caches_keys, double scale,
+                const Comparison<Device, T>& comparison, const Span<Device, T>& span)
       : N_(config.heads),
         K_(config.mixer_head_channels()),
         scale_(scale),
         comparison_(comparison),
-        t_bch_(layout.template activation<T>(extent.B * extent.C * N_ * K_)),
-        lse_bnc_(layout.template activation<Accum<T>>(extent.B * extent.C * N_)),
+        t_bch_(layout.template activation<T>(capacity.B * capacity.C * N_ * K_)),
+        lse_bnc_(layout.template activation<Accum<T>>(capacity.B * capacity.C * N_)),
         past_(layout, N_ * K_, window_of(config, options), of_past, caches_keys),
         span_(span) {
     mask_.causal = options.causal;

@@ -28,11 +28,11 @@ class KeyValueCache {
  public:
   // window: positions that a query sees, 0: all. caches_keys: whether steps compare with keys that are kept, else with
   // the values.
-  KeyValueCache(Layout<T>& layout, Index H, Index window, const BlockExtent& extent, bool caches_keys)
+  KeyValueCache(Layout<T>& layout, Index H, Index window, const BlockCapacity& capacity, bool caches_keys)
       : H_(H), window_(window), caches_keys_(caches_keys) {
-    const Index all = std::max(extent.positions, extent.sequence);
+    const Index all = std::max(capacity.positions, capacity.sequence);
     rows_ = window > 0 ? std::min(window, all) : all;
-    if (extent.positions == 0) return;
+    if (capacity.positions == 0) return;
     value_sh_ = layout.template state<T>(rows_ * H);
     if (caches_keys) key_sh_ = layout.template state<T>(rows_ * H);
   }

@@ -13,15 +13,15 @@ namespace abh {
 template <class Device, class T>
 class Norm {
  public:
-  Norm(Layout<T>& layout, const std::string& prefix, bool present, Index D, const BlockExtent& extent,
+  Norm(Layout<T>& layout, const std::string& prefix, bool present, Index D, const BlockCapacity& capacity,
        bool saves_rows = true)
       : present_(present), D_(D) {
     if (!present_) return;
     weight_ = layout.weight(prefix + "weight_d", {D}, Init::one, Kind::undecayed);
     bias_ = layout.weight(prefix + "bias_d", {D}, Init::zero, Kind::undecayed);
-    mean_bc_ = layout.template activation<Accum<T>>(extent.B * extent.C);
-    rstd_bc_ = layout.template activation<Accum<T>>(extent.B * extent.C);
-    if (saves_rows) normed_bcd_ = layout.template cheap_activation<T>(extent.B * extent.C * D);
+    mean_bc_ = layout.template activation<Accum<T>>(capacity.B * capacity.C);
+    rstd_bc_ = layout.template activation<Accum<T>>(capacity.B * capacity.C);
+    if (saves_rows) normed_bcd_ = layout.template cheap_activation<T>(capacity.B * capacity.C * D);
   }
 
   // The normed rows: saved until backward, or in room_bcd where the network saves less. Any array will do that nobody

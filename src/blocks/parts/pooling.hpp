@@ -48,19 +48,20 @@ class Pooling {
  public:
   // shape: with the largest B and C; a pass brings its own. slope_n: null without decay, but also while a layout is
   // measured, whence `decays`.
-  Pooling(Layout<T>& layout, const PoolingShape& shape, bool decays, const Accum<T>* slope_n, const BlockExtent& extent)
-      : shape_(shape_in(shape, extent)),
+  Pooling(Layout<T>& layout, const PoolingShape& shape, bool decays, const Accum<T>* slope_n,
+          const BlockCapacity& capacity)
+      : shape_(shape_in(shape, capacity)),
         decays_(decays),
         slope_n_(slope_n),
-        past_(layout, shape_, extent),
-        max_bnc_(layout.template activation<Accum<T>>((extent.B * extent.C + past_.most()) * shape.N)),
-        sum_bnc_(layout.template activation<Accum<T>>((extent.B * extent.C + past_.most()) * shape.N)),
-        out_bch_(layout.template activation<T>((extent.B * extent.C + past_.most()) * shape.H())) {
+        past_(layout, shape_, capacity),
+        max_bnc_(layout.template activation<Accum<T>>((capacity.B * capacity.C + past_.most()) * shape.N)),
+        sum_bnc_(layout.template activation<Accum<T>>((capacity.B * capacity.C + past_.most()) * shape.N)),
+        out_bch_(layout.template activation<T>((capacity.B * capacity.C + past_.most()) * shape.H())) {
     if (past_.most() > 0) {
-      chunk_max_nc_ = layout.template activation<Accum<T>>(extent.C * shape.N);
-      chunk_sum_nc_ = layout.template activation<Accum<T>>(extent.C * shape.N);
+      chunk_max_nc_ = layout.template activation<Accum<T>>(capacity.C * shape.N);
+      chunk_sum_nc_ = layout.template activation<Accum<T>>(capacity.C * shape.N);
     }
-    if (extent.positions) state_ = layout.template state<Accum<T>>(pooling_state_size(shape, decays));
+    if (capacity.positions) state_ = layout.template state<Accum<T>>(pooling_state_size(shape, decays));
   }
 
   // The rows that the last pass or step pooled, and the weight behind it, sum e^max.
@@ -190,8 +191,8 @@ class Pooling {
     return shape;
   }
   // A window that is wider sees no more of a sequence in chunks.
-  static PoolingShape shape_in(PoolingShape shape, const BlockExtent& extent) {
-    if (extent.sequence && !extent.positions && shape.window >= extent.sequence) shape.window = 0;
+  static PoolingShape shape_in(PoolingShape shape, const BlockCapacity& capacity) {
+    if (capacity.sequence && !capacity.positions && shape.window >= capacity.sequence) shape.window = 0;
     return shape;
   }
   // The rows that were pooled, with the past before a chunk.

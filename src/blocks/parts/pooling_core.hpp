@@ -16,15 +16,16 @@ class PoolingCore {
  public:
   // name: of the vectors, (N, K).
   PoolingCore(Layout<T>& layout, const std::string& name, const ModelConfig& config, const BlockOptions& options,
-              const BlockExtent& extent)
+              const BlockCapacity& capacity)
       : N_(config.heads),
         K_(config.channels / config.heads),
-        joined_(Device::joins_layers && !extent.sequence && !extent.positions),
+        joined_(Device::joins_layers && !capacity.sequence && !capacity.positions),
         pool_(layout.weight(name, {N_, K_}, Init::zero, Kind::undecayed)),
-        logit_bnc_(layout.template activation<Accum<T>>(extent.B * extent.C * N_)),
-        pooling_(layout,
-                 {.B = extent.B, .C = extent.C, .N = N_, .K = K_, .window = options.window, .causal = options.causal},
-                 config.has_alibi(), alibi_slopes(layout, config), extent) {}
+        logit_bnc_(layout.template activation<Accum<T>>(capacity.B * capacity.C * N_)),
+        pooling_(
+            layout,
+            {.B = capacity.B, .C = capacity.C, .N = N_, .K = K_, .window = options.window, .causal = options.causal},
+            config.has_alibi(), alibi_slopes(layout, config), capacity) {}
 
   // The rows that the last pass or step pooled.
   const T* out_bch() const { return pooling_.out_bch(); }

@@ -78,9 +78,9 @@ Evaluation evaluate_text(const DeviceChoice& device, const std::string& type, co
 
   const Index C = std::min(cut.context, targets);
   const Index B = std::clamp(tokens_of_batch(device) / C, Index{1}, (targets + C - 1) / C);
-  const NetworkExtent extent{.B = B, .C = C, .chunk = cut.chunk};
-  require_memory(host_bytes(device, model_memory(device, config, extent, type)), 0, fault.empty());
-  const std::unique_ptr<Model> model = make_model(device, config, extent, 0, type);
+  const NetworkCapacity capacity{.B = B, .C = C, .chunk = cut.chunk};
+  require_memory(host_bytes(device, model_memory(device, config, capacity, type)), 0, fault.empty());
+  const std::unique_ptr<Model> model = make_model(device, config, capacity, 0, type);
   model->write(Model::Arena::weights, text_model.weights);
 
   Evaluation evaluation;

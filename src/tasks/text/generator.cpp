@@ -68,7 +68,7 @@ static bool is_recurrent(const ModelConfig& config) {
   return recurrent;
 }
 
-NetworkExtent generation_extent(const ModelConfig& config) {
+NetworkCapacity generation_extent(const ModelConfig& config) {
   const Index sequence = is_recurrent(config) ? unlimited : config.context;
   const Index segment = segment_of(config);
   const Index chunk = std::min((prompt_chunk + segment - 1) / segment * segment, sequence);
@@ -79,10 +79,10 @@ Generator::Generator(const DeviceChoice& device, const TextModel& text_model, co
   const ModelConfig& config = text_model.config;
   if (config.classes) throw Error("this model tells classes apart: it cannot write a text");
   if (!config.causal) throw Error("this model sees later positions: it cannot write a text from left to right");
-  const NetworkExtent extent = generation_extent(config);
-  limit_ = extent.sequence == unlimited ? 0 : extent.sequence;
-  require_memory(host_bytes(device, model_memory(device, config, extent, type)));
-  model_ = make_model(device, config, extent, 0, type);
+  const NetworkCapacity capacity = generation_extent(config);
+  limit_ = capacity.sequence == unlimited ? 0 : capacity.sequence;
+  require_memory(host_bytes(device, model_memory(device, config, capacity, type)));
+  model_ = make_model(device, config, capacity, 0, type);
   model_->write(Model::Arena::weights, text_model.weights);
   start();
 }

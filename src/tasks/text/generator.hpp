@@ -28,7 +28,7 @@ Token sample_token(std::span<const float> logits_v, const SamplingSettings& sett
 
 // The extent of a network that generates text: it prefills the prompt in chunks and decodes step by step, without a
 // limit or up to its context.
-NetworkExtent generation_extent(const ModelConfig& config);
+NetworkCapacity generation_extent(const ModelConfig& config);
 
 // Continues a text one token after the other. Memory is constant: recurrent mixers carry a state, the others a cache of
 // at most `context` positions. Where positions are learned or a cache is full, it goes on from the last half of the

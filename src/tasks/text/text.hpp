@@ -38,7 +38,7 @@ class TextTask : public Task {
   // `final: corpus NAME, step N, train X, val Y nats/char (Z bits/char), best B at step S, T tokens/s`.
   // A run of no steps has no training loss: `train -`.
   std::string final_line(const RunResult& result) const override;
-  NetworkExtent sample_extent(const ModelConfig& config) const override {
+  NetworkCapacity sample_capacity(const ModelConfig& config) const override {
     if (!fault_of_steps(config).empty()) return {.B = 1, .C = 1};
     return generation_extent(config);
   }

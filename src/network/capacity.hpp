@@ -10,7 +10,7 @@
 namespace abh {
 
 // The capacity that a network is built for.
-struct NetworkExtent {
+struct NetworkCapacity {
   Index B = 1, C = 1;      // largest batch
   bool training = false;   // gradients and optimizer moments too
   Index positions = 0;     // step-by-step inference with at most this many cached positions; 0: none
@@ -29,7 +29,7 @@ struct NetworkExtent {
   // Borders between chunks that are kept: from the way forward to the way back all, else those around a chunk.
   Index kept_borders() const { return training && chunks() > 1 ? (truncated ? 2 : chunks() - 1) : 0; }
   // The capacity of its blocks. In chunks there is one sequence at a time.
-  BlockExtent of_blocks() const {
+  BlockCapacity of_blocks() const {
     if (!chunk) return {B, C, positions, 0, S};
     return {1, std::min(chunk, C), positions, longest()};
   }
