@@ -5,7 +5,7 @@
 
 #include "blocks/parts/attention_core.hpp"
 #include "blocks/parts/norm.hpp"
-#include "network/entry.hpp"
+#include "network/input_layer.hpp"
 #include "network/stack.hpp"
 
 namespace abh {
@@ -13,16 +13,16 @@ namespace abh {
 // The encoder, which reads the source, a second sequence, once and from both sides (extras/seq2seq/README.md). Every
 // layer of the network's own stack asks what it made of it:
 //
-//   x_bsd = entry(source tokens),  x_bsd = stack(x_bsd),  memory_bsd = norm(x_bsd)
+//   x_bsd = input(source tokens),  x_bsd = stack(x_bsd),  memory_bsd = norm(x_bsd)
 //
 // The norm is optional. The gradient of the memory is the sum of what its readers add.
 template <class Device, class T>
 class Encoder {
  public:
-  // capacity: of the network's passes. entry: of the source.
-  Encoder(Layout<T>& layout, const EntryShape<T>& entry, const ModelConfig& config, const BlockCapacity& capacity,
+  // capacity: of the network's passes. input: of the source.
+  Encoder(Layout<T>& layout, const InputLayerShape<T>& input, const ModelConfig& config, const BlockCapacity& capacity,
           double dropout)
-      : entry_(layout, entry, config, of_source(capacity), dropout),
+      : input_(layout, input, config, of_source(capacity), dropout),
         stack_(make_stack<Device, T>(layout, {.prefix = "encoder.", .layers = config.encoder_layers}, config,
                                      of_source(capacity), dropout)),
         D_(config.channels),
@@ -36,7 +36,7 @@ class Encoder {
   // pass: of the network.
   void forward(Device& device, const DeviceBatch<T>& batch, const PassContext& pass) {
     const PassContext of_source = source_pass(pass);
-    entry_.forward(device, stack_->in_bcd(), source_batch(batch), of_source);
+    input_.forward(device, stack_->in_bcd(), source_batch(batch), of_source);
     stack_->forward(device, of_source);
     source_ = {.memory_bse = norm_.forward(device, normed_bsd_, stack_->out_bcd(), of_source.BC()),
                .S = pass.S,
@@ -55,7 +55,7 @@ class Encoder {
     T* d_x_bsd = source_.d_memory_bse;
     if (has_norm_) norm_.backward(device, d_x_bsd, d_x_bsd, nullptr, stack_->out_bcd(), of_source.BC());
     const Index rest = stack_->backward(device, d_x_bsd, of_source, weights, end);
-    entry_.backward(device, d_x_bsd, source_batch(batch), of_source);
+    input_.backward(device, d_x_bsd, source_batch(batch), of_source);
     return rest;
   }
 
@@ -78,7 +78,7 @@ class Encoder {
   }
   static DeviceBatch<T> source_batch(const DeviceBatch<T>& batch) { return {.token_bc = batch.source_bs}; }
 
-  Entry<Device, T> entry_;
+  InputLayer<Device, T> input_;
   std::unique_ptr<Stack<Device, T>> stack_;
   Index D_;
   bool has_norm_;

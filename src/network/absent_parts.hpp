@@ -6,7 +6,7 @@
 #include "blocks/parts/pooling.hpp"
 #include "layers/parts/with_row_sums.hpp"
 #include "network/batch.hpp"
-#include "network/entry.hpp"
+#include "network/input_layer.hpp"
 #include "network/weights.hpp"
 #include "program/flags.hpp"
 #include "settings/config.hpp"
@@ -146,7 +146,7 @@ struct MemoryFlag {
 template <class Device, class T>
 class Encoder {
  public:
-  Encoder(Layout<T>&, const EntryShape<T>&, const ModelConfig&, const BlockCapacity&, double) {}
+  Encoder(Layout<T>&, const InputLayerShape<T>&, const ModelConfig&, const BlockCapacity&, double) {}
   const Source<T>& source() const { return source_; }
   void forward(Device&, const DeviceBatch<T>&, const PassContext&) const {}
   void collect(Device&, T*, const PassContext&) const {}

@@ -13,8 +13,8 @@
 #include "blocks/ffn.hpp"
 #include "blocks/identity.hpp"
 #include "blocks/metric.hpp"
-#include "network/entry.hpp"
 #include "network/heads.hpp"
+#include "network/input_layer.hpp"
 #include "network/stack.hpp"
 #include "settings/config.hpp"
 

@@ -9,8 +9,8 @@
 #include "network/arenas.hpp"
 #include "network/batch.hpp"
 #include "network/capacity.hpp"
-#include "network/entry.hpp"
 #include "network/heads.hpp"
+#include "network/input_layer.hpp"
 #include "network/loss.hpp"
 #include "network/mixers.hpp"
 #include "network/optimizer.hpp"
@@ -54,7 +54,7 @@ void differentiate(Network& network, const typename Network::Given& batch, doubl
 // From token ids, or patches, to logits and back:
 //
 //   memory = encoder(source)    where there is a source        (encoder.hpp)
-//   x_bcd  = entry(tokens)      embeddings                     (entry.hpp)
+//   x_bcd  = input(tokens)      embeddings                     (input_layer.hpp)
 //   x_bcd  = stack(x_bcd)       blocks, one after the other    (stack.hpp, reversible.hpp)
 //   logits = head(x_bcd)        of the next token, or of a classifier (heads.hpp)
 //   loss   = cross entropy      with the targets               (loss.hpp)
@@ -127,7 +127,7 @@ class Network {
   // The same without logits.
   void run_blocks(const Given& batch, const PassContext& pass) {
     if (parts_.encoder) parts_.encoder->forward(device_, batch, pass);
-    parts_.entry.forward(device_, parts_.stack->in_bcd(), batch, pass);
+    parts_.input.forward(device_, parts_.stack->in_bcd(), batch, pass);
     parts_.stack->forward(device_, pass);
   }
 
@@ -161,7 +161,7 @@ class Network {
       parts_.encoder->collect(device_, scratch.template take<T>(pass.B * pass.S * channels_), pass);
     }
     Index rest = parts_.stack->backward(device_, d_x_bcd, pass, weights_, front);
-    parts_.entry.backward(device_, d_x_bcd, batch, pass);
+    parts_.input.backward(device_, d_x_bcd, batch, pass);
     if (parts_.encoder) rest = parts_.encoder->backward(device_, batch, pass, weights_, rest);
     late_sums.finish();
     if (!pass.last) return;
@@ -179,7 +179,7 @@ class Network {
     parts_.stack->start(device_);
   }
   const T* step(const Token* token, Index position) {
-    parts_.entry.forward(device_, parts_.stack->in_bcd(), {token}, step_at(position));
+    parts_.input.forward(device_, parts_.stack->in_bcd(), {token}, step_at(position));
     parts_.stack->step(device_, position);
     return logits_of(parts_.stack->out_bcd());
   }
@@ -202,9 +202,9 @@ class Network {
     Parts(Layout<T>& layout, const ModelConfig& config, const NetworkCapacity& capacity, double dropout)
         : shared(shared_table(layout, config)),
           encoder(make_encoder(layout, config, capacity.of_blocks(), dropout)),
-          entry(layout, entry_shape(config), config, capacity.of_blocks(), dropout),
+          input(layout, input_shape(config), config, capacity.of_blocks(), dropout),
           stack(make_stack<Device, T>(layout, stack_shape(config), config, capacity.of_blocks(), dropout)),
-          head(make_head<Device, T>(layout, config, capacity.of_blocks(), entry.token())),
+          head(make_head<Device, T>(layout, config, capacity.of_blocks(), input.token())),
           loss(layout, *head, capacity.of_blocks()) {}
 
     // With an encoder weights are its own or the decoder's, but for a table of tokens that serves both.
@@ -216,15 +216,15 @@ class Network {
                                                      const BlockCapacity& capacity, double dropout) const {
       if (!config.has_encoder()) return nullptr;
       return std::make_unique<Encoder<Device, T>>(layout,
-                                                  EntryShape<T>{.prefix = "encoder.embedding.",
-                                                                .position = "position_sd",
-                                                                .vocabulary = config.source_vocabulary,
-                                                                .context = config.source_context,
-                                                                .table = shared ? &*shared : nullptr,
-                                                                .dropout_site = sites::source_dropout},
+                                                  InputLayerShape<T>{.prefix = "encoder.embedding.",
+                                                                     .position = "position_sd",
+                                                                     .vocabulary = config.source_vocabulary,
+                                                                     .context = config.source_context,
+                                                                     .table = shared ? &*shared : nullptr,
+                                                                     .dropout_site = sites::source_dropout},
                                                   config, capacity, dropout);
     }
-    EntryShape<T> entry_shape(const ModelConfig& config) const {
+    InputLayerShape<T> input_shape(const ModelConfig& config) const {
       return {.prefix = config.own_prefix() + "embedding.",
               .vocabulary = config.vocabulary,
               .context = config.context,
@@ -239,7 +239,7 @@ class Network {
 
     std::optional<Weight<T>> shared;
     std::unique_ptr<Encoder<Device, T>> encoder;
-    Entry<Device, T> entry;
+    InputLayer<Device, T> input;
     std::unique_ptr<Stack<Device, T>> stack;
     std::unique_ptr<Head<Device, T>> head;
     Loss<Device, T> loss;

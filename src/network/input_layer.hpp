@@ -22,7 +22,7 @@ class Sinusoids;
 // For which of its sequences a network has an entry: where the weights are, and how many tokens and positions there
 // are.
 template <class T>
-struct EntryShape {
+struct InputLayerShape {
   std::string prefix = "embedding.", position = "position_cd";
   Index vocabulary, context;
   const Weight<T>* table = nullptr;  // of tokens, where it is another's too
@@ -36,10 +36,10 @@ struct EntryShape {
 //
 // The norm is optional, and positions may be computed, or be the business of the blocks.
 template <class Device, class T>
-class Entry {
+class InputLayer {
  public:
-  Entry(Layout<T>& layout, const EntryShape<T>& shape, const ModelConfig& config, const BlockCapacity& capacity,
-        double dropout)
+  InputLayer(Layout<T>& layout, const InputLayerShape<T>& shape, const ModelConfig& config,
+             const BlockCapacity& capacity, double dropout)
       : D_(config.channels),
         token_rows_(shape.vocabulary + (config.has_cls() ? 1 : 0)),
         scale_(config.embedding_scale),
@@ -83,7 +83,7 @@ class Entry {
   }
 
  private:
-  static Weight<T> table_of(Layout<T>& layout, const EntryShape<T>& shape, Index D) {
+  static Weight<T> table_of(Layout<T>& layout, const InputLayerShape<T>& shape, Index D) {
     if (shape.table) return *shape.table;
     if (shape.vocabulary == 0) return {};
     return layout.weight(shape.prefix + "token_vd", {shape.vocabulary, D}, Init::normal, Kind::decayed);
