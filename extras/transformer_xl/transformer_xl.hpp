@@ -320,7 +320,7 @@ class TransformerXlBlock : public Block<Device, T> {
   T *rho_ph_, *t_bch_;
   Accum<T>* lse_bnc_;
   Index rows_ = 0;  // of keys and values that the last pass made
-  Kept<T> key_sh_, value_sh_;
+  PerHypothesis<T> key_sh_, value_sh_;
 };
 
 struct TransformerXlMixer {

@@ -98,7 +98,7 @@ class ConvBlock : public Block<Device, T> {
   Residual<Device, T> residual_;
   PastRows<Device, T> past_;
   Weight<T> weight_;
-  Kept<T> state_jd_;
+  PerHypothesis<T> state_jd_;
 };
 
 }  // namespace abh

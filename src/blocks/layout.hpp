@@ -57,10 +57,10 @@ struct Carried {
 // A place in the memory that is kept from step to step, which several hypotheses have each their own of: that of the
 // one at work. Or a place that all of them share.
 template <class Element>
-class Kept {
+class PerHypothesis {
  public:
-  Kept(Element* shared = nullptr) : shared_(shared) {}
-  Kept(std::byte* const* states, std::size_t offset) : states_(states), offset_(offset) {}
+  PerHypothesis(Element* shared = nullptr) : shared_(shared) {}
+  PerHypothesis(std::byte* const* states, std::size_t offset) : states_(states), offset_(offset) {}
 
   operator Element*() const { return states_ ? reinterpret_cast<Element*>(*states_ + offset_) : shared_; }
 
@@ -206,9 +206,9 @@ class Layout {
 
   // Kept from one position to the next in step-by-step inference.
   template <class Element>
-  Kept<Element> state(Index count) {
+  PerHypothesis<Element> state(Index count) {
     const std::size_t offset = state_extent_.claim(count, sizeof(Element));
-    return states_ ? Kept<Element>(states_, offset) : Kept<Element>();
+    return states_ ? PerHypothesis<Element>(states_, offset) : PerHypothesis<Element>();
   }
 
   // Where a sequence is computed in chunks (BlockCapacity): what a block hands from one to the next, and its gradient.

@@ -81,22 +81,22 @@ TEST_CASE("layout: activations and states start at multiples of 64 bytes and do 
 
 TEST_CASE("layout: states are those of the hypothesis at work", "[layout]") {
   const auto claim = [](Layout<float>& layout) {
-    return std::vector<Kept<float>>{layout.state<float>(17), layout.state<float>(3)};
+    return std::vector<PerHypothesis<float>>{layout.state<float>(17), layout.state<float>(3)};
   };
   Layout<float> measured;
   claim(measured);
   alignas(64) std::byte states[2 * 192];
   std::byte* of_hypothesis = states;
   Layout<float> layout(measured, nullptr, nullptr, nullptr, &of_hypothesis);
-  const std::vector<Kept<float>> kept = claim(layout);
+  const std::vector<PerHypothesis<float>> kept = claim(layout);
   const auto at = [&](int line) { return reinterpret_cast<float*>(states + 64 * line); };
   CHECK(static_cast<float*>(kept[1]) == at(2));
   of_hypothesis = states + measured.state_bytes();
   CHECK(static_cast<float*>(kept[0]) == at(3));
   CHECK(static_cast<float*>(kept[1]) == at(5));
   // A place that all share stays where it is.
-  CHECK(static_cast<float*>(Kept<float>(at(1))) == at(1));
-  CHECK(static_cast<float*>(Kept<float>()) == nullptr);
+  CHECK(static_cast<float*>(PerHypothesis<float>(at(1))) == at(1));
+  CHECK(static_cast<float*>(PerHypothesis<float>()) == nullptr);
 }
 
 TEST_CASE("layout: what is cheap to compute again has memory only where it is saved", "[layout]") {

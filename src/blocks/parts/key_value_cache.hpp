@@ -53,7 +53,7 @@ class KeyValueCache {
 
   Index H_, window_, rows_ = 0;
   bool caches_keys_;
-  Kept<T> key_sh_, value_sh_;
+  PerHypothesis<T> key_sh_, value_sh_;
 };
 
 }  // namespace abh

@@ -208,7 +208,7 @@ class Pooling {
   // Maxima and sums of the chunk alone.
   Accum<T>* chunk_max_nc_ = nullptr;
   Accum<T>* chunk_sum_nc_ = nullptr;
-  Kept<Accum<T>> state_;
+  PerHypothesis<Accum<T>> state_;
 };
 
 }  // namespace abh
