@@ -17,7 +17,7 @@ class PastRows {
   // most: how far the layer reaches back.
   PastRows(Layout<T>& layout, Index most, Index D, const BlockCapacity& capacity)
       : most_(capacity.sequence && most > 0 ? std::min(most, capacity.sequence) : 0), D_(D) {
-    if (most_ > 0) rows_pd_ = layout.template carried<T>(most_ * D);
+    if (most_ > 0) rows_pd_ = layout.template chunk_boundary<T>(most_ * D);
   }
 
   // Rows before the chunk of a pass.
@@ -82,7 +82,7 @@ class PastRows {
   }
 
   Index most_, D_;
-  Carried<T> rows_pd_;
+  ChunkBoundary<T> rows_pd_;
 };
 
 }  // namespace abh

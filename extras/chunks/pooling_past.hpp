@@ -22,10 +22,10 @@ class PoolingPast {
     in_chunks_ = true;
     global_ = shape.window == 0;
     most_ = global_ ? 1 : shape.window - 1;
-    logit_np_ = layout.template carried<Accum<T>>(N_ * most_);
-    x_ph_ = layout.template carried<T>(most_ * H_);
-    low_n_ = layout.template carried<Accum<T>>(global_ ? N_ : 0);
-    low_h_ = layout.template carried<Accum<T>>(global_ ? H_ : 0);
+    logit_np_ = layout.template chunk_boundary<Accum<T>>(N_ * most_);
+    x_ph_ = layout.template chunk_boundary<T>(most_ * H_);
+    low_n_ = layout.template chunk_boundary<Accum<T>>(global_ ? N_ : 0);
+    low_h_ = layout.template chunk_boundary<Accum<T>>(global_ ? H_ : 0);
     one_ = layout.template constant<Token>("one", 1, [](Index) { return 1; });
   }
 
@@ -184,10 +184,10 @@ class PoolingPast {
   Index N_, H_;
   bool in_chunks_ = false, global_ = false;
   Index most_ = 0;
-  Carried<Accum<T>> logit_np_;
-  Carried<T> x_ph_;
+  ChunkBoundary<Accum<T>> logit_np_;
+  ChunkBoundary<T> x_ph_;
   // Rounding remainders of the logit and payload of a global past: over thousands of chunks they would add up.
-  Carried<Accum<T>> low_n_, low_h_;
+  ChunkBoundary<Accum<T>> low_n_, low_h_;
   const Token* one_ = nullptr;
 };
 

@@ -49,7 +49,7 @@ struct Weight {
 
 // The state that passes from one chunk of a sequence to the next, and its gradient, on the way back.
 template <class Element>
-struct Carried {
+struct ChunkBoundary {
   Element* value = nullptr;
   Element* adjoint = nullptr;
 };
@@ -213,7 +213,7 @@ class Layout {
 
   // Where a sequence is computed in chunks (BlockCapacity): what a block hands from one to the next, and its gradient.
   template <class Element>
-  Carried<Element> carried(Index count) {
+  ChunkBoundary<Element> chunk_boundary(Index count) {
     const std::size_t offset = carried_extent_.claim(count, sizeof(Element));
     return {carried_ ? reinterpret_cast<Element*>(carried_ + offset) : nullptr, adjoint<Element>(count)};
   }
