@@ -14,12 +14,12 @@ struct AdaptiveSpanCase {
   double penalty = 0;
   Index *reach_n, *first_n;
 
-  std::vector<Slot> inputs() const {
-    std::vector<Slot> slots = {weight("span_n", {N}, largest_span / 3, largest_span)};
-    if (has_base) slots.push_back(constant("base_np", {N, distances}));
-    return slots;
+  std::vector<TensorSpec> inputs() const {
+    std::vector<TensorSpec> specs = {weight("span_n", {N}, largest_span / 3, largest_span)};
+    if (has_base) specs.push_back(constant("base_np", {N, distances}));
+    return specs;
   }
-  std::vector<Slot> outputs() const { return {statistic("distance_bias_np", {N, distances})}; }
+  std::vector<TensorSpec> outputs() const { return {statistic("distance_bias_np", {N, distances})}; }
 
   template <class Device, class Arrays, class T = typename Arrays::Number>
   void forward(Device& device, Arrays& a) const {

@@ -9,10 +9,10 @@ namespace abh {
 struct BahdanauAttentionCase : AttentionCase {
   double score_scale = 1;
 
-  std::vector<Slot> inputs() const {
-    std::vector<Slot> slots = AttentionCase::inputs();
-    slots.insert(slots.begin() + static_cast<Index>(score_slot()), weight("score_nk", {N, K}, score_scale));
-    return slots;
+  std::vector<TensorSpec> inputs() const {
+    std::vector<TensorSpec> specs = AttentionCase::inputs();
+    specs.insert(specs.begin() + static_cast<Index>(score_slot()), weight("score_nk", {N, K}, score_scale));
+    return specs;
   }
 
   template <class Device, class Arrays, class T = typename Arrays::Number>

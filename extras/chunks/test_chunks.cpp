@@ -187,17 +187,17 @@ std::string text_of(const NetworkCase& network) {
 void require_same_step(const NetworkCase& network, const Array<double>& logits, const Array<double>& gradients,
                        const Array<double>& expected_logits, const Array<double>& expected_gradients,
                        double tolerance) {
-  std::vector<Slot> slots = {weight("logits", {static_cast<Index>(logits.size())})};
+  std::vector<TensorSpec> specs = {weight("logits", {static_cast<Index>(logits.size())})};
   Values<double> got = {logits}, expected = {expected_logits};
   for (const Parameter& parameter : network.parameters()) {
-    slots.push_back(weight(parameter.name, {parameter.count}));
+    specs.push_back(weight(parameter.name, {parameter.count}));
     const auto part = [&](const Array<double>& all) {
       return Array<double>(all.begin() + parameter.offset, all.begin() + parameter.offset + parameter.count);
     };
     got.push_back(part(gradients));
     expected.push_back(part(expected_gradients));
   }
-  require_close(slots, got, expected, tolerance, text_of(network));
+  require_close(specs, got, expected, tolerance, text_of(network));
 }
 
 constexpr Index chunk_lengths[] = {1, 2, 3, 7, 16, 18, 19, 38};

@@ -10,9 +10,9 @@ struct MaskedMeanCase {
   Index B, C, D;
   const Token* mask_bc = nullptr;
 
-  std::vector<Slot> inputs() const { return {activation("x_bcd", {B, C, D})}; }
-  std::vector<Slot> outputs() const { return {activation("mean_bd", {B, D})}; }
-  std::vector<Slot> saved() const { return {statistic("share_b", {B})}; }
+  std::vector<TensorSpec> inputs() const { return {activation("x_bcd", {B, C, D})}; }
+  std::vector<TensorSpec> outputs() const { return {activation("mean_bd", {B, D})}; }
+  std::vector<TensorSpec> saved() const { return {statistic("share_b", {B})}; }
 
   template <class Device, class Arrays, class T = typename Arrays::Number>
   void forward(Device& device, Arrays& a) const {

@@ -12,13 +12,13 @@ struct KernelRegressionCase {
   bool learned = true;     // the width is an input; else it is
   double fixed_width = 1;  // this one
 
-  std::vector<Slot> inputs() const {
-    std::vector<Slot> slots = {activation("query_c", {C}), activation("key_s", {S}), activation("value_s", {S})};
-    if (learned) slots.push_back(weight("width", {}, 0.3, 1.5));
-    return slots;
+  std::vector<TensorSpec> inputs() const {
+    std::vector<TensorSpec> specs = {activation("query_c", {C}), activation("key_s", {S}), activation("value_s", {S})};
+    if (learned) specs.push_back(weight("width", {}, 0.3, 1.5));
+    return specs;
   }
-  std::vector<Slot> outputs() const { return {activation("out_c", {C})}; }
-  std::vector<Slot> saved() const { return {statistic("near_c", {C}), statistic("share_c", {C})}; }
+  std::vector<TensorSpec> outputs() const { return {activation("out_c", {C})}; }
+  std::vector<TensorSpec> saved() const { return {statistic("near_c", {C}), statistic("share_c", {C})}; }
 
   template <class Device, class Arrays, class T = typename Arrays::Number>
   void forward(Device& device, Arrays& a) const {

@@ -111,12 +111,12 @@ TEST_CASE("kernel_regression: far from all keys the nearest answers", "[kernel_r
 TEST_CASE("kernel_regression: digits stay where all keys are far away", "[kernel_regression][gpu]") {
   // Keys in a cluster, queries 50 away: scores around -1,300 that differ by a little.
   const KernelRegressionCase layer{.C = 9, .S = 21};
-  std::vector<Slot> slots = layer.inputs();
-  slots[0].offset = 50;
-  slots[1].scale = 0.1;
-  slots[3].scale = 0;
-  slots[3].offset = 1;
-  const Values<float> in = converted<float>(random_values(slots, 3));
+  std::vector<TensorSpec> specs = layer.inputs();
+  specs[0].offset = 50;
+  specs[1].scale = 0.1;
+  specs[3].scale = 0;
+  specs[3].offset = 1;
+  const Values<float> in = converted<float>(random_values(specs, 3));
   const Values<float> d_out = converted<float>(random_values(layer.outputs(), 4));
   PlainDevice plain;
   const Values<double> out = run_forward<double>(layer, plain, converted<double>(in));
@@ -158,14 +158,14 @@ TEST_CASE("kernel_regression: NaN is not hidden", "[kernel_regression][gpu]") {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   for_each_device(1, [&](auto& device, const std::string& name) {
     for (const std::size_t at : {0u, 13u, 20u}) {
-      for (const std::size_t slot : {0u, 1u, 2u, 3u}) {
-        INFO(name << ", input " << slot << " at " << at);
+      for (const std::size_t spec : {0u, 1u, 2u, 3u}) {
+        INFO(name << ", input " << spec << " at " << at);
         Values<float> in = good;
-        in[slot][slot == 3 ? 0 : at] = nan;
+        in[spec][spec == 3 ? 0 : at] = nan;
         const Array<float> out = run_forward<float>(layer, device, in)[0];
         for (std::size_t c = 0; c < out.size(); ++c) {
           // A query reaches its own row, a key and a value all rows but that which leaves it out.
-          CHECK(std::isnan(out[c]) == (slot == 3 || (slot == 0) == (c == at)));
+          CHECK(std::isnan(out[c]) == (spec == 3 || (spec == 0) == (c == at)));
         }
       }
     }

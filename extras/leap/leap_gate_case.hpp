@@ -13,15 +13,15 @@ struct LeapGateCase {
   double max = 0;              // mean of the maxima
   Index gap = 0, d_gap = gap;  // between rows of queries, and of their gradient
 
-  std::vector<Slot> inputs() const {
-    Slot maxima = statistic("max_bnc", {B, N, C}), sums = constant("sum_bnc", {B, N, C});
+  std::vector<TensorSpec> inputs() const {
+    TensorSpec maxima = statistic("max_bnc", {B, N, C}), sums = constant("sum_bnc", {B, N, C});
     maxima.offset = max;
     sums.offset = 2;
     sums.scale = 0.1;
     return {spread(activation("query_bch", {B, C, N * K}), gap, d_gap), activation("pooled_bcq", {B, C, 2 * N * K}),
             maxima, sums};
   }
-  std::vector<Slot> outputs() const { return {activation("out_bch", {B, C, N * K})}; }
+  std::vector<TensorSpec> outputs() const { return {activation("out_bch", {B, C, N * K})}; }
 
   template <class Device, class Arrays, class T = typename Arrays::Number>
   void forward(Device& device, Arrays& a) const {

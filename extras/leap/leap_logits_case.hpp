@@ -13,15 +13,15 @@ struct LeapLogitsCase {
   double scale = 1;
   Index gap = 0, d_gap = gap;  // between rows of focus and keys, and of their gradients
 
-  std::vector<Slot> inputs() const {
-    Slot focus = spread(activation("focus_bch", {B, C, N * K}), gap, d_gap);
-    Slot key = spread(activation("key_bch", {B, C, N * K}), gap, d_gap);
+  std::vector<TensorSpec> inputs() const {
+    TensorSpec focus = spread(activation("focus_bch", {B, C, N * K}), gap, d_gap);
+    TensorSpec key = spread(activation("key_bch", {B, C, N * K}), gap, d_gap);
     key.adds = true;
     return {focus, key};
   }
-  std::vector<Slot> outputs() const { return {statistic("logit_bnc", {B, N, C})}; }
+  std::vector<TensorSpec> outputs() const { return {statistic("logit_bnc", {B, N, C})}; }
   // Nothing but the output; a case without this would have no forward pass before its backward pass.
-  std::vector<Slot> saved() const { return {statistic("nothing", {0})}; }
+  std::vector<TensorSpec> saved() const { return {statistic("nothing", {0})}; }
 
   template <class Device, class Arrays, class T = typename Arrays::Number>
   void forward(Device& device, Arrays& a) const {

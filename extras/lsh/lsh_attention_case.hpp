@@ -14,15 +14,15 @@ struct LshAttentionCase {
   double query_scale = 1, query_offset = 0;
 
   Index H() const { return N * K; }
-  std::vector<Slot> inputs() const {
-    Slot rotations = activation("rotations_nukr", {N, U, K, R});
+  std::vector<TensorSpec> inputs() const {
+    TensorSpec rotations = activation("rotations_nukr", {N, U, K, R});
     rotations.constant = rotations.adds = true;
     if (side_by_side) return {activation("query_value", {B, C, 2 * H()}), rotations};
     return {activation("query_bch", {B, C, H()}, query_scale, query_offset), activation("value_bch", {B, C, H()}),
             rotations};
   }
-  std::vector<Slot> outputs() const { return {activation("out_bch", {B, C, H()})}; }
-  std::vector<Slot> saved() const { return {statistic("lse_bnc", {B, N, C})}; }
+  std::vector<TensorSpec> outputs() const { return {activation("out_bch", {B, C, H()})}; }
+  std::vector<TensorSpec> saved() const { return {statistic("lse_bnc", {B, N, C})}; }
 
   template <class Device, class Arrays, class T = typename Arrays::Number>
   void forward(Device& device, Arrays& a) const {

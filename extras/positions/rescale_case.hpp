@@ -13,9 +13,11 @@ struct RescaleCase {
   Index out_gap = 0;
 
   Index H() const { return N * K; }
-  std::vector<Slot> inputs() const { return {spread(activation("in_bch", {BC, H()}, scale, offset), gap, d_gap)}; }
-  std::vector<Slot> outputs() const { return {spread(activation("out_bch", {BC, H()}), out_gap, out_gap)}; }
-  std::vector<Slot> saved() const { return {statistic("deviation_bcn", {BC, N})}; }
+  std::vector<TensorSpec> inputs() const {
+    return {spread(activation("in_bch", {BC, H()}, scale, offset), gap, d_gap)};
+  }
+  std::vector<TensorSpec> outputs() const { return {spread(activation("out_bch", {BC, H()}), out_gap, out_gap)}; }
+  std::vector<TensorSpec> saved() const { return {statistic("deviation_bcn", {BC, N})}; }
 
   template <class Device, class Arrays, class T = typename Arrays::Number>
   void forward(Device& device, Arrays& a) const {

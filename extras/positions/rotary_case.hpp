@@ -12,10 +12,10 @@ struct RotaryCase {
   Index out_gap = 0;
 
   Index H() const { return N * K; }
-  std::vector<Slot> inputs() const {
+  std::vector<TensorSpec> inputs() const {
     return {spread(activation("in_bch", {B, C, H()}), gap, d_gap), constant("turn_ck", {C, K})};
   }
-  std::vector<Slot> outputs() const { return {spread(activation("out_bch", {B, C, H()}), out_gap, out_gap)}; }
+  std::vector<TensorSpec> outputs() const { return {spread(activation("out_bch", {B, C, H()}), out_gap, out_gap)}; }
 
   template <class Device, class Arrays, class T = typename Arrays::Number>
   void forward(Device& device, Arrays& a) const {

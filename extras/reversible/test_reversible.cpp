@@ -107,9 +107,9 @@ struct Walk {
     const auto stack = make(layout);
     std::uint32_t site = 3;
     for (const Parameter& parameter : layout.parameters()) {
-      Slot slot = slot_of(parameter);
-      if (parameter.shape.size() == 2) slot.scale *= scale;
-      const Array<double> values = random_values(slot, 11, site++);
+      TensorSpec spec = spec_of(parameter);
+      if (parameter.shape.size() == 2) spec.scale *= scale;
+      const Array<double> values = random_values(spec, 11, site++);
       for (std::size_t i = 0; i < values.size(); ++i) {
         weights.values()[static_cast<std::size_t>(parameter.offset) + i] =
             static_cast<T>(static_cast<float>(values[i]));

@@ -10,8 +10,8 @@ struct WeightedSumCase {
   Index count;
   double p = 1, q = -1;
 
-  std::vector<Slot> inputs() const { return {activation("a", {count}), activation("b", {count})}; }
-  std::vector<Slot> outputs() const { return {activation("out", {count})}; }
+  std::vector<TensorSpec> inputs() const { return {activation("a", {count}), activation("b", {count})}; }
+  std::vector<TensorSpec> outputs() const { return {activation("out", {count})}; }
 
   template <class Device, class Arrays, class T = typename Arrays::Number>
   void forward(Device& device, Arrays& a) const {

@@ -9,8 +9,8 @@ namespace abh {
 struct ReluCase {
   Index count;
 
-  std::vector<Slot> inputs() const { return {activation("in", {count})}; }
-  std::vector<Slot> outputs() const { return {activation("out", {count})}; }
+  std::vector<TensorSpec> inputs() const { return {activation("in", {count})}; }
+  std::vector<TensorSpec> outputs() const { return {activation("out", {count})}; }
 
   template <class Device, class Arrays, class T = typename Arrays::Number>
   void forward(Device& device, Arrays& a) const {

@@ -42,17 +42,17 @@ struct CrossCase {
   MakeCross make() const { return {E}; }
   BlockCapacity capacity() const { return {.B = B, .C = C, .positions = 0, .S = S}; }
   PassContext pass() const { return {.B = B, .C = C, .state = options.dropout > 0 ? state.data() : nullptr}; }
-  std::vector<Slot> inputs() const {
-    std::vector<Slot> slots = {activation("x_bcd", {B, C, config.channels}), activation("memory_bse", {B, S, E})};
-    slots[1].adds = true;
+  std::vector<TensorSpec> inputs() const {
+    std::vector<TensorSpec> specs = {activation("x_bcd", {B, C, config.channels}), activation("memory_bse", {B, S, E})};
+    specs[1].adds = true;
     for (const Parameter& parameter :
          BuiltBlock<MakeCross, CpuDevice<Isa::baseline>, double>::measure(make(), config, capacity(), options)
              .parameters()) {
-      slots.push_back(slot_of(parameter));
+      specs.push_back(spec_of(parameter));
     }
-    return slots;
+    return specs;
   }
-  std::vector<Slot> outputs() const { return {activation("y_bcd", {B, C, config.channels})}; }
+  std::vector<TensorSpec> outputs() const { return {activation("y_bcd", {B, C, config.channels})}; }
 
   template <class Device, class Arrays, class T = typename Arrays::Number>
   void forward(Device& device, Arrays& a) const {
@@ -138,8 +138,8 @@ TEST_CASE("cross: a masked memory", "[cross]") {
 
   // The second memory is fully masked: y is the bias of the output, and no gradient goes through.
   const Values<double> in = random_values(layer.inputs(), 4);
-  const std::vector<Slot> slots = layer.inputs();
-  REQUIRE(slots.back().name == "output_bias_d");
+  const std::vector<TensorSpec> specs = layer.inputs();
+  REQUIRE(specs.back().name == "output_bias_d");
   CpuDevice<Isa::baseline> device(1);
   const Array<double> y = run_forward<double>(layer, device, in)[0];
   const Values<double> d_in = run_backward<double>(layer, device, in, random_values(layer.outputs(), 5));
@@ -175,7 +175,7 @@ TEST_CASE("cross: the worked example of the chapter", "[cross][gpu]") {
   const double log2 = std::log(2.0);
   CrossCase layer = cross_case(1, 1, 1, 1, 1, 2, 3);
   const Values<double> in = {{0, 1}, {0, 1, 2}, {1}, {log2}, {1}, {1}};
-  const std::vector<Slot> slots = layer.inputs();
+  const std::vector<TensorSpec> specs = layer.inputs();
   const auto check = [&]<class T>(auto& device, const std::string& name, T, double tolerance) {
     const auto y = [&] { return converted<double>(run_forward<T>(layer, device, converted<T>(in))); };
     layer.mask_bs = {1, 1, 0};
@@ -183,7 +183,7 @@ TEST_CASE("cross: the worked example of the chapter", "[cross][gpu]") {
     layer.mask_bs = {};
     require_close(layer.outputs(), y(), {{1, 10.0 / 7}}, tolerance, name);
     const Values<double> d_in = run_backward<T>(layer, device, converted<T>(in), converted<T>(Values<double>{{0, 1}}));
-    require_close(slots, d_in,
+    require_close(specs, d_in,
                   {{0, 26 * log2 / 49},
                    {1.0 / 7 - 10 * log2 / 49, 2.0 / 7 - 6 * log2 / 49, 4.0 / 7 + 16 * log2 / 49},
                    {26 * log2 / 49},

@@ -11,12 +11,12 @@ struct GatherRowsCase {
   const Token* index_p = nullptr;
   Index from_gap = 0, d_from_gap = 0;
 
-  std::vector<Slot> inputs() const {
-    Slot from = spread(activation("from_bci", {B, C, columns}), from_gap, d_from_gap);
+  std::vector<TensorSpec> inputs() const {
+    TensorSpec from = spread(activation("from_bci", {B, C, columns}), from_gap, d_from_gap);
     from.adds = true;
     return {from};
   }
-  std::vector<Slot> outputs() const { return {activation("to_bpi", {B, P, columns})}; }
+  std::vector<TensorSpec> outputs() const { return {activation("to_bpi", {B, P, columns})}; }
 
   template <class Device, class Arrays, class T = typename Arrays::Number>
   void forward(Device& device, Arrays& a) const {

@@ -9,12 +9,12 @@ namespace abh {
 struct MergeSoftmaxCase {
   Index B, C, N, K;
 
-  std::vector<Slot> inputs() const {
+  std::vector<TensorSpec> inputs() const {
     return {activation("first_bch", {B, C, N * K}), activation("second_bch", {B, C, N * K})};
   }
-  std::vector<Slot> outputs() const { return {activation("out_bch", {B, C, N * K})}; }
+  std::vector<TensorSpec> outputs() const { return {activation("out_bch", {B, C, N * K})}; }
   // The two of the parts are read, too.
-  std::vector<Slot> saved() const {
+  std::vector<TensorSpec> saved() const {
     return {statistic("lse_bnc", {B, N, C}), statistic("lse_of_first", {B, N, C}),
             statistic("lse_of_second", {B, N, C})};
   }

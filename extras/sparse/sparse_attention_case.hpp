@@ -10,7 +10,7 @@ struct SparseAttentionCase : AttentionCase {
   Pattern pattern;
   PatternTables tables;
 
-  std::vector<Slot> saved() const {
+  std::vector<TensorSpec> saved() const {
     const auto lse = [&](const char* name, Index group) {
       return statistic(name, {B, rows_of_folds(pattern, C), pattern.heads_of(group, N)});
     };

@@ -141,8 +141,8 @@ void check_split(Device& device, const std::string& name, bool in_place, double 
                                     .N = N,
                                     .K = whole.K});
   wait_for(device);
-  const std::vector<Slot> slots = {activation("out_bch", {BC, H}), statistic("lse_bnc", {B, N, C})};
-  require_close(slots, {converted<double>(Values<T>{out})[0], converted<double>(Values<Accum<T>>{lse})[0]},
+  const std::vector<TensorSpec> specs = {activation("out_bch", {BC, H}), statistic("lse_bnc", {B, N, C})};
+  require_close(specs, {converted<double>(Values<T>{out})[0], converted<double>(Values<Accum<T>>{lse})[0]},
                 {converted<double>(all.out)[0], converted<double>(all.saved)[0]}, tolerance, "merged");
   Index wrong = 0;
   for (Index i = 0; i < BC * N; ++i) {

@@ -236,8 +236,8 @@ TEST_CASE("sparse: a shorter sequence than the network is for", "[sparse][gpu]")
         wait_for(device);
         return Values<float>{out, d_x};
       };
-      const std::vector<Slot> slots = {block.outputs()[0], block.inputs()[0]};
-      require_close(slots, converted<double>(run(longer)), converted<double>(run(block)), 1e-6, "in a longer network");
+      const std::vector<TensorSpec> specs = {block.outputs()[0], block.inputs()[0]};
+      require_close(specs, converted<double>(run(longer)), converted<double>(run(block)), 1e-6, "in a longer network");
     });
   });
 }

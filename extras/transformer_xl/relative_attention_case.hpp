@@ -12,12 +12,12 @@ struct RelativeAttentionCase : AttentionCase {
   Index segment, memory, P;
   double bias_scale = 1;
 
-  std::vector<Slot> inputs() const {
-    std::vector<Slot> slots = AttentionCase::inputs();
-    slots.push_back(activation("rho_ph", {P, H()}));
-    slots.push_back(weight("content_bias_nk", {N, K}, bias_scale));
-    slots.push_back(weight("position_bias_nk", {N, K}, bias_scale));
-    return slots;
+  std::vector<TensorSpec> inputs() const {
+    std::vector<TensorSpec> specs = AttentionCase::inputs();
+    specs.push_back(activation("rho_ph", {P, H()}));
+    specs.push_back(weight("content_bias_nk", {N, K}, bias_scale));
+    specs.push_back(weight("position_bias_nk", {N, K}, bias_scale));
+    return specs;
   }
 
   template <class Device, class Arrays, class T = typename Arrays::Number>

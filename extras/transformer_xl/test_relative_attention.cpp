@@ -248,7 +248,7 @@ TEST_CASE("relative_attention: the worked example of the chapter", "[relative_at
   for_each_device(1, [&](auto& device) { check(device, float{}, 1e-5); });
 
   const OneCall apart = call(plain, layer, in, {3, 4});
-  const std::vector<Slot> keys = {layer.inputs()[1], layer.inputs()[2]};
+  const std::vector<TensorSpec> keys = {layer.inputs()[1], layer.inputs()[2]};
   require_close(keys, {apart.d_in[1], apart.d_in[2]}, {{0, 2, 0}, {0, 3, 1}}, 1e-14, "of their own segment");
   require_close(keys, apart.d_past, {{-2, 0, 0}, {3, 0, 0}}, 1e-14, "as memory");
 }

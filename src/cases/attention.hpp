@@ -25,19 +25,19 @@ struct AttentionCase {
 
   Index H() const { return N * K; }
   Index keys() const { return S < 0 ? C : S; }
-  std::vector<Slot> inputs() const {
-    std::vector<Slot> slots = {spread(activation("query_bch", {B, C, H()}, query_scale), gap[0], gap[3]),
-                               spread(activation("key_bsh", {B, keys(), H()}, key_scale), gap[1], gap[4]),
-                               spread(activation("value_bsh", {B, keys(), H()}), gap[2], gap[5])};
-    if (side_by_side) slots = {activation("query_key_value", {B, C, 3 * H()})};
+  std::vector<TensorSpec> inputs() const {
+    std::vector<TensorSpec> specs = {spread(activation("query_bch", {B, C, H()}, query_scale), gap[0], gap[3]),
+                                     spread(activation("key_bsh", {B, keys(), H()}, key_scale), gap[1], gap[4]),
+                                     spread(activation("value_bsh", {B, keys(), H()}), gap[2], gap[5])};
+    if (side_by_side) specs = {activation("query_key_value", {B, C, 3 * H()})};
     if (distances > 0) {
       const std::vector<Index> shape = {N, distances};
-      slots.push_back(learns_bias ? statistic("distance_bias_nc", shape) : constant("distance_bias_nc", shape));
+      specs.push_back(learns_bias ? statistic("distance_bias_nc", shape) : constant("distance_bias_nc", shape));
     }
-    return slots;
+    return specs;
   }
-  std::vector<Slot> outputs() const { return {activation("out_bch", {B, C, H()})}; }
-  std::vector<Slot> saved() const { return {statistic("lse_bnc", {B, N, C})}; }
+  std::vector<TensorSpec> outputs() const { return {activation("out_bch", {B, C, H()})}; }
+  std::vector<TensorSpec> saved() const { return {statistic("lse_bnc", {B, N, C})}; }
 
   // Part 0: query, 1: key, 2: value. Their gradients are parts 3 to 5.
   template <class Parts>

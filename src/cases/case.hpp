@@ -4,9 +4,9 @@
 // the same cases.
 //
 //   struct LayernormCase {
-//     std::vector<Slot> inputs() const;   // activations and weights that the outputs depend on
-//     std::vector<Slot> outputs() const;
-//     std::vector<Slot> saved() const;    // what backward needs of forward beside the outputs
+//     std::vector<TensorSpec> inputs() const;   // activations and weights that the outputs depend on
+//     std::vector<TensorSpec> outputs() const;
+//     std::vector<TensorSpec> saved() const;    // what backward needs of forward beside the outputs
 //     template <class Device, class Arrays>
 //     void forward(Device&, Arrays& a) const;   // reads a.in, writes a.out and a.saved
 //     template <class Device, class Arrays>
@@ -25,7 +25,7 @@
 namespace abh {
 
 // One array of a case.
-struct Slot {
+struct TensorSpec {
   std::string name;
   std::vector<Index> shape;
   bool weight = false;    // its gradient is added to, and held in Accum<T>
@@ -43,30 +43,30 @@ struct Slot {
     return product;
   }
 };
-inline Slot activation(std::string name, std::vector<Index> shape, double scale = 1, double offset = 0) {
+inline TensorSpec activation(std::string name, std::vector<Index> shape, double scale = 1, double offset = 0) {
   return {.name = std::move(name), .shape = std::move(shape), .scale = scale, .offset = offset};
 }
-inline Slot weight(std::string name, std::vector<Index> shape, double scale = 1, double offset = 0) {
+inline TensorSpec weight(std::string name, std::vector<Index> shape, double scale = 1, double offset = 0) {
   return {.name = std::move(name), .shape = std::move(shape), .weight = true, .scale = scale, .offset = offset};
 }
-inline Slot statistic(std::string name, std::vector<Index> shape) {
+inline TensorSpec statistic(std::string name, std::vector<Index> shape) {
   return {.name = std::move(name), .shape = std::move(shape), .wide = true};
 }
 // Numbers that nobody learns, in Accum<T>.
-inline Slot constant(std::string name, std::vector<Index> shape) {
+inline TensorSpec constant(std::string name, std::vector<Index> shape) {
   return {.name = std::move(name), .shape = std::move(shape), .wide = true, .adds = true, .constant = true};
 }
-inline Slot spread(Slot slot, Index gap, Index d_gap) {
-  slot.gap = gap;
-  slot.d_gap = d_gap;
-  return slot;
+inline TensorSpec spread(TensorSpec spec, Index gap, Index d_gap) {
+  spec.gap = gap;
+  spec.d_gap = d_gap;
+  return spec;
 }
 
 // The stride of rows with a gap between them, as layers take it: 0 for rows that touch.
 inline Index stride_with(Index width, Index gap) { return gap > 0 ? width + gap : 0; }
 
 template <class Case>
-std::vector<Slot> saved_slots(const Case& layer) {
+std::vector<TensorSpec> saved_slots(const Case& layer) {
   if constexpr (requires { layer.saved(); }) {
     return layer.saved();
   } else {

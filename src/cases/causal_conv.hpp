@@ -12,11 +12,11 @@ struct CausalConvCase {
   CausalConvShape shape;
 
   Index taps() const { return shape.D * (shape.D / shape.groups) * shape.kernel; }
-  std::vector<Slot> inputs() const {
+  std::vector<TensorSpec> inputs() const {
     const auto& [B, C, D, groups, J] = shape;
     return {activation("in_bcd", {B, C, D}), weight("weight_dgj", {D, D / groups, J})};
   }
-  std::vector<Slot> outputs() const { return {activation("out_bcd", {shape.B, shape.C, shape.D})}; }
+  std::vector<TensorSpec> outputs() const { return {activation("out_bcd", {shape.B, shape.C, shape.D})}; }
 
   template <class Device, class Arrays, class T = typename Arrays::Number>
   void forward(Device& device, Arrays& a) const {

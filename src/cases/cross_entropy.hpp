@@ -15,14 +15,14 @@ struct CrossEntropyCase {
   double label_smoothing = 0;
   Token* best_bc = nullptr;
 
-  std::vector<Slot> inputs() const { return {activation("logits_bcv", {BC, V})}; }
-  std::vector<Slot> outputs() const {
-    Slot loss = statistic("loss", {}), loss_bc = statistic("loss_bc", {BC});
+  std::vector<TensorSpec> inputs() const { return {activation("logits_bcv", {BC, V})}; }
+  std::vector<TensorSpec> outputs() const {
+    TensorSpec loss = statistic("loss", {}), loss_bc = statistic("loss_bc", {BC});
     loss.offset = 1;
     loss.scale = loss_bc.scale = 0;
     return {loss, loss_bc};
   }
-  std::vector<Slot> saved() const { return {statistic("lse_bc", {BC})}; }
+  std::vector<TensorSpec> saved() const { return {statistic("lse_bc", {BC})}; }
 
   template <class Device, class Arrays, class T = typename Arrays::Number>
   void forward(Device& device, Arrays& a) const {

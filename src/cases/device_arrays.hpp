@@ -52,15 +52,15 @@ struct DeviceArrays {
 
   template <class Case>
   DeviceArrays(Device& device, const Case& layer) {
-    for (const Slot& slot : layer.inputs()) {
-      in.emplace_back(device, slot.count(), slot.wide);
-      d_in.emplace_back(device, slot.count(), slot.wide || slot.weight);
+    for (const TensorSpec& spec : layer.inputs()) {
+      in.emplace_back(device, spec.count(), spec.wide);
+      d_in.emplace_back(device, spec.count(), spec.wide || spec.weight);
     }
-    for (const Slot& slot : layer.outputs()) {
-      out.emplace_back(device, slot.count(), slot.wide);
-      d_out.emplace_back(device, slot.count(), slot.wide);
+    for (const TensorSpec& spec : layer.outputs()) {
+      out.emplace_back(device, spec.count(), spec.wide);
+      d_out.emplace_back(device, spec.count(), spec.wide);
     }
-    for (const Slot& slot : saved_slots(layer)) saved.emplace_back(device, slot.count(), slot.wide);
+    for (const TensorSpec& spec : saved_slots(layer)) saved.emplace_back(device, spec.count(), spec.wide);
   }
 
   template <class Body>

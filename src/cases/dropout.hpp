@@ -11,12 +11,12 @@ struct DropoutCase {
   Dropout dropout;
   bool residual = false;
 
-  std::vector<Slot> inputs() const {
-    std::vector<Slot> slots = {activation("in", {count})};
-    if (residual) slots.push_back(activation("residual", {count}));
-    return slots;
+  std::vector<TensorSpec> inputs() const {
+    std::vector<TensorSpec> specs = {activation("in", {count})};
+    if (residual) specs.push_back(activation("residual", {count}));
+    return specs;
   }
-  std::vector<Slot> outputs() const { return {activation("out", {count})}; }
+  std::vector<TensorSpec> outputs() const { return {activation("out", {count})}; }
 
   template <class Device, class Arrays, class T = typename Arrays::Number>
   void forward(Device& device, Arrays& a) const {

@@ -13,12 +13,12 @@ struct EmbeddingCase {
   bool positions = true;
   double scale = 1;
 
-  std::vector<Slot> inputs() const {
-    std::vector<Slot> slots = {weight("token_vd", {V, D})};
-    if (positions) slots.push_back(weight("position_cd", {P, D}));
-    return slots;
+  std::vector<TensorSpec> inputs() const {
+    std::vector<TensorSpec> specs = {weight("token_vd", {V, D})};
+    if (positions) specs.push_back(weight("position_cd", {P, D}));
+    return specs;
   }
-  std::vector<Slot> outputs() const { return {activation("out_bcd", {B, C, D})}; }
+  std::vector<TensorSpec> outputs() const { return {activation("out_bcd", {B, C, D})}; }
 
   template <class Device, class Arrays, class T = typename Arrays::Number>
   void forward(Device& device, Arrays& a) const {

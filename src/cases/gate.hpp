@@ -12,11 +12,11 @@ struct GateCase {
   Dropout dropout = {};
   Index gap = 0, d_gap = gap;  // between rows of the gate, and of its gradient
 
-  std::vector<Slot> inputs() const {
+  std::vector<TensorSpec> inputs() const {
     return {activation("residual_bcd", {residual ? BC : 0, D}), activation("pooled_bcd", {BC, D}),
             spread(activation("gate_bcd", {BC, D}), gap, d_gap)};
   }
-  std::vector<Slot> outputs() const { return {activation("out_bcd", {BC, D})}; }
+  std::vector<TensorSpec> outputs() const { return {activation("out_bcd", {BC, D})}; }
 
   template <class Device, class Arrays, class T = typename Arrays::Number>
   void forward(Device& device, Arrays& a) const {

@@ -11,8 +11,8 @@ struct GeluCase {
   GeluForm form = GeluForm::erf;
   double scale = 1;  // of the input
 
-  std::vector<Slot> inputs() const { return {activation("in", {count}, scale)}; }
-  std::vector<Slot> outputs() const { return {activation("out", {count})}; }
+  std::vector<TensorSpec> inputs() const { return {activation("in", {count}, scale)}; }
+  std::vector<TensorSpec> outputs() const { return {activation("out", {count})}; }
 
   template <class Device, class Arrays, class T = typename Arrays::Number>
   void forward(Device& device, Arrays& a) const {

@@ -11,11 +11,11 @@ struct LayernormCase {
   Index BC, D;
   bool residual = false;
 
-  std::vector<Slot> inputs() const {
+  std::vector<TensorSpec> inputs() const {
     return {activation("in_bcd", {BC, D}), weight("weight_d", {D}), weight("bias_d", {D})};
   }
-  std::vector<Slot> outputs() const { return {activation("out_bcd", {BC, D})}; }
-  std::vector<Slot> saved() const { return {statistic("mean_bc", {BC}), statistic("rstd_bc", {BC})}; }
+  std::vector<TensorSpec> outputs() const { return {activation("out_bcd", {BC, D})}; }
+  std::vector<TensorSpec> saved() const { return {statistic("mean_bc", {BC}), statistic("rstd_bc", {BC})}; }
 
   template <class Device, class Arrays, class T = typename Arrays::Number>
   void forward(Device& device, Arrays& a) const {

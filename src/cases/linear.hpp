@@ -16,12 +16,13 @@ struct LinearCase {
   bool accumulate = false;
   Index in_gap = 0, out_gap = 0;
 
-  std::vector<Slot> inputs() const {
-    std::vector<Slot> slots = {spread(activation("in_bci", {BC, I}), in_gap, in_gap), weight("weight_oi", {O, I})};
-    if (bias) slots.push_back(weight("bias_o", {O}));
-    return slots;
+  std::vector<TensorSpec> inputs() const {
+    std::vector<TensorSpec> specs = {spread(activation("in_bci", {BC, I}), in_gap, in_gap),
+                                     weight("weight_oi", {O, I})};
+    if (bias) specs.push_back(weight("bias_o", {O}));
+    return specs;
   }
-  std::vector<Slot> outputs() const { return {spread(activation("out_bco", {BC, O}), out_gap, out_gap)}; }
+  std::vector<TensorSpec> outputs() const { return {spread(activation("out_bco", {BC, O}), out_gap, out_gap)}; }
 
   template <class Device, class Arrays, class T = typename Arrays::Number>
   void forward(Device& device, Arrays& a) const {

@@ -12,12 +12,12 @@ struct MetricKeyCase {
   Index BC, N, K;
   MetricForm form = MetricForm::packed;
 
-  std::vector<Slot> inputs() const {
-    Slot project = activation("project_bch", {BC, N * K});
+  std::vector<TensorSpec> inputs() const {
+    TensorSpec project = activation("project_bch", {BC, N * K});
     project.adds = true;
     return {project, weight("metric", {metric_count(form, N, K)})};
   }
-  std::vector<Slot> outputs() const { return {activation("key_bch", {BC, N * K})}; }
+  std::vector<TensorSpec> outputs() const { return {activation("key_bch", {BC, N * K})}; }
 
   template <class Device, class Arrays, class T = typename Arrays::Number>
   void forward(Device& device, Arrays& a) const {

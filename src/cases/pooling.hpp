@@ -14,19 +14,19 @@ struct PoolingCase {
   bool decays = false;       // the last input is the slopes
 
   Index H() const { return shape.H(); }
-  std::vector<Slot> inputs() const {
-    Slot x = spread(activation("x_bch", {shape.B, shape.C, H()}), gap, d_gap);
+  std::vector<TensorSpec> inputs() const {
+    TensorSpec x = spread(activation("x_bch", {shape.B, shape.C, H()}), gap, d_gap);
     x.adds = accumulate;
-    std::vector<Slot> slots = {statistic("logit_bnc", {shape.B, shape.N, shape.C}), x};
+    std::vector<TensorSpec> specs = {statistic("logit_bnc", {shape.B, shape.N, shape.C}), x};
     if (decays) {
-      slots.push_back(constant("slope_n", {shape.N}));
-      slots[2].scale = 0.1;  // none is negative
-      slots[2].offset = 0.5;
+      specs.push_back(constant("slope_n", {shape.N}));
+      specs[2].scale = 0.1;  // none is negative
+      specs[2].offset = 0.5;
     }
-    return slots;
+    return specs;
   }
-  std::vector<Slot> outputs() const { return {activation("out_bch", {shape.B, shape.C, H()})}; }
-  std::vector<Slot> saved() const {
+  std::vector<TensorSpec> outputs() const { return {activation("out_bch", {shape.B, shape.C, H()})}; }
+  std::vector<TensorSpec> saved() const {
     return {statistic("max_bnc", {shape.B, shape.N, shape.C}), statistic("sum_bnc", {shape.B, shape.N, shape.C})};
   }
 

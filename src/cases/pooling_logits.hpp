@@ -10,12 +10,12 @@ struct PoolingLogitsCase {
   Index B, C, N, K;
   Index gap = 0, d_gap = gap;  // between rows of x, and of its gradient
 
-  std::vector<Slot> inputs() const {
-    Slot x = spread(activation("x_bch", {B, C, N * K}), gap, d_gap);
+  std::vector<TensorSpec> inputs() const {
+    TensorSpec x = spread(activation("x_bch", {B, C, N * K}), gap, d_gap);
     x.adds = true;
     return {x, weight("pool_nk", {N, K})};
   }
-  std::vector<Slot> outputs() const { return {statistic("logit_bnc", {B, N, C})}; }
+  std::vector<TensorSpec> outputs() const { return {statistic("logit_bnc", {B, N, C})}; }
 
   template <class Device, class Arrays, class T = typename Arrays::Number>
   void forward(Device& device, Arrays& a) const {

@@ -109,9 +109,9 @@ TEST_CASE("additive: against its definition", "[additive]") {
     block.config.additive.skip = skip;
     const Values<double> in = random_values(block.inputs(), 8);
     const auto tensor = [&](const std::string& name) {
-      const std::vector<Slot> slots = block.inputs();
+      const std::vector<TensorSpec> specs = block.inputs();
       std::size_t s = 0;
-      while (slots[s].name != name) ++s;
+      while (specs[s].name != name) ++s;
       return in[s];
     };
     constexpr std::size_t C = 3, D = 4, K = 2;
@@ -186,9 +186,9 @@ TEST_CASE("additive: kernels", "[additive][gpu]") {
 TEST_CASE("additive: large logits stay finite in float", "[additive]") {
   BlockCase<MakeAdditive> block = additive_case(2, 3, 2, 9);
   Values<double> in = random_values(block.inputs(), 12);
-  const std::vector<Slot> slots = block.inputs();
-  for (std::size_t s = 0; s < slots.size(); ++s) {
-    if (slots[s].name.find("pool_nk") == std::string::npos) continue;
+  const std::vector<TensorSpec> specs = block.inputs();
+  for (std::size_t s = 0; s < specs.size(); ++s) {
+    if (specs[s].name.find("pool_nk") == std::string::npos) continue;
     for (double& x : in[s]) x *= 300;
   }
   const Values<float> narrow = converted<float>(in);

@@ -73,10 +73,10 @@ TEST_CASE("dot: a key bias changes nothing when every key is moved alike", "[dot
   const Values<double> in = random_values(block.inputs(), 7);
   CpuDevice<Isa::baseline> device(1);
   const Values<double> d_in = run_backward<double>(block, device, in, random_values(block.outputs(), 8));
-  const std::vector<Slot> slots = block.inputs();
-  for (std::size_t s = 0; s < slots.size(); ++s) {
-    if (slots[s].name == "key_bias_h") CHECK_FALSE(!(largest(d_in[s]) <= 1e-13));
-    if (slots[s].name == "query_bias_h") CHECK(largest(d_in[s]) > 1e-3);
+  const std::vector<TensorSpec> specs = block.inputs();
+  for (std::size_t s = 0; s < specs.size(); ++s) {
+    if (specs[s].name == "key_bias_h") CHECK_FALSE(!(largest(d_in[s]) <= 1e-13));
+    if (specs[s].name == "query_bias_h") CHECK(largest(d_in[s]) > 1e-3);
   }
 }
 

@@ -56,7 +56,7 @@ TEST_CASE("ffn: positions do not see each other, and a step is a pass", "[ffn][g
 TEST_CASE("ffn: F is four times D", "[ffn]") {
   // norm 2 D, up 4 D^2 + 4 D, down 4 D^2 + D.
   Index count = 0;
-  for (const Slot& slot : ffn_case(6, 1, 1).inputs()) count += slot.weight ? slot.count() : 0;
+  for (const TensorSpec& spec : ffn_case(6, 1, 1).inputs()) count += spec.weight ? spec.count() : 0;
   CHECK(count == 2 * 6 + 4 * 36 + 4 * 6 + 4 * 36 + 6);
 }
 

@@ -45,11 +45,11 @@ TEST_CASE("metric: with dropout, without norm, without residual", "[metric]") {
 TEST_CASE("metric: packed and full agree on a symmetric metric", "[metric]") {
   const BlockCase<MakeMetric> packed = metric_case(MetricForm::packed, 5, 2, 3, 2, 4);
   const BlockCase<MakeMetric> full = metric_case(MetricForm::full, 5, 2, 3, 2, 4);
-  const std::vector<Slot> slots = packed.inputs();
+  const std::vector<TensorSpec> specs = packed.inputs();
   std::size_t metric = 0;
-  while (slots[metric].name != "metric_nl") ++metric;
+  while (specs[metric].name != "metric_nl") ++metric;
   REQUIRE(full.inputs()[metric].name == "metric_nkk");
-  const Values<double> in = random_values(slots, 21);
+  const Values<double> in = random_values(specs, 21);
   const Values<double> d_out = random_values(packed.outputs(), 22);
   Values<double> in_full = in;
   in_full[metric].assign(2 * 9, 0);
@@ -74,7 +74,7 @@ TEST_CASE("metric: packed and full agree on a symmetric metric", "[metric]") {
     folded[l] = d_full[metric][upper] + (upper == lower ? 0 : d_full[metric][lower]);
   });
   d_full[metric] = folded;
-  require_close(slots, run_backward<double>(packed, device, in, d_out), d_full, 1e-13, "gradients");
+  require_close(specs, run_backward<double>(packed, device, in, d_out), d_full, 1e-13, "gradients");
 }
 
 TEST_CASE("metric: causal, and step by step the same", "[metric][gpu]") {

@@ -21,7 +21,7 @@
 namespace abh {
 
 // The spread of a weight's test data: what keeps activations at unit scale.
-inline Slot slot_of(const Parameter& parameter) {
+inline TensorSpec spec_of(const Parameter& parameter) {
   Index fan_in = 1;
   for (std::size_t i = 1; i < parameter.shape.size(); ++i) fan_in *= parameter.shape[i];
   if (parameter.init == Init::one) return weight(parameter.name, parameter.shape, 0.3, 1);
@@ -134,14 +134,14 @@ struct BlockCase {
     return {B, C, mask_bc.empty() ? nullptr : mask_bc.data(), options.dropout > 0 ? state.data() : nullptr};
   }
 
-  std::vector<Slot> inputs() const {
-    std::vector<Slot> slots = {activation("in_bcd", {B, C, config.channels})};
+  std::vector<TensorSpec> inputs() const {
+    std::vector<TensorSpec> specs = {activation("in_bcd", {B, C, config.channels})};
     const Layout<double> layout =
         BuiltBlock<Make, CpuDevice<Isa::baseline>, double>::measure(make, config, {B, C, 0}, options);
-    for (const Parameter& parameter : layout.parameters()) slots.push_back(slot_of(parameter));
-    return slots;
+    for (const Parameter& parameter : layout.parameters()) specs.push_back(spec_of(parameter));
+    return specs;
   }
-  std::vector<Slot> outputs() const { return {activation("out_bcd", {B, C, config.channels})}; }
+  std::vector<TensorSpec> outputs() const { return {activation("out_bcd", {B, C, config.channels})}; }
 
   template <class Device, class Arrays, class T = typename Arrays::Number>
   void forward(Device& device, Arrays& a) const {
@@ -274,14 +274,14 @@ Values<T> run_steps(const BlockCase<Make>& block, Device& device, const Values<T
 template <class Make>
 void check_steps(const BlockCase<Make>& block, std::uint64_t seed = 6) {
   REQUIRE(block.B == 1);
-  const std::vector<Slot> slots = {block.outputs()[0], block.outputs()[0]};
+  const std::vector<TensorSpec> specs = {block.outputs()[0], block.outputs()[0]};
   const Values<float> in = converted<float>(random_values(block.inputs(), seed));
   CpuDevice<Isa::baseline> device(1);
   const Values<double> parallel = run_forward<double>(block, device, converted<double>(in));
   const Values<double> reference = {parallel[0], parallel[0]};
-  require_close(slots, run_steps<double>(block, device, converted<double>(in)), reference, 1e-11, "steps in double");
+  require_close(specs, run_steps<double>(block, device, converted<double>(in)), reference, 1e-11, "steps in double");
   const auto check = [&](auto& any, const std::string& name) {
-    require_close(slots, converted<double>(run_steps<float>(block, any, in)), reference, 1e-4,
+    require_close(specs, converted<double>(run_steps<float>(block, any, in)), reference, 1e-4,
                   "steps in float, " + name);
   };
   for_each_cpu(1, check);

@@ -19,21 +19,21 @@ namespace {
 
 constexpr double between_rows = 5;
 
-// The rows of a slot with `gap` elements of `fill` behind each, and back again.
+// The rows of a spec with `gap` elements of `fill` behind each, and back again.
 template <class T>
-Array<T> with_gaps(const Array<T>& rows, const Slot& slot, Index gap, double fill) {
+Array<T> with_gaps(const Array<T>& rows, const TensorSpec& spec, Index gap, double fill) {
   if (gap == 0) return rows;
-  const Index width = slot.shape.back(), stride = width + gap;
-  Array<T> spread_rows(static_cast<std::size_t>(slot.count() / width * stride), static_cast<T>(fill));
-  for (Index i = 0; i < slot.count(); ++i) {
+  const Index width = spec.shape.back(), stride = width + gap;
+  Array<T> spread_rows(static_cast<std::size_t>(spec.count() / width * stride), static_cast<T>(fill));
+  for (Index i = 0; i < spec.count(); ++i) {
     spread_rows[static_cast<std::size_t>(i / width * stride + i % width)] = rows[static_cast<std::size_t>(i)];
   }
   return spread_rows;
 }
 template <class T>
-Array<T> without_gaps(const Array<T>& spread_rows, const Slot& slot, Index gap, double fill) {
+Array<T> without_gaps(const Array<T>& spread_rows, const TensorSpec& spec, Index gap, double fill) {
   if (gap == 0) return spread_rows;
-  const Index width = slot.shape.back(), stride = width + gap;
+  const Index width = spec.shape.back(), stride = width + gap;
   Array<T> rows;
   Index touched = 0;  // of the elements between the rows
   for (Index i = 0; i < static_cast<Index>(spread_rows.size()); ++i) {
@@ -44,7 +44,7 @@ Array<T> without_gaps(const Array<T>& spread_rows, const Slot& slot, Index gap, 
       touched += !(static_cast<double>(x) == fill);
     }
   }
-  INFO("between rows of " << slot.name);
+  INFO("between rows of " << spec.name);
   CHECK(touched == 0);
   return rows;
 }
@@ -55,25 +55,26 @@ std::vector<GradcheckRow> gradcheck_table;
 
 }  // namespace
 
-std::string sizes_of(const std::vector<Slot>& slots) {
+std::string sizes_of(const std::vector<TensorSpec>& specs) {
   std::string text;
-  for (const Slot& slot : slots) {
+  for (const TensorSpec& spec : specs) {
     std::string shape;
-    for (const Index extent : slot.shape) shape += (shape.empty() ? "" : ", ") + std::to_string(extent);
-    text += (text.empty() ? "" : ", ") + slot.name + " (" + shape + ")";
+    for (const Index extent : spec.shape) shape += (shape.empty() ? "" : ", ") + std::to_string(extent);
+    text += (text.empty() ? "" : ", ") + spec.name + " (" + shape + ")";
   }
   return text;
 }
 
-Array<double> random_values(const Slot& slot, std::uint64_t seed, std::uint32_t index) {
-  Array<double> values(static_cast<std::size_t>(slot.count()));
+Array<double> random_values(const TensorSpec& spec, std::uint64_t seed, std::uint32_t index) {
+  Array<double> values(static_cast<std::size_t>(spec.count()));
   for (std::size_t i = 0; i < values.size(); ++i)
-    values[i] = slot.offset + slot.scale * normal_number(seed, i, index, 1000);
+    values[i] = spec.offset + spec.scale * normal_number(seed, i, index, 1000);
   return values;
 }
-Values<double> random_values(const std::vector<Slot>& slots, std::uint64_t seed) {
+Values<double> random_values(const std::vector<TensorSpec>& specs, std::uint64_t seed) {
   Values<double> values;
-  for (const Slot& slot : slots) values.push_back(random_values(slot, seed, static_cast<std::uint32_t>(values.size())));
+  for (const TensorSpec& spec : specs)
+    values.push_back(random_values(spec, seed, static_cast<std::uint32_t>(values.size())));
   return values;
 }
 
@@ -103,16 +104,16 @@ double largest(const Array<double>& values) {
   for (double x : values) most = at_least(most, std::abs(x));
   return most;
 }
-std::vector<Comparison> compare(const std::vector<Slot>& slots, const Values<double>& got,
+std::vector<Comparison> compare(const std::vector<TensorSpec>& specs, const Values<double>& got,
                                 const Values<double>& reference, bool weights_apart) {
   std::vector<Comparison> result;
-  for (std::size_t s = 0; s < slots.size(); ++s) {
+  for (std::size_t s = 0; s < specs.size(); ++s) {
     double scale = largest(reference[s]);
-    for (std::size_t other = 0; other < slots.size(); ++other) {
-      if (weights_apart && slots[other].weight != slots[s].weight) continue;
+    for (std::size_t other = 0; other < specs.size(); ++other) {
+      if (weights_apart && specs[other].weight != specs[s].weight) continue;
       scale = std::max(scale, 0.01 * largest(reference[other]));
     }
-    Comparison comparison{slots[s].name};
+    Comparison comparison{specs[s].name};
     for (std::size_t i = 0; i < got[s].size(); ++i) {
       const double difference = std::abs(got[s][i] - reference[s][i]);
       const double error = difference == 0 ? 0 : difference / scale;
@@ -122,43 +123,43 @@ std::vector<Comparison> compare(const std::vector<Slot>& slots, const Values<dou
   }
   return result;
 }
-void require_close(const std::vector<Slot>& slots, const Values<double>& got, const Values<double>& reference,
+void require_close(const std::vector<TensorSpec>& specs, const Values<double>& got, const Values<double>& reference,
                    double tolerance, const std::string& what, bool weights_apart) {
   REQUIRE(got.size() == reference.size());
-  for (const Comparison& comparison : compare(slots, got, reference, weights_apart)) {
+  for (const Comparison& comparison : compare(specs, got, reference, weights_apart)) {
     INFO(what << ", " << comparison.name << ": error " << comparison.error << ", tolerance " << tolerance);
     CHECK_FALSE(!(comparison.error <= tolerance));
   }
 }
 
 template <class T>
-Array<T> filled(const Slot& slot, double fill) {
-  return Array<T>(static_cast<std::size_t>(slot.count()), static_cast<T>(fill));
+Array<T> filled(const TensorSpec& spec, double fill) {
+  return Array<T>(static_cast<std::size_t>(spec.count()), static_cast<T>(fill));
 }
 
 template <class T>
-CaseArrays<T> arrays_of(const std::vector<Slot>& inputs, const std::vector<Slot>& outputs,
-                        const std::vector<Slot>& saved, const Values<T>& in) {
+CaseArrays<T> arrays_of(const std::vector<TensorSpec>& inputs, const std::vector<TensorSpec>& outputs,
+                        const std::vector<TensorSpec>& saved, const Values<T>& in) {
   CaseArrays<T> a;
   for (std::size_t s = 0; s < in.size(); ++s) a.in.push_back(with_gaps(in[s], inputs[s], inputs[s].gap, not_written));
-  for (const Slot& slot : outputs) {
-    a.out.push_back(with_gaps(filled<T>(slot, not_written), slot, slot.gap, between_rows));
+  for (const TensorSpec& spec : outputs) {
+    a.out.push_back(with_gaps(filled<T>(spec, not_written), spec, spec.gap, between_rows));
   }
-  for (const Slot& slot : saved) a.saved.push_back(filled<T>(slot, not_written));
+  for (const TensorSpec& spec : saved) a.saved.push_back(filled<T>(spec, not_written));
   a.d_out.resize(a.out.size());
   a.d_in.resize(inputs.size());
   return a;
 }
 
 template <class T>
-Values<T> outputs_in(const CaseArrays<T>& a, const std::vector<Slot>& outputs) {
+Values<T> outputs_in(const CaseArrays<T>& a, const std::vector<TensorSpec>& outputs) {
   Values<T> out;
-  for (const Slot& slot : outputs) out.push_back(without_gaps(a.out[out.size()], slot, slot.gap, between_rows));
+  for (const TensorSpec& spec : outputs) out.push_back(without_gaps(a.out[out.size()], spec, spec.gap, between_rows));
   return out;
 }
 
 template <class T>
-void put_d_out(CaseArrays<T>& a, const std::vector<Slot>& inputs, const std::vector<Slot>& outputs,
+void put_d_out(CaseArrays<T>& a, const std::vector<TensorSpec>& inputs, const std::vector<TensorSpec>& outputs,
                const Values<T>& d_out) {
   for (std::size_t s = 0; s < outputs.size(); ++s) {
     a.d_out[s] = with_gaps(d_out[s], outputs[s], outputs[s].gap, not_written);
@@ -170,9 +171,10 @@ void put_d_out(CaseArrays<T>& a, const std::vector<Slot>& inputs, const std::vec
 }
 
 template <class T>
-Values<double> gradients_in(const CaseArrays<T>& a, const std::vector<Slot>& inputs) {
+Values<double> gradients_in(const CaseArrays<T>& a, const std::vector<TensorSpec>& inputs) {
   Values<T> d_in;
-  for (const Slot& slot : inputs) d_in.push_back(without_gaps(a.d_in[d_in.size()], slot, slot.d_gap, between_rows));
+  for (const TensorSpec& spec : inputs)
+    d_in.push_back(without_gaps(a.d_in[d_in.size()], spec, spec.d_gap, between_rows));
   Values<double> result = converted<double>(d_in);
   for (std::size_t s = 0; s < inputs.size(); ++s) {
     if (!inputs[s].adds) continue;
@@ -181,19 +183,20 @@ Values<double> gradients_in(const CaseArrays<T>& a, const std::vector<Slot>& inp
   return result;
 }
 
-#define ABH_FOR_NUMBER(T)                                                                                        \
-  template Array<T> filled(const Slot&, double);                                                                 \
-  template CaseArrays<T> arrays_of(const std::vector<Slot>&, const std::vector<Slot>&, const std::vector<Slot>&, \
-                                   const Values<T>&);                                                            \
-  template Values<T> outputs_in(const CaseArrays<T>&, const std::vector<Slot>&);                                 \
-  template void put_d_out(CaseArrays<T>&, const std::vector<Slot>&, const std::vector<Slot>&, const Values<T>&);
+#define ABH_FOR_NUMBER(T)                                                                                 \
+  template Array<T> filled(const TensorSpec&, double);                                                    \
+  template CaseArrays<T> arrays_of(const std::vector<TensorSpec>&, const std::vector<TensorSpec>&,        \
+                                   const std::vector<TensorSpec>&, const Values<T>&);                     \
+  template Values<T> outputs_in(const CaseArrays<T>&, const std::vector<TensorSpec>&);                    \
+  template void put_d_out(CaseArrays<T>&, const std::vector<TensorSpec>&, const std::vector<TensorSpec>&, \
+                          const Values<T>&);
 ABH_FOR_NUMBER(double)
 ABH_FOR_NUMBER(float)
 ABH_FOR_NUMBER(bf16)
 ABH_FOR_NUMBER(Dual)
-template Values<double> gradients_in(const CaseArrays<double>&, const std::vector<Slot>&);
-template Values<double> gradients_in(const CaseArrays<float>&, const std::vector<Slot>&);
-template Values<double> gradients_in(const CaseArrays<bf16>&, const std::vector<Slot>&);
+template Values<double> gradients_in(const CaseArrays<double>&, const std::vector<TensorSpec>&);
+template Values<double> gradients_in(const CaseArrays<float>&, const std::vector<TensorSpec>&);
+template Values<double> gradients_in(const CaseArrays<bf16>&, const std::vector<TensorSpec>&);
 
 double dot(const Values<double>& a, const Values<double>& b) {
   double sum = 0;
@@ -236,11 +239,11 @@ double error_in_norm(const Array<double>& got, const Array<double>& reference, d
   return difference == 0 ? 0 : std::sqrt(difference / std::max(norm, floor));
 }
 
-void record_pass(GradcheckRow row, const std::string& pass, const std::vector<Slot>& slots, const Values<double>& got,
-                 const Values<double>& reference, double float_tolerance) {
+void record_pass(GradcheckRow row, const std::string& pass, const std::vector<TensorSpec>& specs,
+                 const Values<double>& got, const Values<double>& reference, double float_tolerance) {
   REQUIRE(got.size() == reference.size());
   const bool narrow = row.type == "bf16";
-  const std::vector<Comparison> comparisons = compare(slots, got, reference, true);
+  const std::vector<Comparison> comparisons = compare(specs, got, reference, true);
   double largest_mean_square = 0;
   for (const Array<double>& values : reference) {
     double sum = 0;
@@ -249,9 +252,9 @@ void record_pass(GradcheckRow row, const std::string& pass, const std::vector<Sl
   }
   row.pass = pass;
   if (!narrow) row.tolerance = float_tolerance;
-  for (std::size_t s = 0; s < slots.size(); ++s) {
+  for (std::size_t s = 0; s < specs.size(); ++s) {
     const double floor = 1e-4 * largest_mean_square * double(reference[s].size());
-    row.tensor = slots[s].name;
+    row.tensor = specs[s].name;
     row.error = narrow ? error_in_norm(got[s], reference[s], floor) : comparisons[s].error;
     record_gradcheck(row);
   }

@@ -7,8 +7,8 @@
 //   - float in plain loops, every instruction set of this machine, width 1, and the GPUs of this build (the emulator, a
 //     real one) against double (1e-5 forward, 2e-5 backward);
 //   - that 1, 2 and 3 threads give the same bits, and so does a second run.
-// check_gpu(layer, cases...) checks the GPUs, in float and in bf16, and the CPU devices in bf16, and adds to the table of
-// `make gradcheck`.
+// check_gpu(layer, cases...) checks the GPUs, in float and in bf16, and the CPU devices in bf16, and adds to the table
+// of `make gradcheck`.
 //
 // Before every pass, arrays to be written hold NaN, arrays to be added to hold numbers, and scratch memory holds NaN.
 // So that a case runs on any device, its arrays are Arrays, and all other data that a layer reads is kept().
@@ -47,11 +47,11 @@ Element* kept(Array<Element> values) {
 }
 
 // "in_bcd (2, 3, 5), weight_d (5)": the sizes of a case, for the messages of what it fails.
-std::string sizes_of(const std::vector<Slot>& slots);
+std::string sizes_of(const std::vector<TensorSpec>& specs);
 
-// Normal random numbers for slot `index` of a case.
-Array<double> random_values(const Slot& slot, std::uint64_t seed, std::uint32_t index);
-Values<double> random_values(const std::vector<Slot>& slots, std::uint64_t seed);
+// Normal random numbers for spec `index` of a case.
+Array<double> random_values(const TensorSpec& spec, std::uint64_t seed, std::uint32_t index);
+Values<double> random_values(const std::vector<TensorSpec>& specs, std::uint64_t seed);
 
 // From double to any number that tests compute with, and back.
 template <class To, class From>
@@ -66,9 +66,9 @@ struct Comparison {
 // The larger of the two, and NaN from the first NaN on.
 inline double at_least(double most, double x) { return !(x <= most) && !std::isnan(most) ? x : most; }
 double largest(const Array<double>& values);
-std::vector<Comparison> compare(const std::vector<Slot>& slots, const Values<double>& got,
+std::vector<Comparison> compare(const std::vector<TensorSpec>& specs, const Values<double>& got,
                                 const Values<double>& reference, bool weights_apart);
-void require_close(const std::vector<Slot>& slots, const Values<double>& got, const Values<double>& reference,
+void require_close(const std::vector<TensorSpec>& specs, const Values<double>& got, const Values<double>& reference,
                    double tolerance, const std::string& what, bool weights_apart = true);
 
 // The arrays of a case.
@@ -93,12 +93,12 @@ struct PartArrays {
 constexpr double not_written = std::numeric_limits<float>::quiet_NaN();
 
 template <class T>
-Array<T> filled(const Slot& slot, double fill);
+Array<T> filled(const TensorSpec& spec, double fill);
 
 // The arrays that the forward pass of a case reads and writes.
 template <class T>
-CaseArrays<T> arrays_of(const std::vector<Slot>& inputs, const std::vector<Slot>& outputs,
-                        const std::vector<Slot>& saved, const Values<T>& in);
+CaseArrays<T> arrays_of(const std::vector<TensorSpec>& inputs, const std::vector<TensorSpec>& outputs,
+                        const std::vector<TensorSpec>& saved, const Values<T>& in);
 template <class T, class Case>
 CaseArrays<T> arrays_of(const Case& layer, const Values<T>& in) {
   return arrays_of<T>(layer.inputs(), layer.outputs(), saved_slots(layer), in);
@@ -106,15 +106,15 @@ CaseArrays<T> arrays_of(const Case& layer, const Values<T>& in) {
 
 // The outputs that the forward pass has written.
 template <class T>
-Values<T> outputs_in(const CaseArrays<T>& a, const std::vector<Slot>& outputs);
+Values<T> outputs_in(const CaseArrays<T>& a, const std::vector<TensorSpec>& outputs);
 
 // put_d_out() sets the further arrays that the backward pass reads and writes. gradients_in() returns the gradients
 // that the pass leaves; it subtracts the earlier contents of gradients that are added to.
 template <class T>
-void put_d_out(CaseArrays<T>& a, const std::vector<Slot>& inputs, const std::vector<Slot>& outputs,
+void put_d_out(CaseArrays<T>& a, const std::vector<TensorSpec>& inputs, const std::vector<TensorSpec>& outputs,
                const Values<T>& d_out);
 template <class T>
-Values<double> gradients_in(const CaseArrays<T>& a, const std::vector<Slot>& inputs);
+Values<double> gradients_in(const CaseArrays<T>& a, const std::vector<TensorSpec>& inputs);
 
 // Overwrites scratch memory with NaN, so that no pass can depend on the results of earlier work.
 template <class Device>
@@ -148,7 +148,7 @@ Values<double> run_backward(const Case& layer, Device& device, const Values<T>& 
   spoil_scratch(device);
   CaseArrays<T> a = arrays_of(layer, in);
   if (!a.saved.empty()) layer.forward(device, a);
-  const std::vector<Slot> inputs = layer.inputs();
+  const std::vector<TensorSpec> inputs = layer.inputs();
   put_d_out(a, inputs, layer.outputs(), d_out);
   spoil_scratch(device);
   layer.backward(device, a);
@@ -173,8 +173,8 @@ inline bool is_tried([[maybe_unused]] std::size_t element, [[maybe_unused]] std:
 
 template <class Case, class Device, class DualDevice>
 void check_gradients(const Case& layer, std::uint64_t seed, Device& device, DualDevice& dual_device) {
-  const std::vector<Slot> slots = layer.inputs();
-  const Values<double> in = random_values(slots, seed);
+  const std::vector<TensorSpec> specs = layer.inputs();
+  const Values<double> in = random_values(specs, seed);
   const Values<double> d_out = random_values(layer.outputs(), seed + 1);
   const Values<double> gradients = run_backward<double>(layer, device, in, d_out);
 
@@ -185,7 +185,7 @@ void check_gradients(const Case& layer, std::uint64_t seed, Device& device, Dual
     by_dual.emplace_back();
     by_difference.emplace_back();
     for (std::size_t i = 0; i < in[s].size(); ++i) {
-      if (slots[s].constant || !is_tried(i, in[s].size())) {
+      if (specs[s].constant || !is_tried(i, in[s].size())) {
         by_dual[s].push_back(gradients[s][i]);
         by_difference[s].push_back(gradients[s][i]);
         continue;
@@ -203,8 +203,8 @@ void check_gradients(const Case& layer, std::uint64_t seed, Device& device, Dual
       by_difference[s].push_back((dot(above, d_out) - dot(below, d_out)) / (2 * h));
     }
   }
-  require_close(slots, gradients, by_dual, 1e-12, "backward against dual numbers");
-  require_close(slots, gradients, by_difference, 1e-7, "backward against central differences");
+  require_close(specs, gradients, by_dual, 1e-12, "backward against dual numbers");
+  require_close(specs, gradients, by_difference, 1e-7, "backward against central differences");
 }
 
 template <class Case>
@@ -324,8 +324,8 @@ double error_in_norm(const Array<double>& got, const Array<double>& reference, d
 // Checks the tensors of one pass of a layer, enters them in that table, and `row` says what they have in common. float:
 // the rule of the golden files. bf16, to the tolerance of `row`: in norm, per tensor; a tensor that is all but zero
 // beside the others of its kind counts as 1 % of their mean square.
-void record_pass(GradcheckRow row, const std::string& pass, const std::vector<Slot>& slots, const Values<double>& got,
-                 const Values<double>& reference, double float_tolerance);
+void record_pass(GradcheckRow row, const std::string& pass, const std::vector<TensorSpec>& specs,
+                 const Values<double>& got, const Values<double>& reference, double float_tolerance);
 
 // Whether a case says that its layer multiplies matrices by `gemm`.
 template <class Case>
@@ -339,7 +339,7 @@ template <class Case>
 void check_gpu(const std::string& name, const std::string& what, const Case& layer, std::uint64_t seed = 1,
                double bf16_tolerance = 2e-2) {
   INFO(sizes_of(layer.inputs()));
-  const std::vector<Slot> inputs = layer.inputs(), outputs = layer.outputs();
+  const std::vector<TensorSpec> inputs = layer.inputs(), outputs = layer.outputs();
   CpuDevice<Isa::baseline> reference_device(1);
   const auto check = [&]<class T>(auto& device, const std::string& device_name, T) {
     const bool narrow = !std::is_same_v<T, Accum<T>>;

@@ -12,7 +12,7 @@ Array<double> NetworkCase::weights(std::uint64_t seed) const {
   std::uint32_t index = 0;
   for (const Parameter& parameter : parameters()) {
     all.resize(std::max(all.size(), static_cast<std::size_t>(parameter.offset + parameter.count)));
-    const Array<double> values = random_values(slot_of(parameter), seed, index++);
+    const Array<double> values = random_values(spec_of(parameter), seed, index++);
     for (std::size_t i = 0; i < values.size(); ++i) all[static_cast<std::size_t>(parameter.offset) + i] = values[i];
   }
   return all;

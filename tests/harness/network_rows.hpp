@@ -53,7 +53,7 @@ struct NetworkCase {
     return mask;
   }
   std::vector<Parameter> parameters() const;
-  // Weights at the scale of slot_of, in the order of the arena.
+  // Weights at the scale of spec_of, in the order of the arena.
   Array<double> weights(std::uint64_t seed = 1) const;
 };
 

@@ -55,11 +55,11 @@ auto reference_of(const Run& run) {
 
 // float on every CPU, the same bits with 1, 2 and 3 threads.
 template <class Run>
-void check_update_on_cpus(const std::vector<Slot>& slots, double tolerance, const Run& run) {
+void check_update_on_cpus(const std::vector<TensorSpec>& specs, double tolerance, const Run& run) {
   const auto reference = reference_of(run);
   for_each_cpu(1, [&]<class Device>(Device& device, const std::string& name) {
     const auto got = run.template operator()<float>(device);
-    require_close(slots, converted<double>(got.tensors()), reference.tensors(), tolerance, name);
+    require_close(specs, converted<double>(got.tensors()), reference.tensors(), tolerance, name);
     with_more_threads(device, [&](Device& another, Index threads) {
       INFO(name << ", " << threads << " threads");
       CHECK(run.template operator()<float>(another) == got);
@@ -70,10 +70,11 @@ void check_update_on_cpus(const std::vector<Slot>& slots, double tolerance, cons
 // float on a GPU, in three orders of threads, into the table of `make gradcheck`; then bf16, whose weights must be
 // their full-precision copies rounded. Gives both.
 template <class Run, class Device>
-auto check_update_on_gpu(Device& device, const GradcheckRow& row, const std::vector<Slot>& slots, const Run& run) {
+auto check_update_on_gpu(Device& device, const GradcheckRow& row, const std::vector<TensorSpec>& specs,
+                         const Run& run) {
   const auto reference = reference_of(run);
   const auto got = run_in_three_orders([&] { return run.template operator()<float>(device); });
-  for (const Comparison& comparison : compare(slots, converted<double>(got.tensors()), reference.tensors(), true)) {
+  for (const Comparison& comparison : compare(specs, converted<double>(got.tensors()), reference.tensors(), true)) {
     GradcheckRow compared = row;
     compared.tensor = comparison.name;
     compared.error = comparison.error;

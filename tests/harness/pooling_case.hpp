@@ -30,10 +30,10 @@ struct PoolingDefinition : PoolingCase {
 
 // max + log sum is an output, too. Where a position sees nothing it is a constant here.
 struct LseCase : PoolingCase {
-  std::vector<Slot> outputs() const {
-    std::vector<Slot> slots = PoolingCase::outputs();
-    slots.push_back(statistic("lse_bnc", {shape.B, shape.N, shape.C}));
-    return slots;
+  std::vector<TensorSpec> outputs() const {
+    std::vector<TensorSpec> specs = PoolingCase::outputs();
+    specs.push_back(statistic("lse_bnc", {shape.B, shape.N, shape.C}));
+    return specs;
   }
   template <class T, class Arrays>
   PoolingBackward<T> backward_of(Arrays& a) const {
@@ -154,11 +154,11 @@ void check_influence(Device& device, const std::string& name, const PoolingCase&
 template <class Case>
 struct Sloped : Case {
   double slope;
-  std::vector<Slot> inputs() const {
-    std::vector<Slot> slots = Case::inputs();
-    slots[2].scale = 0;
-    slots[2].offset = slope;
-    return slots;
+  std::vector<TensorSpec> inputs() const {
+    std::vector<TensorSpec> specs = Case::inputs();
+    specs[2].scale = 0;
+    specs[2].offset = slope;
+    return specs;
   }
 };
 template <class Case>
@@ -189,9 +189,9 @@ void check_on_gpu(const Sloped<Case>& layer) {
 template <class Case>
 void check_accuracy(const Case& layer, double logit_scale, double tolerance) {
   const auto [B, C, N, K, window, causal, payloads] = layer.shape;
-  std::vector<Slot> slots = layer.inputs();
-  slots[0].scale = logit_scale;
-  const Values<float> in = converted<float>(random_values(slots, 8));
+  std::vector<TensorSpec> specs = layer.inputs();
+  specs[0].scale = logit_scale;
+  const Values<float> in = converted<float>(random_values(specs, 8));
   const Values<float> d_out = converted<float>(random_values(layer.outputs(), 9));
   PlainDevice plain;
   const Values<double> out = run_forward<double>(layer, plain, converted<double>(in));
@@ -208,7 +208,7 @@ void check_accuracy(const Case& layer, double logit_scale, double tolerance) {
     INFO(described(layer) << ", logits of " << logit_scale);
     require_close(layer.outputs(), converted<double>(run_forward<float>(layer, device, in)), out, tolerance, name);
     const Values<double> got = run_backward<float>(layer, device, in, d_out);
-    require_close({slots[1]}, {got[1]}, {d_in[1]}, tolerance, name);
+    require_close({specs[1]}, {got[1]}, {d_in[1]}, tolerance, name);
     double error = 0;
     for (std::size_t i = 0; i < got[0].size(); ++i) error = at_least(error, std::abs(got[0][i] - d_in[0][i]));
     INFO(name << ", d_logit: error " << error / scale);

@@ -11,7 +11,7 @@ inline std::size_t size(Index count) { return static_cast<std::size_t>(count); }
 
 template <class T>
 Array<T> numbers(std::uint32_t seed, Index count) {
-  return converted<T>(random_values({Slot{"x", {count}}}, seed))[0];
+  return converted<T>(random_values({TensorSpec{"x", {count}}}, seed))[0];
 }
 
 // Rows of joined layers.

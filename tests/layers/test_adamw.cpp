@@ -108,7 +108,7 @@ TEST_CASE("adamw: the worked example of the chapter", "[adamw]") {
   });
 }
 
-std::vector<Slot> slots_of(Index count) {
+std::vector<TensorSpec> slots_of(Index count) {
   return {activation("weight", {count}), activation("first_moment", {count}), activation("second_moment", {count})};
 }
 

@@ -272,7 +272,7 @@ TEST_CASE("attention: the worked example of the chapter", "[attention][gpu]") {
         d_weight[c].push_back(d_score[c][other] / weight[4 * c + other] + delta[0][c]);
       }
     }
-    const std::vector<Slot> rows = {activation("0", {}), activation("1", {}), activation("2", {})};
+    const std::vector<TensorSpec> rows = {activation("0", {}), activation("1", {}), activation("2", {})};
     require_close(rows, score, {{0}, {0, -log2}, {0, log2, log3}}, tolerance, name + ", score of");
     close("delta", delta[0], {3, 3, 24});
     require_close(rows, d_score, {{0}, {-2, 2}, {-1, -2, 3}}, tolerance, name + ", d_score of");

@@ -95,13 +95,13 @@ TEST_CASE("cross_entropy: the worked example of the chapter", "[cross_entropy]")
        {0, 1.0 / 16, -1.0 / 16, 0, 3.0 / 16, -11.0 / 48, 1.0 / 48, 1.0 / 48, 0, 0, 0, 0},
        {1.3904, 1.1264, 1.6544, 0}},
   };
-  const std::vector<Slot> slots = {statistic("loss", {}), statistic("loss_bc", {3}), statistic("lse_bc", {3}),
-                                   activation("d_logits_bcv", {3, V})};
+  const std::vector<TensorSpec> specs = {statistic("loss", {}), statistic("loss_bc", {3}), statistic("lse_bc", {3}),
+                                         activation("d_logits_bcv", {3, V})};
   const auto check = [&](auto& device) {
     for (const Printed& expected : printed) {
       const Result<double> got = run<double>(device, logits_bcv, targets_bc, V, expected.label_smoothing);
       CHECK(got.count == 2);
-      require_close(slots, {{got.loss}, got.loss_bc, got.lse_bc, got.d_logits_bcv},
+      require_close(specs, {{got.loss}, got.loss_bc, got.lse_bc, got.d_logits_bcv},
                     {{expected.loss}, expected.loss_bc, lse_bc, expected.d_logits_bcv}, 1e-14, "worked example");
       const Array<double> losses = {got.loss, got.loss_bc[0], got.loss_bc[1], got.loss_bc[2]};
       for (std::size_t i = 0; i < 4; ++i) CHECK_FALSE(!(std::abs(losses[i] - expected.decimals[i]) <= 5e-5));

@@ -37,10 +37,10 @@ TEST_CASE("layernorm: no rows", "[layernorm][gpu]") { check_no_rows(LayernormCas
 
 TEST_CASE("layernorm: rows with a large mean keep their digits", "[layernorm][gpu]") {
   const LayernormCase layer{4, 100};
-  std::vector<Slot> slots = layer.inputs();
-  slots[0].scale = 0.01;
-  slots[0].offset = 1;
-  const Values<float> in = converted<float>(random_values(slots, 3));
+  std::vector<TensorSpec> specs = layer.inputs();
+  specs[0].scale = 0.01;
+  specs[0].offset = 1;
+  const Values<float> in = converted<float>(random_values(specs, 3));
   CpuDevice<Isa::baseline> device(1);
   const Values<double> reference = run_forward<double>(layer, device, converted<double>(in));
   for_each_device(1, [&](auto& any, const std::string& name) {

@@ -19,11 +19,11 @@ struct MetricAttentionCase {
 
   Index H() const { return N * K; }
 
-  std::vector<Slot> inputs() const {
+  std::vector<TensorSpec> inputs() const {
     return {activation("project_bch", {B, C, H()}), weight("metric", {metric_count(form, N, K)}, 0.5)};
   }
-  std::vector<Slot> outputs() const { return {activation("out_bch", {B, C, H()})}; }
-  std::vector<Slot> saved() const {
+  std::vector<TensorSpec> outputs() const { return {activation("out_bch", {B, C, H()})}; }
+  std::vector<TensorSpec> saved() const {
     return {activation("key_bch", {B, C, H()}), statistic("lse_bnc", {B, N, C}), activation("d_key_bch", {B, C, H()}),
             activation("d_value_bch", {B, C, H()})};
   }
@@ -334,7 +334,8 @@ TEST_CASE("metric_key: the query of one step", "[metric_key][gpu]") {
   for (const MetricForm form : {MetricForm::packed, MetricForm::full}) {
     for (const auto& size : {std::pair<Index, Index>{1, 1}, {5, 8}, {3, 19}, {2, 67}}) {
       const Index N = size.first, K = size.second;
-      const std::vector<Slot> slots = {activation("project_h", {N * K}), weight("metric", {metric_count(form, N, K)})};
+      const std::vector<TensorSpec> specs = {activation("project_h", {N * K}),
+                                             weight("metric", {metric_count(form, N, K)})};
       const auto query = [&]<class T, class Device>(Device& device, const Values<T>& in) {
         Values<T> query_h = {Array<T>(size_of(N * K))};
         metric_query_step<Device, T>(device, query_h[0].data(), {in[0].data(), in[1].data(), form, 1, N, K});
@@ -342,8 +343,8 @@ TEST_CASE("metric_key: the query of one step", "[metric_key][gpu]") {
         return converted<double>(query_h);
       };
       const auto check = [&]<class T>(auto& device, const std::string& name, T, double tolerance) {
-        const Values<T> in = converted<T>(random_values(slots, 1));
-        require_close({slots[0]}, query(device, in), query(plain, converted<double>(in)), tolerance, name);
+        const Values<T> in = converted<T>(random_values(specs, 1));
+        require_close({specs[0]}, query(device, in), query(plain, converted<double>(in)), tolerance, name);
       };
       CpuDevice<Isa::baseline> baseline(1);
       check(baseline, "double", double{}, 1e-14);

@@ -215,13 +215,13 @@ TEST_CASE("muon: the transposed matrix moves by the transposed step", "[muon]") 
   }
 }
 
-const std::vector<Slot> slots = {weight("weight", {0}), weight("first_moment", {0})};
+const std::vector<TensorSpec> specs = {weight("weight", {0}), weight("first_moment", {0})};
 
 TEST_CASE("muon: float in every instruction set against double, any number of threads", "[muon]") {
   // The last is more than one task.
   for (const Shape& shape : std::vector<Shape>{{7, 13}, {66, 35}, {24, 400}}) {
     CAPTURE(shape.O, shape.I);
-    check_update_on_cpus(slots, 2e-5,
+    check_update_on_cpus(specs, 2e-5,
                          [&]<class T>(auto& device) { return run<T>(device, 2, shape, {.weight_decay = 0.1}, 3); });
   }
 }
@@ -238,8 +238,8 @@ TEST_CASE("muon: the size of a gradient does not matter, no gradient moves nothi
       matrix.update(device, d_weight, {}, state_of(1));
       moved.push_back(converted<double>(Values<float>{matrix.weight})[0]);
     }
-    require_close({slots[0]}, {moved[1]}, {moved[0]}, 5e-3, "1e-5");  // epsilon is 1e-8
-    require_close({slots[0]}, {moved[2]}, {moved[0]}, 1e-4, "1e30");
+    require_close({specs[0]}, {moved[1]}, {moved[0]}, 5e-3, "1e-5");  // epsilon is 1e-8
+    require_close({specs[0]}, {moved[2]}, {moved[0]}, 1e-4, "1e30");
     CHECK(moved[3] == Array<double>(static_cast<std::size_t>(count), 0));
 
     // Only decay is left then.
@@ -358,7 +358,7 @@ TEST_CASE("muon: on the GPU", "[muon][gpu]") {
       INFO(name << ", " << what);
       const auto steps = [&]<class T>(auto& any) { return run<T>(any, l.matrices, l.shape, settings, l.gap); };
       GradcheckRow row{"muon", "4 steps, " + what, "weight", "update", name, "float", 0, 2e-5};
-      const auto [got, narrow] = check_update_on_gpu(device, row, slots, steps);
+      const auto [got, narrow] = check_update_on_gpu(device, row, specs, steps);
 
       // bf16: the moments as in float, the products in bf16, and the rounded copy of the weights.
       CHECK(narrow.first_moment == got.first_moment);

@@ -16,11 +16,11 @@ namespace {
 struct OwnLogitsCase {
   PoolingShape shape;
 
-  std::vector<Slot> inputs() const {
+  std::vector<TensorSpec> inputs() const {
     return {activation("x_bch", {shape.B, shape.C, shape.N * shape.K}), weight("pool_nk", {shape.N, shape.K})};
   }
-  std::vector<Slot> outputs() const { return PoolingCase{.shape = shape}.outputs(); }
-  std::vector<Slot> saved() const {
+  std::vector<TensorSpec> outputs() const { return PoolingCase{.shape = shape}.outputs(); }
+  std::vector<TensorSpec> saved() const {
     const Index count = shape.B * shape.N * shape.C;
     return {statistic("max_bnc", {count}), statistic("sum_bnc", {count}), statistic("logit_bnc", {count}),
             statistic("d_logit_bnc", {count})};
@@ -61,10 +61,10 @@ struct OwnLogitsCase {
 // not (a position that outweighs all others): its error is measured against them.
 void require_close_gradients(const PoolingCase& layer, const Values<double>& in, const Values<double>& got,
                              const Values<double>& expected, double tolerance, const std::string& isa) {
-  const std::vector<Slot> slots = layer.inputs();
+  const std::vector<TensorSpec> specs = layer.inputs();
   const bool windowed = layer.shape.window > 0 && layer.shape.window < layer.shape.C;
-  require_close({slots[1]}, {got[1]}, {expected[1]}, tolerance, "float backward, " + isa);
-  if (!windowed) require_close(slots, got, expected, tolerance, "float backward, " + isa, false);
+  require_close({specs[1]}, {got[1]}, {expected[1]}, tolerance, "float backward, " + isa);
+  if (!windowed) require_close(specs, got, expected, tolerance, "float backward, " + isa, false);
   double scale = largest(expected[0]);
   for (std::size_t head = 0; head < in[1].size(); head += size(layer.shape.K)) {
     double dot = 0;
@@ -99,9 +99,9 @@ void check_definition(const PoolingCase& layer, const Values<float>& in) {
   });
 }
 void check_definition(const PoolingCase& layer, double logit_scale) {
-  std::vector<Slot> slots = layer.inputs();
-  slots[0].scale = logit_scale;
-  check_definition(layer, converted<float>(random_values(slots, 5)));
+  std::vector<TensorSpec> specs = layer.inputs();
+  specs[0].scale = logit_scale;
+  check_definition(layer, converted<float>(random_values(specs, 5)));
 }
 
 // Derivatives.
@@ -315,9 +315,9 @@ TEST_CASE("pooling: no sequences, no positions", "[pooling][gpu]") {
 void check_steps_of_pooling(Index window) {
   for (double scale : {1.0, 30.0, 1e4}) {
     const PoolingCase layer{{2, 37, 3, 19, window}};
-    std::vector<Slot> slots = layer.inputs();
-    slots[0].scale = scale;
-    const Values<double> in = converted<double>(converted<float>(random_values(slots, 4)));
+    std::vector<TensorSpec> specs = layer.inputs();
+    specs[0].scale = scale;
+    const Values<double> in = converted<double>(converted<float>(random_values(specs, 4)));
     CpuDevice<Isa::baseline> device(1);
     PlainDevice plain;
     const Values<double> expected = run_forward<double>(layer, plain, in);

@@ -51,9 +51,9 @@ void check_decay_of_chunks(const PoolingShape& shape) {
         const Token* mask_bc = masked ? holes_and_nothing(shape.C) : nullptr;
         LseCase layer{{shape, shape.B == 2 ? mask_bc : nullptr}};
         layer.decays = shape.causal;
-        std::vector<Slot> slots = layer.inputs();
-        slots[0].scale = scale;
-        Values<float> in = converted<float>(random_values(slots, 5));
+        std::vector<TensorSpec> specs = layer.inputs();
+        specs[0].scale = scale;
+        Values<float> in = converted<float>(random_values(specs, 5));
         if (layer.decays) in[2] = Array<float>(size(shape.N), static_cast<float>(slope));
         const Values<float> d_out = converted<float>(random_values(layer.outputs(), 6));
         const Values<double> in_double = converted<double>(in), d_out_double = converted<double>(d_out);
@@ -63,11 +63,11 @@ void check_decay_of_chunks(const PoolingShape& shape) {
         INFO("heads of " << shape.K << ", logits of " << scale << ", slope " << slope);
         CpuDevice<Isa::baseline> device(1);
         require_close(layer.outputs(), run_forward<double>(layer, device, in_double), out, 1e-12, "forward");
-        require_close(slots, run_backward<double>(layer, device, in_double, d_out_double), d_in, 1e-12, "backward");
+        require_close(specs, run_backward<double>(layer, device, in_double, d_out_double), d_in, 1e-12, "backward");
         for_each_cpu(1, [&](auto& any, const std::string& isa) {
           require_close(layer.outputs(), converted<double>(run_forward<float>(layer, any, in)), out, 1e-5,
                         "float forward, " + isa);
-          require_close(slots, run_backward<float>(layer, any, in, d_out), d_in, 2e-5, "float backward, " + isa);
+          require_close(specs, run_backward<float>(layer, any, in, d_out), d_in, 2e-5, "float backward, " + isa);
         });
       }
     }
@@ -85,9 +85,9 @@ TEST_CASE("pooling: decay over 65,536 positions in float", "[pooling][heavy]") {
   const PoolingCase layer = decaying({{1, 65536, 1, 4}});
   PlainDevice plain;
   for (double slope : {0.5, 1.0 / 256, 0.63, 0.003}) {
-    std::vector<Slot> slots = layer.inputs();
-    slots[0].scale = 20;
-    Values<float> in = converted<float>(random_values(slots, 8));
+    std::vector<TensorSpec> specs = layer.inputs();
+    specs[0].scale = 20;
+    Values<float> in = converted<float>(random_values(specs, 8));
     in[2] = {static_cast<float>(slope)};
     const Values<float> d_out = converted<float>(random_values(layer.outputs(), 9));
     const Values<double> out = run_forward<double>(layer, plain, converted<double>(in));
@@ -96,7 +96,7 @@ TEST_CASE("pooling: decay over 65,536 positions in float", "[pooling][heavy]") {
     for_each_cpu(1, [&](auto& device, const std::string& name) {
       require_close(layer.outputs(), converted<double>(run_forward<float>(layer, device, in)), out, 1e-5, name);
       // Where sums hardly move, the plain loops' sum (1 / sum) is off by the same bit at every position.
-      require_close(slots, run_backward<float>(layer, device, in, d_out), d_in, name == "plain" ? 3e-5 : 1e-5, name);
+      require_close(specs, run_backward<float>(layer, device, in, d_out), d_in, name == "plain" ? 3e-5 : 1e-5, name);
     });
   }
 }
@@ -195,9 +195,9 @@ void check_steps_with_decay(Index window) {
       for (bool decays : {false, true}) {
         PoolingCase layer{{2, 37, 3, 9, window, true, payloads}};
         layer.decays = decays;
-        std::vector<Slot> slots = layer.inputs();
-        slots[0].scale = scale;
-        const Values<double> in = converted<double>(converted<float>(random_values(slots, 4)));
+        std::vector<TensorSpec> specs = layer.inputs();
+        specs[0].scale = scale;
+        const Values<double> in = converted<double>(converted<float>(random_values(specs, 4)));
         INFO("window " << window << ", logits of " << scale << ", payloads " << payloads << ", decays " << decays);
         const Values<double> expected = run_forward<double>(layer, plain, in);
         CpuDevice<Isa::baseline> device(1);

@@ -246,9 +246,9 @@ TEST_CASE("pooling: heads of many channels in float", "[pooling][gpu]") { check_
 
 void check_decay_steps_on_gpu(const PoolingCase& layer, double scale, double slope) {
   PlainDevice plain;
-  std::vector<Slot> slots = layer.inputs();
-  slots[0].scale = scale;
-  Values<double> in = converted<double>(converted<float>(random_values(slots, 4)));
+  std::vector<TensorSpec> specs = layer.inputs();
+  specs[0].scale = scale;
+  Values<double> in = converted<double>(converted<float>(random_values(specs, 4)));
   if (layer.decays) in[2].assign(in[2].size(), slope);
   const Values<double> expected = run_forward<double>(layer, plain, in);
   // Steps know no mask: what is left out has a logit of -infinity.

@@ -148,9 +148,9 @@ TEST_CASE("weight_average: on the GPU", "[weight_average][gpu]") {
       INFO(name << ", " << count << " weights, " << margin << " on either side left alone");
       const auto steps = [=]<class T>(auto& any) { return run<T>(any, count, 5, 9, margin); };
       const auto got = run_in_three_orders([&] { return steps.template operator()<float>(device); });
-      const std::vector<Slot> slots = {activation("average", {count})};
+      const std::vector<TensorSpec> specs = {activation("average", {count})};
       for (const Comparison& comparison :
-           compare(slots, converted<double>(got.tensors()), reference_of(steps).tensors(), true)) {
+           compare(specs, converted<double>(got.tensors()), reference_of(steps).tensors(), true)) {
         record_gradcheck({"weight_average", "9 steps, " + std::to_string(count) + " weights", comparison.name, "update",
                           name, "float", comparison.error, 1e-6});
       }

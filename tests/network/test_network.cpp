@@ -17,16 +17,16 @@ TEST_CASE("network: the gradient of every weight against dual numbers", "[networ
 
     Built<CpuDevice<Isa::scalar>, Dual> dual(network, weights);
     const std::vector<Parameter> parameters = network.parameters();
-    std::vector<Slot> slots;
+    std::vector<TensorSpec> specs;
     Values<double> got, by_dual;
     for (const Parameter& parameter : parameters) {
       // 64 elements drawn by the seed, or all if there are fewer.
       const Index count = std::min<Index>(parameter.count, 64);
-      slots.push_back(weight(parameter.name, {count}));
+      specs.push_back(weight(parameter.name, {count}));
       got.emplace_back();
       by_dual.emplace_back();
       for (Index i = 0; i < count; ++i) {
-        const Index draw = philox_word(31, static_cast<std::uint64_t>(i), static_cast<std::uint32_t>(slots.size()), 0);
+        const Index draw = philox_word(31, static_cast<std::uint64_t>(i), static_cast<std::uint32_t>(specs.size()), 0);
         const Index element = parameter.offset + (count < 64 ? i : draw % parameter.count);
         dual.net.weights().values()[element].derivative = 1;
         by_dual.back().push_back(dual.forward().derivative);
@@ -34,7 +34,7 @@ TEST_CASE("network: the gradient of every weight against dual numbers", "[networ
         got.back().push_back(gradients[static_cast<std::size_t>(element)]);
       }
     }
-    require_close(slots, got, by_dual, 1e-11, "backward against dual numbers");
+    require_close(specs, got, by_dual, 1e-11, "backward against dual numbers");
 
     double norm = 0;
     for (double g : gradients) norm += g * g;
@@ -67,15 +67,15 @@ TEST_CASE("network: gradients add up over passes, and float is near double", "[n
     reference.backward();
     Array<double> twice = once;
     for (double& x : twice) x *= 2;
-    const std::vector<Slot> slot = {weight("all", {static_cast<Index>(once.size())})};
-    require_close(slot, {reference.gradients()}, {twice}, 1e-14, "two passes");
+    const std::vector<TensorSpec> spec = {weight("all", {static_cast<Index>(once.size())})};
+    require_close(spec, {reference.gradients()}, {twice}, 1e-14, "two passes");
     for_each_cpu(1, [&](auto& device, const std::string& isa) {
       Built<std::decay_t<decltype(device)>, float> built(network, weights);
       const double float_loss = static_cast<double>(built.forward());
       INFO(isa);
       CHECK_FALSE(!(std::abs(float_loss - loss) <= 1e-5 * loss));
       built.backward();
-      require_close(slot, {built.gradients()}, {once}, 2e-5, isa);
+      require_close(spec, {built.gradients()}, {once}, 2e-5, isa);
     });
   }
 }
@@ -206,7 +206,7 @@ void check_network_steps(const NetworkCase& network, Device& device, double tole
   const Array<double> weights = network.weights();
   const std::vector<Token> tokens = network.tokens_bc();
   const Index V = network.config.vocabulary;
-  const std::vector<Slot> slots = {activation("logits_cv", {network.C * V})};
+  const std::vector<TensorSpec> specs = {activation("logits_cv", {network.C * V})};
   Built<Reference, double> parallel(network, weights);
   const std::vector<Token> source = network.source_bs();
   parallel.net.forward({.token_bc = tokens.data(), .source_bs = source.data()},
@@ -222,7 +222,7 @@ void check_network_steps(const NetworkCase& network, Device& device, double tole
       const T* next = stepping.step(&tokens[static_cast<std::size_t>(c)], c);
       for (Index v = 0; v < V; ++v) stepped[0].push_back(static_cast<double>(next[v]));
     }
-    require_close(slots, stepped, logits, tolerance, what);
+    require_close(specs, stepped, logits, tolerance, what);
   }
 }
 

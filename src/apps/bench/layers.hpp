@@ -150,9 +150,9 @@ class LayerBench {
     }
   }
 
-  static double bytes_of(const std::vector<Slot>& slots, bool gradients = false) {
+  static double bytes_of(const std::vector<TensorSpec>& slots, bool gradients = false) {
     std::size_t bytes = 0;
-    for (const Slot& slot : slots) {
+    for (const TensorSpec& slot : slots) {
       const bool wide = slot.wide || (gradients && slot.weight);
       bytes += static_cast<std::size_t>(slot.count()) * (wide ? sizeof(Accum<T>) : sizeof(T));
     }
@@ -181,9 +181,9 @@ class LayerBench {
   // The arrays of the optimizer, none of which has a gradient.
   struct UpdateSlots {
     Index count;
-    std::vector<Slot> inputs() const { return {}; }
-    std::vector<Slot> outputs() const { return {}; }
-    std::vector<Slot> saved() const {
+    std::vector<TensorSpec> inputs() const { return {}; }
+    std::vector<TensorSpec> outputs() const { return {}; }
+    std::vector<TensorSpec> saved() const {
       constexpr bool narrow = !std::is_same_v<T, Accum<T>>;  // then there are weights in full precision beside those
       return {activation("weight", {count}), statistic("master", {narrow ? count : 0}),
               statistic("first_moment", {count}), statistic("second_moment", {count}), statistic("d_weight", {count})};
@@ -193,7 +193,7 @@ class LayerBench {
   void optimizers() {
     const Index count = model_memory({.device = "cpu"}, config_, {}).weights;
     StepState* state = copy_of(std::vector<StepState>{{.average_share = 0.5}});  // a learning rate of 0
-    const std::vector<Slot> slots = UpdateSlots{count}.saved();
+    const std::vector<TensorSpec> slots = UpdateSlots{count}.saved();
     const double numbers = static_cast<double>(count), gradient = bytes_of({slots[4]});
     // Every weight, moment and full-precision weight is read and written.
     const double bytes = 2 * bytes_of({slots[0], slots[1], slots[2], slots[3]}) + gradient;
@@ -202,7 +202,7 @@ class LayerBench {
     const Index O = config_.ffn_channels(), I = config_.channels, S = std::min(O, I), longer = std::max(O, I);
     std::vector<Index> offset_m;
     for (Index layer = 0; layer < config_.layers; ++layer) offset_m.push_back(layer * O * I);
-    const std::vector<Slot> up = UpdateSlots{config_.layers * O * I}.saved();
+    const std::vector<TensorSpec> up = UpdateSlots{config_.layers * O * I}.saved();
 
     measure(UpdateSlots{count},
             {{"global_norm", "step", 2 * numbers, gradient,

@@ -201,20 +201,20 @@ class GoldenCases {
     if (tensor.heads_first) values = swapped(values, s[2], s[1], s[3]);
   }
 
-  // One layer, forward, and backward where the file has gradients. inputs, outputs: the tensors of its slots.
+  // One layer, forward, and backward where the file has gradients. inputs, outputs: the tensors of its specs.
   template <class Case>
   void run_layer(const Case& layer, const std::vector<GoldenTensor>& inputs, const std::vector<GoldenTensor>& outputs) {
     DeviceArrays<Device, T> a(device_, layer);
     for (std::size_t i = 0; i < a.in.size(); ++i) fill(a.in[i], inputs[i]);
     layer.forward(device_, a);
     for (std::size_t i = 0; i < a.out.size(); ++i) give("", outputs[i], a.out[i]);
-    const std::vector<Slot> slots = layer.outputs();
+    const std::vector<TensorSpec> specs = layer.outputs();
     if (!file_.compares_gradients() && !file_.has("grad_" + outputs[0].name)) return;
-    for (std::size_t i = 0; i < slots.size(); ++i) {
-      if (slots[i].scale > 0) fill(a.d_out[i], {"grad_" + outputs[i].name, outputs[i].shape, outputs[i].heads_first});
+    for (std::size_t i = 0; i < specs.size(); ++i) {
+      if (specs[i].scale > 0) fill(a.d_out[i], {"grad_" + outputs[i].name, outputs[i].shape, outputs[i].heads_first});
     }
     layer.backward(device_, a);
-    const std::vector<Slot> in_slots = layer.inputs();
+    const std::vector<TensorSpec> in_slots = layer.inputs();
     for (std::size_t i = 0; i < a.in.size(); ++i) {
       if (!in_slots[i].constant) give("grad_", inputs[i], a.d_in[i]);
     }
