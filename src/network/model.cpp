@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "base/error.hpp"
-#include "network/mailbox.hpp"
+#include "network/staging_buffer.hpp"
 #define ABH_COMPILE_NETWORKS
 #include "network/mixers.hpp"
 #include "network/networks.hpp"
@@ -28,7 +28,7 @@ double tree_sum(std::vector<double> values) {
 template <class Device, class T>
 class ModelOn : public Model {
   template <class Number>
-  using Slot = typename Mailbox<Device>::template Slot<Number>;
+  using StagingRange = typename StagingBuffer<Device>::template StagingRange<Number>;
 
  public:
   ModelOn(std::unique_ptr<Device> device, std::string device_name, const ModelConfig& config,
@@ -48,7 +48,7 @@ class ModelOn : public Model {
         source_bs_(places_.template take<Token>(capacity.shards * capacity.B * capacity.S)),
         source_mask_bs_(places_.template take<Token>(capacity.shards * capacity.B * capacity.S)),
         patch_bpi_(places_.template take<T>(capacity.shards * capacity.B * numbers_of_patches(capacity.C))),
-        mailbox_(*device_, places_),
+        staging_(*device_, places_),
         logits_v_(static_cast<std::size_t>(config.vocabulary)) {}
 
   std::string device_name() const override { return device_name_; }
@@ -76,14 +76,14 @@ class ModelOn : public Model {
     state.learning_rate = static_cast<float>(learning_rate_at(training, step));
     set_adamw_corrections(state, AdamwSettings{training.beta1, training.beta2});
     if (capacity_.average) set_average_share(state, training.weight_average);
-    *mailbox_.to_send(state_) = state;
-    StepState* device_state = mailbox_.there(state_);
+    *staging_.to_send(state_) = state;
+    StepState* device_state = staging_.on_device(state_);
     const std::vector<Index> counts = counts_of_pieces(batch);
-    *mailbox_.to_send(count_) = std::accumulate(counts.begin(), counts.end(), Index{0});
+    *staging_.to_send(count_) = std::accumulate(counts.begin(), counts.end(), Index{0});
     PassContext whole = send(state_.begin, batch, processes_, training.dropout > 0 ? device_state : nullptr);
     const Index first_b = processes_.rank() * whole.B;
     whole.B /= capacity_.shards;
-    whole.count = mailbox_.there(count_);
+    whole.count = staging_.on_device(count_);
     const Index rows = whole.B * targets_of_sequence(batch);
     steps_[{whole.C, whole.S}].run(*device_, [&] {
       for (Index shard = 0; shard < capacity_.shards; ++shard) {
@@ -105,8 +105,8 @@ class ModelOn : public Model {
       network_.optimizer().measure_gradient(training, device_state);
       network_.optimizer().update(training, device_state);
     });
-    mailbox_.fetch(losses_.begin, state_.end());
-    return {mean_loss(counts), mailbox_.fetched(state_)->gradient_norm};
+    staging_.fetch(losses_.begin, state_.end());
+    return {mean_loss(counts), staging_.on_host(state_)->gradient_norm};
   }
 
   using Model::evaluate;
@@ -170,10 +170,10 @@ class ModelOn : public Model {
 
   std::vector<float> gradient(const Batch& batch) override {
     auto& weights = network_.weights();
-    *mailbox_.to_send(count_) = static_cast<Index>(batch.target_r.size()) -
+    *staging_.to_send(count_) = static_cast<Index>(batch.target_r.size()) -
                                 std::count(batch.target_r.begin(), batch.target_r.end(), ignored_target);
     PassContext pass = send(count_.begin, batch, one_process(), nullptr);
-    pass.count = mailbox_.there(count_);
+    pass.count = staging_.on_device(count_);
     weights.begin_shard(0);
     differentiate(network_, all(), 0, pass, [](Index, Index, const PassContext&, const auto&) {});
     weights.finish_sums();
@@ -223,14 +223,14 @@ class ModelOn : public Model {
     return logits_v_;
   }
 
-  Token* tokens() const { return mailbox_.there(token_bc_); }
-  Token* targets() const { return mailbox_.there(target_r_); }
-  Token* sources() const { return mailbox_.there(source_bs_); }
-  T* patches() const { return mailbox_.there(patch_bpi_); }
+  Token* tokens() const { return staging_.on_device(token_bc_); }
+  Token* targets() const { return staging_.on_device(target_r_); }
+  Token* sources() const { return staging_.on_device(source_bs_); }
+  T* patches() const { return staging_.on_device(patch_bpi_); }
   // In a sequence of C positions.
   Index numbers_of_patches(Index C) const { return config_.patches(C) * config_.patch_inputs; }
   DeviceBatch<T> all() const { return {tokens(), targets(), patches(), sources()}; }
-  Accum<T>* losses() const { return mailbox_.there(losses_); }
+  Accum<T>* losses() const { return staging_.on_device(losses_); }
 
   // Targets of a sequence: one a position, of a classifier one.
   static Index targets_of_sequence(const Batch& batch) {
@@ -242,19 +242,19 @@ class ModelOn : public Model {
   }
 
   // Copies this process's sequences of a batch from the host to the input arrays of the network. The same transfer
-  // takes the bytes that precede them in the mailbox, from `begin` on.
+  // takes the bytes that precede them in the staging buffer, from `begin` on.
   PassContext send(std::size_t begin, const Batch& batch, const Processes& processes, const StepState* state) {
     const Index B = batch.B / processes.size(), first_b = processes.rank() * B;
     std::size_t end = begin;
     // Copies an array of so many numbers per sequence. Null if the batch has none.
-    const auto put = [&]<class To, class From>(const Slot<To>& slot, const std::vector<From>& from,
+    const auto put = [&]<class To, class From>(const StagingRange<To>& range, const std::vector<From>& from,
                                                Index of_sequence) -> const To* {
       if (from.empty()) return nullptr;
-      To* to = mailbox_.to_send(slot);
+      To* to = staging_.to_send(range);
       const From* first = from.data() + first_b * of_sequence;
       for (Index i = 0; i < B * of_sequence; ++i) to[i] = static_cast<To>(first[i]);
-      end = slot.begin + static_cast<std::size_t>(B * of_sequence) * sizeof(To);
-      return mailbox_.there(slot);
+      end = range.begin + static_cast<std::size_t>(B * of_sequence) * sizeof(To);
+      return staging_.on_device(range);
     };
     put(token_bc_, batch.token_bc, batch.C);
     put(target_r_, batch.target_r, targets_of_sequence(batch));
@@ -263,7 +263,7 @@ class ModelOn : public Model {
     put(source_bs_, batch.source_bs, batch.S);
     pass.source_mask_bs = put(source_mask_bs_, batch.source_mask_bs, batch.S);
     put(patch_bpi_, batch.patch_bpi, numbers_of_patches(batch.C));
-    mailbox_.send(begin, end);
+    staging_.send(begin, end);
     return pass;
   }
   PassContext send(const Batch& batch) { return send(token_bc_.begin, batch, one_process(), nullptr); }
@@ -291,7 +291,7 @@ class ModelOn : public Model {
   // are. A mean is a float: for one piece, the product with its count and the quotient are exact.
   double mean_loss(const std::vector<Index>& counts) {
     const std::size_t of_shard = counts.size() / static_cast<std::size_t>(capacity_.shards * processes_.size());
-    const Accum<T>* means = mailbox_.fetched(losses_);
+    const Accum<T>* means = staging_.on_host(losses_);
     const std::size_t own = static_cast<std::size_t>(capacity_.shards) * of_shard;
     const std::size_t first = static_cast<std::size_t>(processes_.rank()) * own;
     std::vector<double> sums(static_cast<std::size_t>(capacity_.shards));
@@ -317,13 +317,13 @@ class ModelOn : public Model {
   ModelConfig config_;
   // In the order in which a step needs them: what it gives back, what it is given, and of that first what every batch
   // has.
-  typename Mailbox<Device>::Places places_;
-  Slot<Accum<T>> losses_;
-  Slot<StepState> state_;
-  Slot<Index> count_;
-  Slot<Token> token_bc_, target_r_, mask_bc_, source_bs_, source_mask_bs_;
-  Slot<T> patch_bpi_;
-  Mailbox<Device> mailbox_;
+  typename StagingBuffer<Device>::Places places_;
+  StagingRange<Accum<T>> losses_;
+  StagingRange<StepState> state_;
+  StagingRange<Index> count_;
+  StagingRange<Token> token_bc_, target_r_, mask_bc_, source_bs_, source_mask_bs_;
+  StagingRange<T> patch_bpi_;
+  StagingBuffer<Device> staging_;
   std::vector<float> logits_v_;  // of the last step
   // Recordings of training, one per length of sequences and sources. Destroyed before the arrays that they use.
   std::map<std::pair<Index, Index>, typename Device::Recording> steps_;

@@ -3,7 +3,7 @@
 #include <cstring>
 
 #include "cpu/cpu.hpp"
-#include "network/mailbox.hpp"
+#include "network/staging_buffer.hpp"
 #include "tests/harness/catch.hpp"
 
 namespace abh {
@@ -38,27 +38,27 @@ struct Remote {
 
 template <class Device>
 struct Letters {
-  typename Mailbox<Device>::Places places;
-  typename Mailbox<Device>::template Slot<double> answer = places.template take<double>(1);
-  typename Mailbox<Device>::template Slot<Index> count = places.template take<Index>(1);
-  typename Mailbox<Device>::template Slot<Token> none = places.template take<Token>(0),
-                                                 token = places.template take<Token>(3);
-  Mailbox<Device> mailbox;
-  explicit Letters(Device& device) : mailbox(device, places) {}
+  typename StagingBuffer<Device>::Places places;
+  typename StagingBuffer<Device>::template StagingRange<double> answer = places.template take<double>(1);
+  typename StagingBuffer<Device>::template StagingRange<Index> count = places.template take<Index>(1);
+  typename StagingBuffer<Device>::template StagingRange<Token> none = places.template take<Token>(0),
+                                                               token = places.template take<Token>(3);
+  StagingBuffer<Device> staging_buffer;
+  explicit Letters(Device& device) : staging_buffer(device, places) {}
 
   double sum() const {
-    double sum = double(*mailbox.there(count));
-    for (int i = 0; i < 3; ++i) sum += mailbox.there(token)[i];
+    double sum = double(*staging_buffer.on_device(count));
+    for (int i = 0; i < 3; ++i) sum += staging_buffer.on_device(token)[i];
     return sum;
   }
   void send(Token first) {
-    *mailbox.to_send(count) = 1000;
-    for (int i = 0; i < 3; ++i) mailbox.to_send(token)[i] = first + i;
-    mailbox.send(count.begin, token.end());
+    *staging_buffer.to_send(count) = 1000;
+    for (int i = 0; i < 3; ++i) staging_buffer.to_send(token)[i] = first + i;
+    staging_buffer.send(count.begin, token.end());
   }
 };
 
-TEST_CASE("mailbox: everything goes there in one copy, and an answer comes in another one", "[mailbox]") {
+TEST_CASE("staging_buffer: everything goes there in one copy, and an answer comes in another one", "[staging_buffer]") {
   Remote device;
   Letters<Remote> letters(device);
   CHECK(letters.token.begin % 64 == 0);
@@ -67,32 +67,32 @@ TEST_CASE("mailbox: everything goes there in one copy, and an answer comes in an
   CHECK(device.sent == 1);
   CHECK(device.waits == 0);
   device.synchronize();
-  *letters.mailbox.there(letters.answer) = letters.sum();
-  letters.mailbox.fetch(letters.answer.begin, letters.answer.end());
-  CHECK(*letters.mailbox.fetched(letters.answer) == 1006);
+  *letters.staging_buffer.on_device(letters.answer) = letters.sum();
+  letters.staging_buffer.fetch(letters.answer.begin, letters.answer.end());
+  CHECK(*letters.staging_buffer.on_host(letters.answer) == 1006);
   CHECK(device.fetched == 1);
   CHECK(device.waits == 2);
 }
 
-TEST_CASE("mailbox: nothing is overwritten that is still on its way", "[mailbox]") {
+TEST_CASE("staging_buffer: nothing is overwritten that is still on its way", "[staging_buffer]") {
   Remote device;
   Letters<Remote> letters(device);
   letters.send(1);
-  *letters.mailbox.to_send(letters.token) = 7;
+  *letters.staging_buffer.to_send(letters.token) = 7;
   CHECK(device.waits == 1);
   CHECK(letters.sum() == 1006);
-  letters.mailbox.to_send(letters.token)[1] = 7;
+  letters.staging_buffer.to_send(letters.token)[1] = 7;
   CHECK(device.waits == 1);
 }
 
-TEST_CASE("mailbox: a device that shares the host's memory has everything at once", "[mailbox]") {
+TEST_CASE("staging_buffer: a device that shares the host's memory has everything at once", "[staging_buffer]") {
   CpuDevice<Isa::baseline> device(1);
   Letters<CpuDevice<Isa::baseline>> letters(device);
   letters.send(1);
   CHECK(letters.sum() == 1006);
-  *letters.mailbox.there(letters.answer) = 5;
-  letters.mailbox.fetch(letters.answer.begin, letters.answer.end());
-  CHECK(*letters.mailbox.fetched(letters.answer) == 5);
+  *letters.staging_buffer.on_device(letters.answer) = 5;
+  letters.staging_buffer.fetch(letters.answer.begin, letters.answer.end());
+  CHECK(*letters.staging_buffer.on_host(letters.answer) == 5);
 }
 
 }  // namespace

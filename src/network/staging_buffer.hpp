@@ -11,11 +11,11 @@ namespace abh {
 // host's inputs. Another copy, the only one that waits, fetches the results. A GPU reads and writes the host's buffer
 // itself. Devices that share the host's memory have one buffer and copy nothing.
 template <class Device>
-class Mailbox {
+class StagingBuffer {
  public:
   // Where an array of T lies in the piece.
   template <class T>
-  struct Slot {
+  struct StagingRange {
     std::size_t begin, count;
     std::size_t end() const { return begin + count * sizeof(T); }
   };
@@ -23,11 +23,11 @@ class Mailbox {
   class Places {
    public:
     template <class T>
-    Slot<T> take(Index count) {
-      const Slot<T> slot{end_, static_cast<std::size_t>(count)};
+    StagingRange<T> take(Index count) {
+      const StagingRange<T> range{end_, static_cast<std::size_t>(count)};
       constexpr std::size_t alignment = 64;
-      end_ = (slot.end() + alignment - 1) / alignment * alignment;
-      return slot;
+      end_ = (range.end() + alignment - 1) / alignment * alignment;
+      return range;
     }
     std::size_t bytes() const { return end_; }
 
@@ -35,39 +35,42 @@ class Mailbox {
     std::size_t end_ = 0;
   };
 
-  Mailbox(Device& device, const Places& places)
-      : device_(device), there_(device.memory(), places.bytes()), here_(host_source(device), here_bytes(places)) {}
+  StagingBuffer(Device& device, const Places& places)
+      : device_(device),
+        device_memory_(device.memory(), places.bytes()),
+        host_memory_(host_source(device), host_bytes(places)) {}
 
   // The device's, and the host's after it was fetched.
   template <class T>
-  T* there(const Slot<T>& slot) const {
-    return reinterpret_cast<T*>(there_.template as<std::byte>() + slot.begin);
+  T* on_device(const StagingRange<T>& range) const {
+    return reinterpret_cast<T*>(device_memory_.template as<std::byte>() + range.begin);
   }
   template <class T>
-  const T* fetched(const Slot<T>& slot) const {
-    return reinterpret_cast<const T*>(here() + slot.begin);
+  const T* on_host(const StagingRange<T>& range) const {
+    return reinterpret_cast<const T*>(host_begin() + range.begin);
   }
   // The host's, to be written: what was sent before has been read when this returns.
   template <class T>
-  T* to_send(const Slot<T>& slot) {
+  T* to_send(const StagingRange<T>& range) {
     if constexpr (has_twin) {
       if (is_on_its_way_) device_.synchronize();
     }
     is_on_its_way_ = false;
-    return reinterpret_cast<T*>(here() + slot.begin);
+    return reinterpret_cast<T*>(host_begin() + range.begin);
   }
 
   // Everything from the place `begin` to the place `end`.
   void send(std::size_t begin, std::size_t end) {
     if constexpr (has_twin) {
-      device_.copy_from_host_later(there_.template as<std::byte>() + begin, here() + begin,
+      device_.copy_from_host_later(device_memory_.template as<std::byte>() + begin, host_begin() + begin,
                                    static_cast<Index>(end - begin));
     }
     is_on_its_way_ = true;
   }
   void fetch(std::size_t begin, std::size_t end) {
     if constexpr (has_twin) {
-      device_.copy_to_host(here() + begin, there_.template as<std::byte>() + begin, static_cast<Index>(end - begin));
+      device_.copy_to_host(host_begin() + begin, device_memory_.template as<std::byte>() + begin,
+                           static_cast<Index>(end - begin));
     }
     is_on_its_way_ = false;
   }
@@ -81,11 +84,11 @@ class Mailbox {
       return device.memory();
     }
   }
-  static std::size_t here_bytes(const Places& places) { return has_twin ? places.bytes() : 0; }
-  std::byte* here() const { return (has_twin ? here_ : there_).template as<std::byte>(); }
+  static std::size_t host_bytes(const Places& places) { return has_twin ? places.bytes() : 0; }
+  std::byte* host_begin() const { return (has_twin ? host_memory_ : device_memory_).template as<std::byte>(); }
 
   Device& device_;
-  DeviceMemory there_, here_;
+  DeviceMemory device_memory_, host_memory_;
   bool is_on_its_way_ = false;
 };
 
