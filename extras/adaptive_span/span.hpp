@@ -45,8 +45,8 @@ class Span {
         device, {.distance_bias_np = bias_np_, .reach_n = reach_n_, .first_n = first_n_, .in = inputs()});
   }
 
-  void look(Device& device, const Look& look) const {
-    if (present_) show(device, look, "span_n", span_n_.value, {N_}, N_);
+  void inspect(Device& device, const Inspector& inspector) const {
+    if (present_) report(device, inspector, "span_n", span_n_.value, {N_}, N_);
   }
 
   // Adds to the gradient of the spans. a: what went into attention_backward. The penalty counts once a step.

@@ -3,8 +3,8 @@
 #include <string>
 #include <vector>
 
+#include "blocks/inspector.hpp"
 #include "blocks/layout.hpp"
-#include "blocks/look.hpp"
 #include "extras/bahdanau/bahdanau_attention.hpp"
 #include "plain/plain.hpp"
 #include "settings/config.hpp"

@@ -85,11 +85,11 @@ class BahdanauBlock : public Block<Device, T> {
     norm_.backward(device, d_x_bcd, d_h_bcd, residual_.around(d_x_bcd), in_bcd, BC);  // (bahdanau.12)
   }
 
-  void look(Device& device, const Look& look, const T* out_bcd, const PassContext& pass) const override {
+  void inspect(Device& device, const Inspector& inspector, const T* out_bcd, const PassContext& pass) const override {
     const std::vector<Index> bcd = {pass.B, pass.C, D_};
-    show(device, look, "h_bcd", norm_.saved(), bcd, D_);
-    core_.look(device, look, qkv(), "value_bch", pass);
-    show(device, look, "out_bcd", out_bcd, bcd, D_);
+    report(device, inspector, "h_bcd", norm_.saved(), bcd, D_);
+    core_.inspect(device, inspector, qkv(), "value_bch", pass);
+    report(device, inspector, "out_bcd", out_bcd, bcd, D_);
   }
 
   void go_on(Device& device, Index positions) override { core_.go_on(device, positions); }

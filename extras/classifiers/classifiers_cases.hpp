@@ -31,7 +31,7 @@ void golden_classify(GoldenCases<Device, T>& g, const ModelConfig& config, Index
   const PassContext pass{.B = B, .C = C, .mask_bc = mask_bc.data()};
   network.forward({tokens_bc.data(), nullptr, patch_bpi.data()}, pass);
   g.give("output.logits_bo", {B, O}, network.logits_bcv());
-  g.give_activations([&](const Look& look) { network.look(look, pass); });
+  g.give_activations([&](const Inspector& inspector) { network.inspect(inspector, pass); });
   if (!g.goes_back("input.labels_b") && !g.file().has("output.loss")) return;
   const GoldenArray<Device, Token> labels_b(g.device(),
                                             g.file().tokens("input.labels_b", {B}, 0, g.last_token(O), ignored_target));

@@ -49,10 +49,10 @@ Observed::Observed(Model& model, const ModelConfig& config, const std::vector<fl
     const auto begin = weights.begin() + parameter.offset;
     arrays_[parameter.name] = {parameter.shape, {begin, begin + parameter.count}};
   }
-  model.look(batch,
-             [this](const std::string& name, const std::vector<Index>& shape, const std::vector<double>& values) {
-               arrays_[name] = {shape, values};
-             });
+  model.inspect(batch,
+                [this](const std::string& name, const std::vector<Index>& shape, const std::vector<double>& values) {
+                  arrays_[name] = {shape, values};
+                });
   if (config.classes > 0) {
     const std::vector<float> logit_o = model.last_logits(batch);
     const auto best = std::max_element(logit_o.begin(), logit_o.end());

@@ -32,8 +32,8 @@ struct ObservedLosses {
   std::vector<double> without_c;  // the mean where position c is masked, in every layer and head; NaN: it cannot be
 };
 
-// The arrays of a network for one sequence: every array that its blocks show (blocks/look.hpp), its weights, and its
-// losses.
+// The arrays of a network for one sequence: every array that its blocks show (blocks/inspector.hpp), its weights, and
+// its losses.
 class Observed {
  public:
   // The batch is one sequence with a target at least. A classifier without one is given its own answer as target.

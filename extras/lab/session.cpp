@@ -383,7 +383,7 @@ std::string Session::look(const std::string& input) {
     const std::vector<PageDevice::Read> rows = noting.array_of(values.size());
     if (!rows.empty()) shown.push_back({name, shape, reinterpret_cast<const float*>(rows.front().at)});
   };
-  viewer->look(batch, show);
+  viewer->inspect(batch, show);
   const Index R = static_cast<Index>(batch.target_r.size());
   const std::vector<float> logits_rv = viewer->logits(batch);
   const Index V = static_cast<Index>(logits_rv.size()) / R;
@@ -470,7 +470,7 @@ std::string Session::memory() {
   };
   if (!trains_ || training_.chunk == 0) {
     const std::unique_ptr<Model> viewer = trains_ ? nullptr : model_for({.B = 1, .C = C});
-    (viewer ? *viewer : *model_).look(one_sequence, list);
+    (viewer ? *viewer : *model_).inspect(one_sequence, list);
   }
   const std::pair<const char*, std::size_t> parts[] = {
       {"weights", memory_.weight_bytes},           {"gradients", memory_.gradient_bytes},

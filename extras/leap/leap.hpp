@@ -115,19 +115,19 @@ class LeapBlock : public Block<Device, T> {
   void start(Device& device) override { pooling_.start(device); }
   void go_on(Device& device, Index positions) override { pooling_.go_on(device, positions); }
 
-  void look(Device& device, const Look& look, const T* out_bcd, const PassContext& pass) const override {
+  void inspect(Device& device, const Inspector& inspector, const T* out_bcd, const PassContext& pass) const override {
     const std::vector<Index> bcd = {pass.B, pass.C, D_};
-    show(device, look, "h_bcd", norm_.saved(), bcd, D_);
-    show(device, look, "query_bcd", static_cast<const T*>(row_bcq_), bcd, D_, row_size());
-    show(device, look, "focus_bcd", focus_bcd(), bcd, D_, row_size());
-    show(device, look, "key_bcd", key_bcd(), bcd, D_, row_size());
-    show(device, look, "value_bcd", key_bcd() + D_, bcd, D_, row_size());
-    show(device, look, "a_bnc", logit_bnc_, {pass.B, N_, pass.C}, pass.C);
-    pooling_.look_at_weights(device, look, "weight_bncs", logit_bnc_, pass);
-    show(device, look, "pooled_key_bcd", pooling_.out_bch(), bcd, D_, 2 * D_);
-    show(device, look, "pooled_value_bcd", pooling_.out_bch() + D_, bcd, D_, 2 * D_);
-    look_at_gate(device, look, pass);
-    show(device, look, "out_bcd", out_bcd, bcd, D_);
+    report(device, inspector, "h_bcd", norm_.saved(), bcd, D_);
+    report(device, inspector, "query_bcd", static_cast<const T*>(row_bcq_), bcd, D_, row_size());
+    report(device, inspector, "focus_bcd", focus_bcd(), bcd, D_, row_size());
+    report(device, inspector, "key_bcd", key_bcd(), bcd, D_, row_size());
+    report(device, inspector, "value_bcd", key_bcd() + D_, bcd, D_, row_size());
+    report(device, inspector, "a_bnc", logit_bnc_, {pass.B, N_, pass.C}, pass.C);
+    pooling_.look_at_weights(device, inspector, "weight_bncs", logit_bnc_, pass);
+    report(device, inspector, "pooled_key_bcd", pooling_.out_bch(), bcd, D_, 2 * D_);
+    report(device, inspector, "pooled_value_bcd", pooling_.out_bch() + D_, bcd, D_, 2 * D_);
+    look_at_gate(device, inspector, pass);
+    report(device, inspector, "out_bcd", out_bcd, bcd, D_);
   }
 
   void step(Device& device, T* out_d, const T* in_d, Index) override {
@@ -137,7 +137,7 @@ class LeapBlock : public Block<Device, T> {
 
  private:
   // How much of the averaged value passes: what the gate makes of values that are 1, by the plain loops on the host.
-  void look_at_gate(Device& device, const Look& look, const PassContext& pass) const {
+  void look_at_gate(Device& device, const Inspector& inspector, const PassContext& pass) const {
     using A = Accum<T>;
     if constexpr (std::is_constructible_v<double, A>) {
       const Index B = pass.B, C = pass.C, BC = pass.BC();
@@ -162,7 +162,7 @@ class LeapBlock : public Block<Device, T> {
       std::vector<double> passed_bcn;
       for (Index i = 0; i < BC * D_; i += K_)
         passed_bcn.push_back(static_cast<double>(out[static_cast<std::size_t>(i)]));
-      look("passed_bcn", {B, C, N_}, passed_bcn);
+      inspector("passed_bcn", {B, C, N_}, passed_bcn);
     }
   }
 

@@ -112,16 +112,17 @@ class LshBlock : public Block<Device, T> {
     norm_.backward(device, d_x_bcd, d_h_bcd, residual_.around(d_x_bcd), in_bcd, BC);  // (lsh.13)
   }
 
-  void look(Device& device, const Look& look, const T* out_bcd, const PassContext& pass) const override {
+  void inspect(Device& device, const Inspector& inspector, const T* out_bcd, const PassContext& pass) const override {
     const std::vector<Index> bcd = {pass.B, pass.C, D_}, bch = {pass.B, pass.C, H()};
-    show(device, look, "h_bcd", norm_.saved(), bcd, D_);
-    show(device, look, "query_bch", static_cast<const T*>(query_value_bcq_), bch, H(), 2 * H());
-    show(device, look, "value_bch", static_cast<const T*>(query_value_bcq_ + H()), bch, H(), 2 * H());
-    show(device, look, "bucket_bnuc", static_cast<const Token*>(order_.bucket_bnuc), {pass.B, N_, U_, pass.C}, pass.C);
-    show(device, look, "lse_bnc", static_cast<const Accum<T>*>(lse_bnc_), {pass.B, N_, pass.C}, pass.C);
-    look_at_weights(device, look, pass);
-    show(device, look, "t_bch", static_cast<const T*>(t_bch_), bch, H());
-    show(device, look, "out_bcd", out_bcd, bcd, D_);
+    report(device, inspector, "h_bcd", norm_.saved(), bcd, D_);
+    report(device, inspector, "query_bch", static_cast<const T*>(query_value_bcq_), bch, H(), 2 * H());
+    report(device, inspector, "value_bch", static_cast<const T*>(query_value_bcq_ + H()), bch, H(), 2 * H());
+    report(device, inspector, "bucket_bnuc", static_cast<const Token*>(order_.bucket_bnuc), {pass.B, N_, U_, pass.C},
+           pass.C);
+    report(device, inspector, "lse_bnc", static_cast<const Accum<T>*>(lse_bnc_), {pass.B, N_, pass.C}, pass.C);
+    look_at_weights(device, inspector, pass);
+    report(device, inspector, "t_bch", static_cast<const T*>(t_bch_), bch, H());
+    report(device, inspector, "out_bcd", out_bcd, bcd, D_);
   }
 
   // Nobody gets here: check_steps refuses such a network before one is built.
@@ -171,7 +172,7 @@ class LshBlock : public Block<Device, T> {
   }
 
   // Shows the attention weights: computed on the host from what was saved, by the plain loops.
-  void look_at_weights(Device& device, const Look& look, const PassContext& pass) const {
+  void look_at_weights(Device& device, const Inspector& inspector, const PassContext& pass) const {
     using A = Accum<T>;
     if constexpr (std::is_constructible_v<double, A>) {
       const Index B = pass.B, C = pass.C;
@@ -186,7 +187,7 @@ class LshBlock : public Block<Device, T> {
           plain, weight.data(), lse.data(),
           inputs<A>(query.data(), nullptr, H(), {bucket.data(), place.data(), nullptr},
                     pass.mask_bc ? mask.data() : nullptr, pass));
-      look("weight_bncs", {B, N_, C, C}, std::vector<double>(weight.begin(), weight.end()));
+      inspector("weight_bncs", {B, N_, C, C}, std::vector<double>(weight.begin(), weight.end()));
     }
   }
 

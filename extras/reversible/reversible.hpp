@@ -62,14 +62,14 @@ class ReversibleStack : public Stack<Device, T> {
 
   // The way back to what entered, and forward once more, as the room holds one block at a time. What is shown is off by
   // the rounding of the way back.
-  void look(Device& device, const Look& look, const PassContext& pass) const override {
+  void inspect(Device& device, const Inspector& inspector, const PassContext& pass) const override {
     for (std::size_t i = blocks_.size(); i-- > 0;) undo(device, i, pass);
-    show(device, look, prefix_ + "x_bcd", static_cast<const T*>(in_bcd_), {pass.B, pass.C, D_}, D_);
+    report(device, inspector, prefix_ + "x_bcd", static_cast<const T*>(in_bcd_), {pass.B, pass.C, D_}, D_);
     PassContext again = pass;
     again.again = true;
     run(device, pass.BC(), [&](std::size_t i, const T* b_bcd) {
       blocks_[i]->forward(device, out_bcd_, b_bcd, again);
-      blocks_[i]->look(device, named(look, names_[i]), out_bcd_, again);
+      blocks_[i]->inspect(device, named(inspector, names_[i]), out_bcd_, again);
     });
   }
 

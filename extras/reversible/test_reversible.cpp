@@ -70,7 +70,7 @@ class KeptStack : public Stack<Device, T> {
     for (std::size_t j = 0; j < count; ++j) d_x_bcd[j] = d_x[0][j] + d_x[1][j];
     return end;
   }
-  void look(Device&, const Look&, const PassContext&) const override {}
+  void inspect(Device&, const Inspector&, const PassContext&) const override {}
   void step(Device&, Index) override {}
 
  private:

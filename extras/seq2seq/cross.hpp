@@ -95,11 +95,11 @@ class CrossBlock : public Block<Device, T> {
     norm_.backward(device, d_x_bcd, d_h_bcd, residual_.around(d_x_bcd), in_bcd, BC);  // (cross.15)
   }
 
-  void look(Device& device, const Look& look, const T* out_bcd, const PassContext& pass) const override {
+  void inspect(Device& device, const Inspector& inspector, const T* out_bcd, const PassContext& pass) const override {
     const std::vector<Index> bcd = {pass.B, pass.C, D_};
-    show(device, look, "h_bcd", norm_.saved(), bcd, D_);
-    core_.look(device, look, saved(), {"key_bsh", "value_bsh"}, source_, pass);
-    show(device, look, "out_bcd", out_bcd, bcd, D_);
+    report(device, inspector, "h_bcd", norm_.saved(), bcd, D_);
+    core_.inspect(device, inspector, saved(), {"key_bsh", "value_bsh"}, source_, pass);
+    report(device, inspector, "out_bcd", out_bcd, bcd, D_);
   }
 
   void start(Device& device) override {

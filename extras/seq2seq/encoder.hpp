@@ -59,9 +59,9 @@ class Encoder {
     return rest;
   }
 
-  void look(Device& device, const Look& look, const PassContext& pass) const {
-    stack_->look(device, look, source_pass(pass));
-    show(device, look, "encoder.memory_bse", source_.memory_bse, {pass.B, pass.S, D_}, D_);
+  void inspect(Device& device, const Inspector& inspector, const PassContext& pass) const {
+    stack_->inspect(device, inspector, source_pass(pass));
+    report(device, inspector, "encoder.memory_bse", source_.memory_bse, {pass.B, pass.S, D_}, D_);
   }
 
  private:

@@ -34,9 +34,9 @@ class NormAfter : public Block<Device, T> {
     block_->backward(device, d_x_bcd, in_bcd, pass);
   }
 
-  void look(Device& device, const Look& look, const T* out_bcd, const PassContext& pass) const override {
-    block_->look(device, look, sum_bcd_, pass);
-    show(device, look, "normed_bcd", out_bcd, {pass.B, pass.C, D_}, D_);
+  void inspect(Device& device, const Inspector& inspector, const T* out_bcd, const PassContext& pass) const override {
+    block_->inspect(device, inspector, sum_bcd_, pass);
+    report(device, inspector, "normed_bcd", out_bcd, {pass.B, pass.C, D_}, D_);
   }
 
   void start(Device& device) override { block_->start(device); }

@@ -44,7 +44,7 @@ void golden_block_of_memory(GoldenCases<Device, T>& g, ModelConfig config) {
   const PassContext pass{.B = B, .C = C};
   block.forward(g.device(), y_bcd.data(), x_bcd.data(), pass);
   g.give("output.y_bcd", x, y_bcd.data());
-  g.give_activations([&](const Look& look) { block.look(g.device(), look, y_bcd.data(), pass); });
+  g.give_activations([&](const Inspector& inspector) { block.inspect(g.device(), inspector, y_bcd.data(), pass); });
   if (!g.goes_back("grad_output.y_bcd")) return;
   GoldenArray<Device, T> d_x_bcd = g.read("grad_output.y_bcd", x);
   block.backward(g.device(), d_x_bcd.data(), x_bcd.data(), pass);
@@ -123,7 +123,7 @@ void golden_seq2seq(GoldenCases<Device, T>& g) {
   DeviceBatch<T> batch{.token_bc = tokens_bc.data(), .source_bs = source_bs.data()};
   network.forward(batch, pass);
   g.give("output.logits_bcv", {B, C, V}, network.logits_bcv());
-  g.give_activations([&](const Look& look) { network.look(look, pass); });
+  g.give_activations([&](const Inspector& inspector) { network.inspect(inspector, pass); });
   if (!g.goes_back("input.targets_bc") && !g.file().has("output.loss")) return;
   const GoldenArray<Device, Token> targets_bc = g.read_targets(B, C, V);
   batch.target_r = targets_bc.data();

@@ -243,7 +243,7 @@ TEST_CASE("sparse: a shorter sequence than the network is for", "[sparse][gpu]")
 }
 
 // The shown weights are positive exactly where a query sees a key.
-TEST_CASE("sparse: weights that are looked at", "[sparse][look]") {
+TEST_CASE("sparse: weights that are looked at", "[sparse][inspector]") {
   for_each_pattern({{3, 2}, {5, 1}}, [](const Pattern& pattern) {
     const SparseAttentionCase layer = sparse_case(pattern, 2, 13, 2, 3, holes(2, 13));
     PlainDevice device;

@@ -153,17 +153,17 @@ class TransformerXlBlock : public Block<Device, T> {
     norm_.backward(device, d_x_bcd, d_h_bcd, residual_.around(d_x_bcd), in_bcd, BC, past);  // (transformer_xl.17)
   }
 
-  void look(Device& device, const Look& look, const T* out_bcd, const PassContext& pass) const override {
+  void inspect(Device& device, const Inspector& inspector, const T* out_bcd, const PassContext& pass) const override {
     const std::vector<Index> bcd = {pass.B, pass.C, D_}, bch = {pass.B, pass.C, H()};
-    show(device, look, "h_bcd", norm_.saved(), bcd, D_);
-    show(device, look, "query_bch", static_cast<const T*>(query_bch_), bch, H());
-    show(device, look, "key_bch", static_cast<const T*>(key_value_bsq_), bch, H(), 2 * H());
-    show(device, look, "value_bch", static_cast<const T*>(key_value_bsq_ + H()), bch, H(), 2 * H());
-    show(device, look, "rho_ph", static_cast<const T*>(rho_ph_), {distances_, H()}, H());
-    show(device, look, "lse_bnc", static_cast<const Accum<T>*>(lse_bnc_), {pass.B, N_, pass.C}, pass.C);
-    look_at_weights(device, look, pass);
-    show(device, look, "t_bch", static_cast<const T*>(t_bch_), bch, H());
-    show(device, look, "out_bcd", out_bcd, bcd, D_);
+    report(device, inspector, "h_bcd", norm_.saved(), bcd, D_);
+    report(device, inspector, "query_bch", static_cast<const T*>(query_bch_), bch, H());
+    report(device, inspector, "key_bch", static_cast<const T*>(key_value_bsq_), bch, H(), 2 * H());
+    report(device, inspector, "value_bch", static_cast<const T*>(key_value_bsq_ + H()), bch, H(), 2 * H());
+    report(device, inspector, "rho_ph", static_cast<const T*>(rho_ph_), {distances_, H()}, H());
+    report(device, inspector, "lse_bnc", static_cast<const Accum<T>*>(lse_bnc_), {pass.B, N_, pass.C}, pass.C);
+    look_at_weights(device, inspector, pass);
+    report(device, inspector, "t_bch", static_cast<const T*>(t_bch_), bch, H());
+    report(device, inspector, "out_bcd", out_bcd, bcd, D_);
   }
 
   void start(Device& device) override { position_.forward(device, rho_ph_, row_pd_, distances_); }
@@ -275,7 +275,7 @@ class TransformerXlBlock : public Block<Device, T> {
   }
 
   // Shows the attention weights: computed on the host from what was saved, by the plain loops.
-  void look_at_weights(Device& device, const Look& look, const PassContext& pass) const {
+  void look_at_weights(Device& device, const Inspector& inspector, const PassContext& pass) const {
     using A = Accum<T>;
     if constexpr (std::is_constructible_v<double, A>) {
       const Index B = pass.B, C = pass.C;
@@ -304,7 +304,7 @@ class TransformerXlBlock : public Block<Device, T> {
                                                   .distances = distances_,
                                                   .segment = segment_,
                                                   .memory = memory_});
-      look("weight_bncs", {B, N_, C, C}, std::vector<double>(weight.begin(), weight.end()));
+      inspector("weight_bncs", {B, N_, C, C}, std::vector<double>(weight.begin(), weight.end()));
     }
   }
 

@@ -142,21 +142,21 @@ class AdditiveBlock : public Block<Device, T> {
     second_.go_on(device, positions);
   }
 
-  void look(Device& device, const Look& look, const T* out_bcd, const PassContext& pass) const override {
+  void inspect(Device& device, const Inspector& inspector, const T* out_bcd, const PassContext& pass) const override {
     const std::vector<Index> bcd = {pass.B, pass.C, D_};
-    show(device, look, "h_bcd", norm_.saved(), bcd, D_);
-    show(device, look, "q_bcd", q().x_bch, bcd, D_, qkv_size_);
-    show(device, look, "k_bcd", k_bcd(), bcd, D_, qkv_size_);
-    show(device, look, "v_bcd", v_bcd(), bcd, D_, qkv_size_);
-    first_.look(device, look, "a_bnc", "a_weight_bncs", "P_bcd", pass);
+    report(device, inspector, "h_bcd", norm_.saved(), bcd, D_);
+    report(device, inspector, "q_bcd", q().x_bch, bcd, D_, qkv_size_);
+    report(device, inspector, "k_bcd", k_bcd(), bcd, D_, qkv_size_);
+    report(device, inspector, "v_bcd", v_bcd(), bcd, D_, qkv_size_);
+    first_.inspect(device, inspector, "a_bnc", "a_weight_bncs", "P_bcd", pass);
     if (projection_) {
-      show(device, look, "z_bcd", dropped_bcd_, bcd, D_);
-      show(device, look, "p_bcd", mixed_bcd_, bcd, D_);
+      report(device, inspector, "z_bcd", dropped_bcd_, bcd, D_);
+      report(device, inspector, "p_bcd", mixed_bcd_, bcd, D_);
     }
-    show(device, look, "r_bcd", r_bcd_, bcd, D_);
-    show(device, look, "t_bcd", mid_norm_.saved(), bcd, D_);
-    second_.look(device, look, "e_bnc", "e_weight_bncs", "u_bcd", pass);
-    show(device, look, "out_bcd", out_bcd, bcd, D_);
+    report(device, inspector, "r_bcd", r_bcd_, bcd, D_);
+    report(device, inspector, "t_bcd", mid_norm_.saved(), bcd, D_);
+    second_.inspect(device, inspector, "e_bnc", "e_weight_bncs", "u_bcd", pass);
+    report(device, inspector, "out_bcd", out_bcd, bcd, D_);
   }
 
   void step(Device& device, T* out_d, const T* in_d, Index) override {

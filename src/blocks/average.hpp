@@ -68,12 +68,12 @@ class AverageBlock : public Block<Device, T> {
   void start(Device& device) override { pooling_.start(device); }
   void go_on(Device& device, Index positions) override { pooling_.go_on(device, positions); }
 
-  void look(Device& device, const Look& look, const T* out_bcd, const PassContext& pass) const override {
+  void inspect(Device& device, const Inspector& inspector, const T* out_bcd, const PassContext& pass) const override {
     const std::vector<Index> bcd = {pass.B, pass.C, D_};
-    show(device, look, "h_bcd", norm_.saved(), bcd, D_);
-    pooling_.look_at_weights(device, look, "weight_bncs", zero_bnc_, pass);
-    show(device, look, "y_bcd", pooling_.out_bch(), bcd, D_);
-    show(device, look, "out_bcd", out_bcd, bcd, D_);
+    report(device, inspector, "h_bcd", norm_.saved(), bcd, D_);
+    pooling_.look_at_weights(device, inspector, "weight_bncs", zero_bnc_, pass);
+    report(device, inspector, "y_bcd", pooling_.out_bch(), bcd, D_);
+    report(device, inspector, "out_bcd", out_bcd, bcd, D_);
   }
 
   void step(Device& device, T* out_d, const T* in_d, Index) override {

@@ -9,8 +9,8 @@
 #include "base/step_state.hpp"
 #include "base/text.hpp"
 #include "base/types.hpp"
+#include "blocks/inspector.hpp"
 #include "blocks/layout.hpp"
-#include "blocks/look.hpp"
 #include "layers/dropout.hpp"
 
 namespace abh {
@@ -110,7 +110,7 @@ class Block {
 
   // Shows what forward has just computed in this pass, as far as it was saved. Runs when somebody looks, and never in
   // training. out_bcd: what forward wrote.
-  virtual void look(Device& device, const Look& look, const T* out_bcd, const PassContext& pass) const = 0;
+  virtual void inspect(Device& device, const Inspector& inspector, const T* out_bcd, const PassContext& pass) const = 0;
 
   // Step-by-step inference for one sequence: forget everything, then one position after the other.
   virtual void start(Device&) {}

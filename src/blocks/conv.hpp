@@ -75,10 +75,10 @@ class ConvBlock : public Block<Device, T> {
     past_.put_in_ring(device, state_jd_, shape_.kernel - 1, positions);
   }
 
-  void look(Device& device, const Look& look, const T* out_bcd, const PassContext& pass) const override {
+  void inspect(Device& device, const Inspector& inspector, const T* out_bcd, const PassContext& pass) const override {
     const std::vector<Index> bcd = {pass.B, pass.C, shape_.D};
-    show(device, look, "h_bcd", norm_.saved(), bcd, shape_.D);
-    show(device, look, "out_bcd", out_bcd, bcd, shape_.D);
+    report(device, inspector, "h_bcd", norm_.saved(), bcd, shape_.D);
+    report(device, inspector, "out_bcd", out_bcd, bcd, shape_.D);
   }
 
   void step(Device& device, T* out_d, const T* in_d, Index position) override {

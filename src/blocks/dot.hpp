@@ -102,11 +102,11 @@ class DotBlock : public Block<Device, T> {
     norm_.backward(device, d_x_bcd, d_h_bcd, residual_.around(d_x_bcd), in_bcd, BC);  // (dot.16)
   }
 
-  void look(Device& device, const Look& look, const T* out_bcd, const PassContext& pass) const override {
+  void inspect(Device& device, const Inspector& inspector, const T* out_bcd, const PassContext& pass) const override {
     const std::vector<Index> bcd = {pass.B, pass.C, D_};
-    show(device, look, "h_bcd", norm_.saved(), bcd, D_);
-    core_.look(device, look, qkv(), "value_bch", pass);
-    show(device, look, "out_bcd", out_bcd, bcd, D_);
+    report(device, inspector, "h_bcd", norm_.saved(), bcd, D_);
+    core_.inspect(device, inspector, qkv(), "value_bch", pass);
+    report(device, inspector, "out_bcd", out_bcd, bcd, D_);
   }
 
   void start(Device& device) override { core_.start(device); }

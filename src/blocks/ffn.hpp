@@ -90,12 +90,12 @@ class FfnBlock : public Block<Device, T> {
     norm_.backward(device, d_x_bcd, d_h_bcd, residual_.around(d_x_bcd), in_bcd, BC);  // (ffn.12)
   }
 
-  void look(Device& device, const Look& look, const T* out_bcd, const PassContext& pass) const override {
+  void inspect(Device& device, const Inspector& inspector, const T* out_bcd, const PassContext& pass) const override {
     const std::vector<Index> bcd = {pass.B, pass.C, D_}, bcf = {pass.B, pass.C, F_};
-    show(device, look, "h_bcd", norm_.saved(), bcd, D_);
-    show(device, look, "up_bcf", up_bcf_, bcf, F_);
-    show(device, look, "hidden_bcf", hidden_bcf_, bcf, F_);
-    show(device, look, "out_bcd", out_bcd, bcd, D_);
+    report(device, inspector, "h_bcd", norm_.saved(), bcd, D_);
+    report(device, inspector, "up_bcf", up_bcf_, bcf, F_);
+    report(device, inspector, "hidden_bcf", hidden_bcf_, bcf, F_);
+    report(device, inspector, "out_bcd", out_bcd, bcd, D_);
   }
 
   // Every position is computed alone: a step is a pass over one row.

@@ -41,10 +41,10 @@ class IdentityBlock : public Block<Device, T> {
     norm_.backward(device, d_x_bcd, d_y_bcd, residual_.around(d_x_bcd), in_bcd, pass.BC());  // (identity.4)
   }
 
-  void look(Device& device, const Look& look, const T* out_bcd, const PassContext& pass) const override {
+  void inspect(Device& device, const Inspector& inspector, const T* out_bcd, const PassContext& pass) const override {
     const std::vector<Index> bcd = {pass.B, pass.C, D_};
-    show(device, look, "y_bcd", norm_.saved(), bcd, D_);
-    show(device, look, "out_bcd", out_bcd, bcd, D_);
+    report(device, inspector, "y_bcd", norm_.saved(), bcd, D_);
+    report(device, inspector, "out_bcd", out_bcd, bcd, D_);
   }
 
   void step(Device& device, T* out_d, const T* in_d, Index) override { forward(device, out_d, in_d, one_position); }

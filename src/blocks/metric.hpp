@@ -108,12 +108,12 @@ class MetricBlock : public Block<Device, T> {
     norm_.backward(device, d_x_bcd, d_h_bcd, residual_.around(d_x_bcd), in_bcd, BC);  // (metric.19)
   }
 
-  void look(Device& device, const Look& look, const T* out_bcd, const PassContext& pass) const override {
+  void inspect(Device& device, const Inspector& inspector, const T* out_bcd, const PassContext& pass) const override {
     const std::vector<Index> bcd = {pass.B, pass.C, D_};
-    show(device, look, "h_bcd", norm_.saved(), bcd, D_);
-    look_at_metric(device, look);
-    core_.look(device, look, rows(), "p_bch", pass);
-    show(device, look, "out_bcd", out_bcd, bcd, D_);
+    report(device, inspector, "h_bcd", norm_.saved(), bcd, D_);
+    look_at_metric(device, inspector);
+    core_.inspect(device, inspector, rows(), "p_bch", pass);
+    report(device, inspector, "out_bcd", out_bcd, bcd, D_);
   }
 
   void start(Device& device) override { core_.start(device); }
@@ -142,7 +142,7 @@ class MetricBlock : public Block<Device, T> {
   }
 
   // The matrix of every head, whole: of a packed one row k has the columns k' >= k, K - k of them.
-  void look_at_metric(Device& device, const Look& look) const {
+  void look_at_metric(Device& device, const Inspector& inspector) const {
     if constexpr (std::is_constructible_v<double, T>) {
       const Index size = form_ == MetricForm::packed ? K_ * (K_ + 1) / 2 : K_ * K_;
       const std::vector<double> held = on_host<double>(device, metric_.value, N_, size);
@@ -156,7 +156,7 @@ class MetricBlock : public Block<Device, T> {
           }
         }
       }
-      look("metric_nkk", {N_, K_, K_}, metric_nkk);
+      inspector("metric_nkk", {N_, K_, K_}, metric_nkk);
     }
   }
 

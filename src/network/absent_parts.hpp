@@ -74,7 +74,7 @@ class Span {
   Span(Layout<T>&, const std::string&, const ModelConfig&) {}
   void claim(Layout<T>&, AttentionMask<Accum<T>>&) const {}
   void forward(Device&) const {}
-  void look(Device&, const Look&) const {}
+  void inspect(Device&, const Inspector&) const {}
   void backward(Device&, const AttentionBackward<T>&, const PassContext&) const {}
 };
 
@@ -153,7 +153,7 @@ class Encoder {
   Index backward(Device&, const DeviceBatch<T>&, const PassContext&, Weights<Device, T>&, Index end) const {
     return end;
   }
-  void look(Device&, const Look&, const PassContext&) const {}
+  void inspect(Device&, const Inspector&, const PassContext&) const {}
 
  private:
   Source<T> source_;

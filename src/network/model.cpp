@@ -183,10 +183,10 @@ class ModelOn : public Model {
     return gradient;
   }
 
-  void look(const Batch& batch, const Look& look) override {
+  void inspect(const Batch& batch, const Inspector& inspector) override {
     const PassContext pass = send(batch);
     network_.forward(all(), pass);
-    network_.look(look, pass);
+    network_.inspect(inspector, pass);
   }
 
   void start() override { network_.start(); }

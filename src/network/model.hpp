@@ -61,9 +61,9 @@ class Model {
   // that was built for training, with one shard.
   virtual std::vector<float> gradient(const Batch& batch) = 0;
 
-  // Shows what the network computes of a batch, without dropout, array by array (blocks/look.hpp); where the model was
-  // not built for chunks.
-  virtual void look(const Batch& batch, const Look& look) = 0;
+  // Shows what the network computes of a batch, without dropout, array by array (blocks/inspector.hpp); where the model
+  // was not built for chunks.
+  virtual void inspect(const Batch& batch, const Inspector& inspector) = 0;
 
   // Step-by-step inference: forget everything, then one token after the other. Gives the logits of the next token.
   virtual void start() = 0;

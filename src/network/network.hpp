@@ -137,9 +137,9 @@ class Network {
   Index logit_columns() const { return parts_.head->columns(); }
 
   // Shows what forward has just computed in a pass over no chunk: "x_bcd", "blocks.0.mixer.query_bch", ...
-  void look(const Look& look, const PassContext& pass) const {
-    if (parts_.encoder) parts_.encoder->look(device_, look, pass);
-    parts_.stack->look(device_, look, pass);
+  void inspect(const Inspector& inspector, const PassContext& pass) const {
+    if (parts_.encoder) parts_.encoder->inspect(device_, inspector, pass);
+    parts_.stack->inspect(device_, inspector, pass);
   }
 
   // After forward. finds_best: with what is most likely, row by row.

@@ -59,7 +59,7 @@ class Stack {
   static constexpr Index smallest_piece = 1 << 16;
 
   // Shows what the blocks computed in the last pass, over no chunk, and the rows that entered the first.
-  virtual void look(Device&, const Look&, const PassContext&) const = 0;
+  virtual void inspect(Device&, const Inspector&, const PassContext&) const = 0;
 
   // Step-by-step inference for one sequence: forget everything, then one position after the other; or go on behind so
   // many, the last of which were those of the chunk that forward has just computed.
@@ -167,10 +167,10 @@ class ResidualStack : public Stack<Device, T> {
     return end;
   }
 
-  void look(Device& device, const Look& look, const PassContext& pass) const override {
-    show(device, look, prefix_ + "x_bcd", x_bcd_.front(), {pass.B, pass.C, D_}, D_);
+  void inspect(Device& device, const Inspector& inspector, const PassContext& pass) const override {
+    report(device, inspector, prefix_ + "x_bcd", x_bcd_.front(), {pass.B, pass.C, D_}, D_);
     for (std::size_t i = 0; i < blocks_.size(); ++i) {
-      blocks_[i]->look(device, named(look, names_[i]), x_bcd_[i + 1], pass);
+      blocks_[i]->inspect(device, named(inspector, names_[i]), x_bcd_[i + 1], pass);
     }
   }
 

@@ -45,12 +45,12 @@ inline std::vector<std::string> all_positions() {
 template <class Config>
 bool is_key(const std::string& name) {
   bool found = false;
-  const auto look = [&](const Setting& setting, const auto&) { found = found || setting.key == name; };
+  const auto inspector = [&](const Setting& setting, const auto&) { found = found || setting.key == name; };
   Config config;
   if constexpr (std::is_same_v<Config, ModelConfig>) {
-    visit_model(look, config);
+    visit_model(inspector, config);
   } else {
-    visit_training(look, config);
+    visit_training(inspector, config);
   }
   return found;
 }

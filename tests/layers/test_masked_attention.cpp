@@ -290,7 +290,7 @@ TEST_CASE("attention: an offset, a reach, other keys or biases alone", "[attenti
 
 // The weights that somebody looks at are those of both passes: times the values they are what forward made, and times
 // the gradient of that the gradient of the values.
-TEST_CASE("attention: weights that are looked at are those that were computed", "[attention][look]") {
+TEST_CASE("attention: weights that are looked at are those that were computed", "[attention][inspector]") {
   std::vector<AttentionCase> cases = small_cases();
   for (const AttentionCase& layer : small_cases()) cases.push_back(with_bias(layer));
   cases.push_back({.B = 2, .C = 5, .N = 2, .K = 3, .gap = {1, 2, 3, 4, 5, 6}});

@@ -344,7 +344,7 @@ class GoldenCases {
     GoldenArray<Device, T> x_bcd = read("input.x_bcd", x), y_bcd = zeros<T>(x);
     block->forward(device_, y_bcd.data(), x_bcd.data(), pass);
     give("output.y_bcd", x, y_bcd.data());
-    give_activations([&](const Look& look) { block->look(device_, look, y_bcd.data(), pass); });
+    give_activations([&](const Inspector& inspector) { block->inspect(device_, inspector, y_bcd.data(), pass); });
     if (!goes_back("grad_output.y_bcd")) return;
     GoldenArray<Device, T> d_x_bcd = read("grad_output.y_bcd", x);
     block->backward(device_, d_x_bcd.data(), x_bcd.data(), pass);

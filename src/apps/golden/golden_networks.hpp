@@ -94,7 +94,7 @@ void GoldenCases<Device, T>::language_model(const ModelConfig& config, Index chu
   std::vector<T> logits_bcv(static_cast<std::size_t>(B * C * V));
   double loss_sum = 0;
   const auto seen = [&](Index b, Index, const PassContext& part, const auto& loss) {
-    if (!chunk) give_activations([&](const Look& look) { network.look(look, part); });
+    if (!chunk) give_activations([&](const Inspector& inspector) { network.inspect(inspector, part); });
     device_.copy_to_host(logits_bcv.data() + (b * C + part.first_c) * V, network.logits_bcv(), part.BC() * V);
     Accum<T> mean = 0;
     Index of_part = 0;

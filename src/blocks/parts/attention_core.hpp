@@ -74,21 +74,22 @@ class AttentionCore {
   const T* t_bch() const { return t_bch_; }
 
   // Rows of queries, keys and values of a pass over no chunk, and what was made of them.
-  void look(Device& device, const Look& look, const QueryKeyValue<const T>& rows, const std::string& value,
-            const PassContext& pass) const {
-    this->look(device, look, rows, {"key_bch", value}, itself(pass), pass);
+  void inspect(Device& device, const Inspector& inspector, const QueryKeyValue<const T>& rows, const std::string& value,
+               const PassContext& pass) const {
+    this->inspect(device, inspector, rows, {"key_bch", value}, itself(pass), pass);
   }
   // The same of a source. names: of keys and values.
-  void look(Device& device, const Look& look, const QueryKeyValue<const T>& rows,
-            const std::pair<std::string, std::string>& names, const Source<T>& source, const PassContext& pass) const {
+  void inspect(Device& device, const Inspector& inspector, const QueryKeyValue<const T>& rows,
+               const std::pair<std::string, std::string>& names, const Source<T>& source,
+               const PassContext& pass) const {
     const std::vector<Index> bch = {pass.B, pass.C, H()}, bsh = {pass.B, source.S, H()};
-    show(device, look, "query_bch", rows.query_bch, bch, H(), rows.query_stride);
-    show(device, look, names.first, rows.key_bsh, bsh, H(), rows.key_stride);
-    show(device, look, names.second, rows.value_bsh, bsh, H(), rows.key_stride);
-    span_.look(device, look);
-    show(device, look, "lse_bnc", lse_bnc_, {pass.B, N_, pass.C}, pass.C);
-    look_at_weights(device, look, inputs(rows, source, pass));
-    show(device, look, "t_bch", t_bch_, bch, H());
+    report(device, inspector, "query_bch", rows.query_bch, bch, H(), rows.query_stride);
+    report(device, inspector, names.first, rows.key_bsh, bsh, H(), rows.key_stride);
+    report(device, inspector, names.second, rows.value_bsh, bsh, H(), rows.key_stride);
+    span_.inspect(device, inspector);
+    report(device, inspector, "lse_bnc", lse_bnc_, {pass.B, N_, pass.C}, pass.C);
+    look_at_weights(device, inspector, inputs(rows, source, pass));
+    report(device, inspector, "t_bch", t_bch_, bch, H());
   }
 
   // t_bch = attention(query, key, value)
@@ -180,7 +181,7 @@ class AttentionCore {
   }
 
   // Shows the attention weights: computed on the host from what was saved, by the plain loops.
-  void look_at_weights(Device& device, const Look& look, const AttentionInputs<T>& saved) const {
+  void look_at_weights(Device& device, const Inspector& inspector, const AttentionInputs<T>& saved) const {
     using A = Accum<T>;
     if constexpr (std::is_constructible_v<double, A>) {
       const Index B = saved.B, C = saved.C, S = saved.S;
@@ -206,7 +207,7 @@ class AttentionCore {
       if (attention_mask.distance_bias_nc) in.mask.distance_bias_nc = bias.data();
       if (attention_mask.window_n) in.mask.window_n = reach.data();
       comparison_.template weights<A>(device, weight.data(), lse.data(), in);
-      look("weight_bncs", {B, N_, C, S}, std::vector<double>(weight.begin(), weight.end()));
+      inspector("weight_bncs", {B, N_, C, S}, std::vector<double>(weight.begin(), weight.end()));
     }
   }
 

@@ -71,7 +71,7 @@ class Pooling {
 
   // The weight of every position in every other one in a pass over no chunk: computed on the host from the logits, by
   // the plain loops.
-  void look_at_weights(Device& device, const Look& look, const std::string& name, const Accum<T>* logit_bnc,
+  void look_at_weights(Device& device, const Inspector& inspector, const std::string& name, const Accum<T>* logit_bnc,
                        const PassContext& pass) const {
     using A = Accum<T>;
     if constexpr (std::is_constructible_v<double, A>) {
@@ -87,7 +87,7 @@ class Pooling {
                                        .slope_n = slope_n_ ? slope.data() : nullptr,
                                        .mask_bc = pass.mask_bc ? mask.data() : nullptr,
                                        .shape = shape(B, C)});
-      look(name, {B, N, C, C}, std::vector<double>(weight.begin(), weight.end()));
+      inspector(name, {B, N, C, C}, std::vector<double>(weight.begin(), weight.end()));
     }
   }
 

@@ -31,11 +31,11 @@ class PoolingCore {
   const T* out_bch() const { return pooling_.out_bch(); }
 
   // Its logits and averages, by the names that a chapter has for them, and between them the weights.
-  void look(Device& device, const Look& look, const std::string& logit, const std::string& weight,
-            const std::string& average, const PassContext& pass) const {
-    show(device, look, logit, logit_bnc_, {pass.B, N_, pass.C}, pass.C);
-    pooling_.look_at_weights(device, look, weight, logit_bnc_, pass);
-    show(device, look, average, out_bch(), {pass.B, pass.C, N_ * K_}, N_ * K_);
+  void inspect(Device& device, const Inspector& inspector, const std::string& logit, const std::string& weight,
+               const std::string& average, const PassContext& pass) const {
+    report(device, inspector, logit, logit_bnc_, {pass.B, N_, pass.C}, pass.C);
+    pooling_.look_at_weights(device, inspector, weight, logit_bnc_, pass);
+    report(device, inspector, average, out_bch(), {pass.B, pass.C, N_ * K_}, N_ * K_);
   }
 
   // logit_bnc = x . pool_nk / sqrt(K); joined: left to forward

@@ -11,7 +11,7 @@ namespace abh {
 
 // Somebody who looks at what a network has computed: the name of an array with its shape suffix, as the chapter of its
 // block has it, its extents, and its numbers on the host. Called in the order of computation.
-using Look =
+using Inspector =
     std::function<void(const std::string& name, const std::vector<Index>& shape, const std::vector<double>& values)>;
 
 // Rows of an array on a device, `stride` apart (0: they touch), on the host, in another type of number. Empty where
@@ -32,21 +32,20 @@ std::vector<To> on_host(Device& device, const Number* rows, Index count, Index w
 // Shows an array on a device whose rows of `width` numbers, the product of the last extents, lie `stride` apart (0:
 // they touch). Nothing where there is none, nor for numbers that are no plain ones (those of tests).
 template <class Device, class Number>
-void show(Device& device, const Look& look, const std::string& name, const Number* rows,
-          const std::vector<Index>& shape, Index width, Index stride = 0) {
+void report(Device& device, const Inspector& inspector, const std::string& name, const Number* rows,
+            const std::vector<Index>& shape, Index width, Index stride = 0) {
   if constexpr (std::is_constructible_v<double, Number>) {
     if (!rows) return;
     Index count = 1;
     for (const Index extent : shape) count *= extent;
-    look(name, shape, on_host<double>(device, rows, width > 0 ? count / width : 0, width, stride));
+    inspector(name, shape, on_host<double>(device, rows, width > 0 ? count / width : 0, width, stride));
   }
 }
 
 // A look through a name: "blocks.0.mixer." before what a block calls its arrays.
-inline Look named(const Look& look, const std::string& prefix) {
-  return [&look, prefix](const std::string& name, const std::vector<Index>& shape, const std::vector<double>& values) {
-    look(prefix + name, shape, values);
-  };
+inline Inspector named(const Inspector& inspector, const std::string& prefix) {
+  return [&inspector, prefix](const std::string& name, const std::vector<Index>& shape,
+                              const std::vector<double>& values) { inspector(prefix + name, shape, values); };
 }
 
 }  // namespace abh

@@ -28,7 +28,7 @@ struct Shown {
 template <class Device, class T>
 Shown shown_by(Built<Device, T>& built) {
   Shown shown;
-  built.net.look(
+  built.net.inspect(
       [&](const std::string& name, const std::vector<Index>& shape, const std::vector<double>& values) {
         CHECK(values.size() == static_cast<std::size_t>(element_count(shape)));
         CHECK(shown.values.count(name) == 0);
@@ -41,7 +41,7 @@ Shown shown_by(Built<Device, T>& built) {
 
 // The arrays shown are the arrays computed: every device shows the same numbers up to rounding. The rows that leave a
 // block satisfy the equations, and looking changes nothing.
-TEST_CASE("look: a network shows what it computed", "[look]") {
+TEST_CASE("inspector: a network shows what it computed", "[inspector]") {
   for (NetworkCase network : all_cases()) {
     network.dropout = 0;
     CAPTURE(network.config.mixer, network.config.window, network.config.positions, network.config.conv_kernel);
@@ -94,7 +94,7 @@ TEST_CASE("look: a network shows what it computed", "[look]") {
 }
 
 // The same of a model on any device, on a batch with a mask.
-TEST_CASE("look: a model shows what it computes of a batch", "[look][gpu]") {
+TEST_CASE("inspector: a model shows what it computes of a batch", "[inspector][gpu]") {
   for (const MixerProperties& mixer : Mixers::properties) {
     const ModelConfig config =
         with_mixer({.layers = 1, .channels = 12, .heads = 2, .context = 9, .vocabulary = 7}, mixer.name);
@@ -110,7 +110,7 @@ TEST_CASE("look: a model shows what it computes of a batch", "[look][gpu]") {
       const auto model = with_weights(make_model({.device = device, .threads = 1}, config, {.B = 2, .C = 9}),
                                       some_weights(config, 0.5, 3));
       std::map<std::string, std::vector<double>> shown;
-      model->look(batch, [&](const std::string& name, const std::vector<Index>&, const std::vector<double>& values) {
+      model->inspect(batch, [&](const std::string& name, const std::vector<Index>&, const std::vector<double>& values) {
         shown[name] = values;
       });
       if (expected.empty()) expected = shown;
