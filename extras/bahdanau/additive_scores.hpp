@@ -29,7 +29,7 @@ struct AdditiveScores {
   void backward(Device& device, const AttentionBackward<T>& a) const {
     bahdanau_attention_backward<Device, T>(device, a, score_nk.value, score_nk.gradient);
   }
-  void step(Device& device, const AttentionStep<T>& a) const {
+  void decode(Device& device, const AttentionStep<T>& a) const {
     bahdanau_attention_step<Device, T>(device, a, score_nk.value);
   }
   template <class A>

@@ -325,7 +325,7 @@ void check_prompts(Device& device, double tolerance, const std::vector<Index>& c
           reading.run_blocks({tokens.data() + pass.first_c}, pass);
         }
         check(reading.go_on(pass), prompt - 1);
-        for (Index c = prompt; c < C; ++c) check(reading.step(tokens.data() + c, c), c);
+        for (Index c = prompt; c < C; ++c) check(reading.decode(tokens.data() + c, c), c);
       }
     }
   }

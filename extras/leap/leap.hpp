@@ -112,7 +112,7 @@ class LeapBlock : public Block<Device, T> {
     norm_.backward(device, d_x_bcd, d_h_bcd, residual_.around(d_x_bcd), in_bcd, BC);  // (leap.15)
   }
 
-  void start(Device& device) override { pooling_.start(device); }
+  void reset(Device& device) override { pooling_.reset(device); }
   void go_on(Device& device, Index positions) override { pooling_.go_on(device, positions); }
 
   void inspect(Device& device, const Inspector& inspector, const T* out_bcd, const PassContext& pass) const override {
@@ -130,9 +130,9 @@ class LeapBlock : public Block<Device, T> {
     report(device, inspector, "out_bcd", out_bcd, bcd, D_);
   }
 
-  void step(Device& device, T* out_d, const T* in_d, Index) override {
+  void decode(Device& device, T* out_d, const T* in_d, Index) override {
     run(device, out_d, in_d, one_position,
-        [&](Pooling<Device, T>& pooling) { pooling.step(device, logit_bnc_, payload().x_bch); });
+        [&](Pooling<Device, T>& pooling) { pooling.decode(device, logit_bnc_, payload().x_bch); });
   }
 
  private:

@@ -126,7 +126,7 @@ class LshBlock : public Block<Device, T> {
   }
 
   // Nobody gets here: check_steps refuses such a network before one is built.
-  void step(Device&, T*, const T*, Index) override {}
+  void decode(Device&, T*, const T*, Index) override {}
 
  private:
   Index H() const { return N_ * K_; }

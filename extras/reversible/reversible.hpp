@@ -73,8 +73,8 @@ class ReversibleStack : public Stack<Device, T> {
     });
   }
 
-  void step(Device& device, Index position) override {
-    run(device, 1, [&](std::size_t i, const T* b_d) { blocks_[i]->step(device, out_bcd_, b_d, position); });
+  void decode(Device& device, Index position) override {
+    run(device, 1, [&](std::size_t i, const T* b_d) { blocks_[i]->decode(device, out_bcd_, b_d, position); });
   }
 
  private:

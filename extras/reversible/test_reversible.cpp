@@ -71,7 +71,7 @@ class KeptStack : public Stack<Device, T> {
     return end;
   }
   void inspect(Device&, const Inspector&, const PassContext&) const override {}
-  void step(Device&, Index) override {}
+  void decode(Device&, Index) override {}
 
  private:
   Index D_;

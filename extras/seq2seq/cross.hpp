@@ -102,10 +102,10 @@ class CrossBlock : public Block<Device, T> {
     report(device, inspector, "out_bcd", out_bcd, bcd, D_);
   }
 
-  void start(Device& device) override {
+  void reset(Device& device) override {
     key_value_.forward(device, key_value_bsq_, source_.memory_bse, source_.S);  // (cross.3)
   }
-  void step(Device& device, T* out_d, const T* in_d, Index) override { ask(device, out_d, in_d, one_position); }
+  void decode(Device& device, T* out_d, const T* in_d, Index) override { ask(device, out_d, in_d, one_position); }
 
  private:
   void ask(Device& device, T* out_bcd, const T* in_bcd, const PassContext& pass) {

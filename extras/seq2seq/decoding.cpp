@@ -40,11 +40,11 @@ Decoder::Decoder(const Machine& machine, const Trained& trained, const Decoding&
 }
 
 std::vector<Hypothesis> Decoder::operator()(const std::vector<Token>& source, std::vector<BeamNode>* tree) {
-  model_->start(batch_of_source(source));
+  model_->reset(batch_of_source(source));
   return beam_search(
       settings_,
       [&](Token token, Index position, Index hypothesis) {
-        const std::span<const float> logits_v = model_->step(token, position, hypothesis);
+        const std::span<const float> logits_v = model_->decode(token, position, hypothesis);
         logits_v_.assign(logits_v.begin(), logits_v.end());
         return std::span<const double>(logits_v_);
       },

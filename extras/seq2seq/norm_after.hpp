@@ -39,10 +39,10 @@ class NormAfter : public Block<Device, T> {
     report(device, inspector, "normed_bcd", out_bcd, {pass.B, pass.C, D_}, D_);
   }
 
-  void start(Device& device) override { block_->start(device); }
+  void reset(Device& device) override { block_->reset(device); }
   void go_on(Device& device, Index positions) override { block_->go_on(device, positions); }
-  void step(Device& device, T* out_d, const T* in_d, Index position) override {
-    block_->step(device, sum_bcd_, in_d, position);
+  void decode(Device& device, T* out_d, const T* in_d, Index position) override {
+    block_->decode(device, sum_bcd_, in_d, position);
     norm_.forward(device, out_d, sum_bcd_, 1);
   }
 

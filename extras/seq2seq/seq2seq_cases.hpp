@@ -157,7 +157,7 @@ void golden_beam_search(GoldenCases<Device, T>& g) {
   const auto next = [&](Token last, Index position, Index hypothesis) -> std::span<const double> {
     network.arenas().work_on(hypothesis);
     g.device().copy_from_host(token.data(), &last, 1);
-    g.device().copy_to_host(logits_v.data(), network.step(token.data(), position), V);
+    g.device().copy_to_host(logits_v.data(), network.decode(token.data(), position), V);
     wide_logits_v.assign(logits_v.begin(), logits_v.end());
     return wide_logits_v;
   };
@@ -165,7 +165,7 @@ void golden_beam_search(GoldenCases<Device, T>& g) {
   std::vector<double> tokens_bmc(static_cast<std::size_t>(B * M * C), -1), score_bm, log_probability_bm;
   for (Index b = 0; b < B; ++b) {
     network.arenas().work_on(0);
-    network.start({.source_bs = source_bs.data() + b * S},
+    network.reset({.source_bs = source_bs.data() + b * S},
                   {.B = 1, .C = 1, .S = S, .source_mask_bs = mask_bs.data() ? mask_bs.data() + b * S : nullptr});
     const std::vector<Hypothesis> found = abh::beam_search(settings, next, copy);
     for (Index m = 0; m < static_cast<Index>(found.size()); ++m) {

@@ -121,9 +121,9 @@ TEST_CASE("cross: step by step", "[cross][gpu]") {
                                                {.B = 1, .C = 1, .positions = 6, .S = 7}, layer.options);
     block.put_weights(in);
     block->source = {.memory_bse = in[1].data(), .S = 7, .mask_bs = layer.mask_bs.data()};
-    block->start(device);
+    block->reset(device);
     Array<float> steps(at_once.size());
-    for (Index c = 0; c < 6; ++c) block->step(device, steps.data() + c * 9, in[0].data() + c * 9, c);
+    for (Index c = 0; c < 6; ++c) block->decode(device, steps.data() + c * 9, in[0].data() + c * 9, c);
     wait_for(device);
     require_close(layer.outputs(), converted<double>(Values<float>{steps}), converted<double>(Values<float>{at_once}),
                   1e-6, name);

@@ -118,19 +118,19 @@ TEST_CASE("encoder: hypotheses keep their own past", "[encoder][gpu]") {
       source.source_bs = {3, 1, 4, 1};
       using Logits = std::vector<float>;
       const auto step = [&](Token token, Index position, Index hypothesis) {
-        const std::span<const float> logits = model->step(token, position, hypothesis);
+        const std::span<const float> logits = model->decode(token, position, hypothesis);
         return Logits(logits.begin(), logits.end());
       };
       // One after the other ...
       const auto alone = [&](const std::vector<Token>& tokens) {
-        model->start(source);
+        model->reset(source);
         Logits last;
         for (std::size_t c = 0; c < tokens.size(); ++c) last = step(tokens[c], static_cast<Index>(c), 0);
         return last;
       };
       const Logits a = alone({1, 5, 2, 7}), b = alone({1, 5, 3, 8}), c = alone({1, 4, 6, 9});
       // ... and side by side.
-      model->start(source);
+      model->reset(source);
       step(1, 0, 0);
       model->copy_hypothesis(2, 0);
       step(5, 1, 0);

@@ -110,17 +110,17 @@ class SortGeneration : public TaskCommand {
   // Decodes greedily, digit by digit, each with those before it given.
   static std::vector<Token> sorted(Model& model, const std::vector<Token>& array_l) {
     std::vector<Token> answer_l;
-    model.start();
+    model.reset();
     Index position = 0;
     std::span<const float> logits_v;
-    for (const Token digit : array_l) logits_v = model.step(digit, position++);
+    for (const Token digit : array_l) logits_v = model.decode(digit, position++);
     while (true) {
       if (!std::all_of(logits_v.begin(), logits_v.end(), [](float logit) { return std::isfinite(logit); })) {
         throw Error("the model computed a logit that is not finite: its weights are broken");
       }
       answer_l.push_back(static_cast<Token>(std::max_element(logits_v.begin(), logits_v.end()) - logits_v.begin()));
       if (answer_l.size() == array_l.size()) return answer_l;
-      logits_v = model.step(answer_l.back(), position++);
+      logits_v = model.decode(answer_l.back(), position++);
     }
   }
 

@@ -84,7 +84,7 @@ class SparseProducts {
 
   // The rows of the cache that the pattern lets the last position see, put side by side, are all that it sees. Where
   // heads take turns, either part is computed of all of them.
-  void step(Device& device, const AttentionStep<T>& a) const {
+  void decode(Device& device, const AttentionStep<T>& a) const {
     if (pattern_.form == Pattern::Form::none) return attention_step<Device, T>(device, a);
     if (pattern_.part != Pattern::Part::heads) return step_of(device, a, pattern_.part);
     typename Device::Scope scratch(device.workspace);

@@ -166,7 +166,7 @@ class TransformerXlBlock : public Block<Device, T> {
     report(device, inspector, "out_bcd", out_bcd, bcd, D_);
   }
 
-  void start(Device& device) override { position_.forward(device, rho_ph_, row_pd_, distances_); }
+  void reset(Device& device) override { position_.forward(device, rho_ph_, row_pd_, distances_); }
 
   void go_on(Device& device, Index positions) override {
     const Index kept = row_of(positions - 1) + 1;
@@ -175,7 +175,7 @@ class TransformerXlBlock : public Block<Device, T> {
     place(device, value_sh_, last_sq + H(), kept);
   }
 
-  void step(Device& device, T* out_d, const T* in_d, Index position) override {
+  void decode(Device& device, T* out_d, const T* in_d, Index position) override {
     const T* h_d = norm_.forward(device, out_d, in_d, 1);  // (transformer_xl.1)
     query_.forward(device, query_bch_, h_d, 1);            // (transformer_xl.2)
     key_value_.forward(device, key_value_bsq_, h_d, 1);    // (transformer_xl.3)

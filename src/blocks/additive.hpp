@@ -132,9 +132,9 @@ class AdditiveBlock : public Block<Device, T> {
     norm_.backward(device, d_x_bcd, d_h_bcd, around(d_x_bcd), in_bcd, BC);   // (additive.25)
   }
 
-  void start(Device& device) override {
-    first_.start(device);
-    second_.start(device);
+  void reset(Device& device) override {
+    first_.reset(device);
+    second_.reset(device);
   }
 
   void go_on(Device& device, Index positions) override {
@@ -159,9 +159,9 @@ class AdditiveBlock : public Block<Device, T> {
     report(device, inspector, "out_bcd", out_bcd, bcd, D_);
   }
 
-  void step(Device& device, T* out_d, const T* in_d, Index) override {
+  void decode(Device& device, T* out_d, const T* in_d, Index) override {
     run(device, out_d, in_d, one_position,
-        [&](PoolingCore<Device, T>& pooling, const Payload<const T>& x) { pooling.step(device, x.x_bch); });
+        [&](PoolingCore<Device, T>& pooling, const Payload<const T>& x) { pooling.decode(device, x.x_bch); });
   }
 
  private:

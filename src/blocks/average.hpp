@@ -65,7 +65,7 @@ class AverageBlock : public Block<Device, T> {
     norm_.backward(device, d_x_bcd, d_h_bcd, residual_.around(d_x_bcd), in_bcd, BC);                      // (average.6)
   }
 
-  void start(Device& device) override { pooling_.start(device); }
+  void reset(Device& device) override { pooling_.reset(device); }
   void go_on(Device& device, Index positions) override { pooling_.go_on(device, positions); }
 
   void inspect(Device& device, const Inspector& inspector, const T* out_bcd, const PassContext& pass) const override {
@@ -76,9 +76,9 @@ class AverageBlock : public Block<Device, T> {
     report(device, inspector, "out_bcd", out_bcd, bcd, D_);
   }
 
-  void step(Device& device, T* out_d, const T* in_d, Index) override {
+  void decode(Device& device, T* out_d, const T* in_d, Index) override {
     const T* h_d = norm_.forward(device, out_d, in_d, 1);
-    pooling_.step(device, zero_bnc_, h_d);
+    pooling_.decode(device, zero_bnc_, h_d);
     residual_.forward(device, out_d, pooling_.out_bch(), in_d, one_position);
   }
 

@@ -113,10 +113,10 @@ class Block {
   virtual void inspect(Device& device, const Inspector& inspector, const T* out_bcd, const PassContext& pass) const = 0;
 
   // Step-by-step inference for one sequence: forget everything, then one position after the other.
-  virtual void start(Device&) {}
+  virtual void reset(Device&) {}
   // Or go on behind `positions` of them, the last of which were those of the chunk that forward has just computed.
   virtual void go_on(Device&, [[maybe_unused]] Index positions) {}
-  virtual void step(Device&, T* out_d, const T* in_d, Index position) = 0;
+  virtual void decode(Device&, T* out_d, const T* in_d, Index position) = 0;
 };
 
 // A dropout of this pass on an array of D channels: off when the pass carries no state.

@@ -68,10 +68,10 @@ class ConvBlock : public Block<Device, T> {
     norm_.backward(device, d_x_bcd, d_h_bcd + past, residual_.around(d_x_bcd), in_bcd, pass.BC());  // (conv.6)
   }
 
-  void start(Device& device) override { device.template set_zero<T>(state_jd_, (shape_.kernel - 1) * shape_.D); }
+  void reset(Device& device) override { device.template set_zero<T>(state_jd_, (shape_.kernel - 1) * shape_.D); }
 
   void go_on(Device& device, Index positions) override {
-    start(device);
+    reset(device);
     past_.put_in_ring(device, state_jd_, shape_.kernel - 1, positions);
   }
 
@@ -81,7 +81,7 @@ class ConvBlock : public Block<Device, T> {
     report(device, inspector, "out_bcd", out_bcd, bcd, shape_.D);
   }
 
-  void step(Device& device, T* out_d, const T* in_d, Index position) override {
+  void decode(Device& device, T* out_d, const T* in_d, Index position) override {
     typename Device::Scope scratch(device.workspace);
     const T* h_d = norm_.forward(device, norm_.room(scratch, 1), in_d, 1);
     causal_conv_step<Device, T>(device, out_d, state_jd_, h_d, weight_.value, position, shape_);

@@ -109,13 +109,13 @@ class DotBlock : public Block<Device, T> {
     report(device, inspector, "out_bcd", out_bcd, bcd, D_);
   }
 
-  void start(Device& device) override { core_.start(device); }
+  void reset(Device& device) override { core_.reset(device); }
   void go_on(Device& device, Index positions) override { core_.go_on(device, positions); }
-  void step(Device& device, T* out_d, const T* in_d, Index position) override {
+  void decode(Device& device, T* out_d, const T* in_d, Index position) override {
     project(device, out_d, in_d, step_at(position));
     device.copy(core_.key_h(position), qkv().key_bsh, H_);
     device.copy(core_.value_h(position), qkv().value_bsh, H_);
-    core_.step(device, qkv().query_bch, position);
+    core_.decode(device, qkv().query_bch, position);
     leave(device, out_d, in_d, one_position);
   }
 

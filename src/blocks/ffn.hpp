@@ -99,7 +99,7 @@ class FfnBlock : public Block<Device, T> {
   }
 
   // Every position is computed alone: a step is a pass over one row.
-  void step(Device& device, T* out_d, const T* in_d, Index) override { forward(device, out_d, in_d, one_position); }
+  void decode(Device& device, T* out_d, const T* in_d, Index) override { forward(device, out_d, in_d, one_position); }
 
  private:
   // The rows that forward computed; again, into room_bcf, where it was not saved.

@@ -47,7 +47,7 @@ class IdentityBlock : public Block<Device, T> {
     report(device, inspector, "out_bcd", out_bcd, bcd, D_);
   }
 
-  void step(Device& device, T* out_d, const T* in_d, Index) override { forward(device, out_d, in_d, one_position); }
+  void decode(Device& device, T* out_d, const T* in_d, Index) override { forward(device, out_d, in_d, one_position); }
 
  private:
   Index D_;

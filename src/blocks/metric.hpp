@@ -116,9 +116,9 @@ class MetricBlock : public Block<Device, T> {
     report(device, inspector, "out_bcd", out_bcd, bcd, D_);
   }
 
-  void start(Device& device) override { core_.start(device); }
+  void reset(Device& device) override { core_.reset(device); }
   void go_on(Device& device, Index positions) override { core_.go_on(device, positions); }
-  void step(Device& device, T* out_d, const T* in_d, Index position) override {
+  void decode(Device& device, T* out_d, const T* in_d, Index position) override {
     T* p_h = core_.value_h(position);
     project(device, p_h, out_d, in_d, one_position);
     if (rotary_.present()) {
@@ -127,10 +127,10 @@ class MetricBlock : public Block<Device, T> {
       metric_key_forward<Device, T>(device, key_h, inputs(p_h, 1));
       rotary_.forward(device, query_bch_, p_h, step_at(position));
       rotary_.forward(device, key_h, key_h, step_at(position));
-      core_.step(device, query_bch_, position);
+      core_.decode(device, query_bch_, position);
     } else {
       metric_query_step<Device, T>(device, key_bch_, inputs(p_h, 1));
-      core_.step(device, key_bch_, position);
+      core_.decode(device, key_bch_, position);
     }
     leave(device, out_d, in_d, one_position);
   }

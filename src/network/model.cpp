@@ -189,24 +189,24 @@ class ModelOn : public Model {
     network_.inspect(inspector, pass);
   }
 
-  void start() override { network_.start(); }
-  void start(const Batch& batch) override { network_.start(all(), send(batch)); }
+  void reset() override { network_.reset(); }
+  void reset(const Batch& batch) override { network_.reset(all(), send(batch)); }
   void copy_hypothesis(Index to, Index from) override { network_.arenas().copy_state(to, from); }
-  std::span<const float> step(Token token, Index position, Index hypothesis) override {
+  std::span<const float> decode(Token token, Index position, Index hypothesis) override {
     network_.arenas().work_on(hypothesis);
     device_->copy_from_host_later(tokens(), &token, 1);
-    return to_host(network_.step(tokens(), position));
+    return to_host(network_.decode(tokens(), position));
   }
-  std::span<const float> read(std::span<const Token> tokens_c) override {
+  std::span<const float> prefill(std::span<const Token> tokens_c) override {
     const auto send = [&](std::span<const Token> part) {
       device_->copy_from_host_later(tokens(), part.data(), static_cast<Index>(part.size()));
       return tokens();
     };
     if constexpr (has_extras) return to_host(read_in_chunks(network_, tokens_c, send));
-    network_.start();
+    network_.reset();
     const T* logits_v = nullptr;
     for (Index c = 0; c < static_cast<Index>(tokens_c.size()); ++c) {
-      logits_v = network_.step(send(tokens_c.subspan(static_cast<std::size_t>(c), 1)), c);
+      logits_v = network_.decode(send(tokens_c.subspan(static_cast<std::size_t>(c), 1)), c);
     }
     return to_host(logits_v);
   }

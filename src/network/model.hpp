@@ -66,16 +66,16 @@ class Model {
   virtual void inspect(const Batch& batch, const Inspector& inspector) = 0;
 
   // Step-by-step inference: forget everything, then one token after the other. Gives the logits of the next token.
-  virtual void start() = 0;
+  virtual void reset() = 0;
   // The same of a network with an encoder: reads the source of a batch, which is one sequence.
-  virtual void start(const Batch& source) = 0;
+  virtual void reset(const Batch& source) = 0;
   // Steps of a hypothesis, of as many as the model was built for, follow each other. Nothing was forgotten but of the
   // first; another begins as a copy.
   virtual void copy_hypothesis(Index to, Index from) = 0;
   // The same as start and a step for each of these tokens, at least one, but in one pass, a chunk at a time; where the
   // model was built for chunks.
-  virtual std::span<const float> read(std::span<const Token> tokens) = 0;
-  virtual std::span<const float> step(Token token, Index position, Index hypothesis = 0) = 0;
+  virtual std::span<const float> prefill(std::span<const Token> tokens) = 0;
+  virtual std::span<const float> decode(Token token, Index position, Index hypothesis = 0) = 0;
 };
 
 // On a device that require_device accepts.

@@ -173,14 +173,14 @@ class Network {
   // after the other. given, pass: the source, one of pass.S positions. Returns the logits of the token that follows,
   // (V), in device memory. `token` is in device memory; position < capacity.positions for mixers with a cache and for
   // learned positions.
-  void start(const Given& given = {}, const PassContext& pass = one_position) {
+  void reset(const Given& given = {}, const PassContext& pass = one_position) {
     arenas_.work_on(0);
     if (parts_.encoder) parts_.encoder->forward(device_, given, pass);
-    parts_.stack->start(device_);
+    parts_.stack->reset(device_);
   }
-  const T* step(const Token* token, Index position) {
+  const T* decode(const Token* token, Index position) {
     parts_.input.forward(device_, parts_.stack->in_bcd(), {token}, step_at(position));
-    parts_.stack->step(device_, position);
+    parts_.stack->decode(device_, position);
     return logits_of(parts_.stack->out_bcd());
   }
   // Or go on behind the first positions of a sequence, whose chunks run_blocks has computed one after the other.

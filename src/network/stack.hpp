@@ -63,13 +63,13 @@ class Stack {
 
   // Step-by-step inference for one sequence: forget everything, then one position after the other; or go on behind so
   // many, the last of which were those of the chunk that forward has just computed.
-  void start(Device& device) {
-    for (const auto& block : blocks_) block->start(device);
+  void reset(Device& device) {
+    for (const auto& block : blocks_) block->reset(device);
   }
   void go_on(Device& device, Index positions) {
     for (const auto& block : blocks_) block->go_on(device, positions);
   }
-  virtual void step(Device&, Index position) = 0;
+  virtual void decode(Device&, Index position) = 0;
 
  protected:
   // residual: whether a block adds its input to its output. Where it does not, blocks share a room for what they save.
@@ -174,8 +174,8 @@ class ResidualStack : public Stack<Device, T> {
     }
   }
 
-  void step(Device& device, Index position) override {
-    for (std::size_t i = 0; i < blocks_.size(); ++i) blocks_[i]->step(device, x_bcd_[i + 1], x_bcd_[i], position);
+  void decode(Device& device, Index position) override {
+    for (std::size_t i = 0; i < blocks_.size(); ++i) blocks_[i]->decode(device, x_bcd_[i + 1], x_bcd_[i], position);
   }
 
  private:

@@ -264,8 +264,8 @@ Values<T> run_steps(const BlockCase<Make>& block, Device& device, const Values<T
   Values<T> out;
   for (int time = 0; time < 2; ++time) {
     Array<T>& out_cd = out.emplace_back(in[0].size());
-    built->start(device);
-    for (Index c = 0; c < block.C; ++c) built->step(device, out_cd.data() + c * D, in[0].data() + c * D, c);
+    built->reset(device);
+    for (Index c = 0; c < block.C; ++c) built->decode(device, out_cd.data() + c * D, in[0].data() + c * D, c);
   }
   wait_for(device);
   return out;

@@ -45,8 +45,8 @@ inline std::vector<double> stepwise(const TextModel& checkpoint, const std::stri
   std::vector<double> losses;
   for (std::size_t i = 0; i + 1 < tokens.size(); ++i) {
     const Index position = static_cast<Index>(i) % C;
-    if (position == 0) model->start();
-    const auto logits_v = model->step(tokens[i], position);
+    if (position == 0) model->reset();
+    const auto logits_v = model->decode(tokens[i], position);
     double sum = 0;
     for (const float logit : logits_v) sum += std::exp(static_cast<double>(logit));
     losses.push_back(std::log(sum) - static_cast<double>(logits_v[static_cast<std::size_t>(tokens[i + 1])]));

@@ -34,7 +34,7 @@ const DeviceChoice one_thread{.device = "cpu", .threads = 1};
 std::unique_ptr<Model> stepwise_model(const TextModel& checkpoint) {
   auto model = with_weights(make_model(one_thread, checkpoint.config, {.positions = checkpoint.config.context}),
                             checkpoint.weights);
-  model->start();
+  model->reset();
   return model;
 }
 
@@ -156,11 +156,11 @@ TEST_CASE("generator: within the context it follows the model step by step", "[g
     const auto model = stepwise_model(checkpoint);
     Generator generator(one_thread, checkpoint);
     generator.feed(3);
-    std::span<const float> logits_v = model->step(3, 0);
+    std::span<const float> logits_v = model->decode(3, 0);
     for (Index position = 1; position < 8; ++position) {
       const Token token = most_likely(logits_v);
       CHECK(generator.next({.temperature = 0}) == token);
-      logits_v = model->step(token, position);
+      logits_v = model->decode(token, position);
     }
   }
 }
@@ -179,9 +179,9 @@ TEST_CASE("generator: a full context goes on from its last half", "[generator]")
     for (std::size_t i = 0; i < text.size(); ++i) {
       // By then the model has read: the first 8 tokens; or, after each further 4, the last 4 and what followed.
       const std::size_t first = i < 8 ? 0 : i / 4 * 4 - 4;
-      model->start();
+      model->reset();
       std::span<const float> logits_v;
-      for (std::size_t j = first; j <= i; ++j) logits_v = model->step(text[j], static_cast<Index>(j - first));
+      for (std::size_t j = first; j <= i; ++j) logits_v = model->decode(text[j], static_cast<Index>(j - first));
       INFO("after token " << i);
       Generator generator(one_thread, checkpoint);
       for (std::size_t j = 0; j <= i; ++j) generator.feed(text[j]);
@@ -242,11 +242,11 @@ TEST_CASE("generator: without a table of positions a recurrent model never forge
     const auto model = stepwise_model(checkpoint);
     Generator generator(one_thread, checkpoint);
     generator.feed(2);
-    std::span<const float> logits_v = model->step(2, 0);
+    std::span<const float> logits_v = model->decode(2, 0);
     for (Index i = 1; i < 100; ++i) {
       const Token token = sample_token(logits_v, {.seed = 4}, static_cast<std::uint64_t>(i - 1));
       CHECK(generator.next({.seed = 4}) == token);
-      logits_v = model->step(token, i);
+      logits_v = model->decode(token, i);
     }
   }
 }

@@ -37,7 +37,7 @@ struct Products {
 
   void forward(Device& device, const AttentionForward<T>& a) const { attention_forward<Device, T>(device, a); }
   void backward(Device& device, const AttentionBackward<T>& a) const { attention_backward<Device, T>(device, a); }
-  void step(Device& device, const AttentionStep<T>& a) const { attention_step<Device, T>(device, a); }
+  void decode(Device& device, const AttentionStep<T>& a) const { attention_step<Device, T>(device, a); }
 
   // The attention weights, on the host: in is what forward read there, values excepted.
   template <class A>
@@ -136,19 +136,19 @@ class AttentionCore {
   T* value_h(Index position) const { return past_.value_h(position); }
 
   // t_h of one query over the positions up to its own.
-  void step(Device& device, const T* query_h, Index position) const {
-    comparison_.step(device, {.out_h = t_bch_,
-                              .query_h = query_h,
-                              .key_ch = past_.keys(),
-                              .value_ch = past_.values(),
-                              .mask = mask_,
-                              .scale = scale_,
-                              .length = past_.length(position),
-                              .oldest = past_.oldest(position),
-                              .N = N_,
-                              .K = K_});
+  void decode(Device& device, const T* query_h, Index position) const {
+    comparison_.decode(device, {.out_h = t_bch_,
+                                .query_h = query_h,
+                                .key_ch = past_.keys(),
+                                .value_ch = past_.values(),
+                                .mask = mask_,
+                                .scale = scale_,
+                                .length = past_.length(position),
+                                .oldest = past_.oldest(position),
+                                .N = N_,
+                                .K = K_});
   }
-  void start(Device& device) const { span_.forward(device); }
+  void reset(Device& device) const { span_.forward(device); }
   void go_on(Device& device, Index positions) const { past_.go_on(device, positions); }
 
  private:

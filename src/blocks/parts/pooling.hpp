@@ -133,16 +133,16 @@ class Pooling {
          .pooling = arrays({d_x, accumulate, d_logit_bnc, d_out_bch, nullptr}, {inputs(logit_bnc, x, pass)}, pass)});
   }
 
-  void start(Device& device) const { pooling_start<Device, T>(device, state_, shape(1, 1), decays_); }
+  void reset(Device& device) const { pooling_start<Device, T>(device, state_, shape(1, 1), decays_); }
 
   void go_on(Device& device, Index positions) const {
-    start(device);
+    reset(device);
     past_.put_in_state(device, state_, shape(1, 1), decays_, positions,
-                       [&](const Accum<T>* logit_n, const T* x_h) { step(device, logit_n, x_h); });
+                       [&](const Accum<T>* logit_n, const T* x_h) { decode(device, logit_n, x_h); });
   }
 
   // One position, causal.
-  void step(Device& device, const Accum<T>* logit_n, const T* x_h) const {
+  void decode(Device& device, const Accum<T>* logit_n, const T* x_h) const {
     pooling_step<Device, T>(device, {.out_h = out_bch(),
                                      .max_n = max_bnc(),
                                      .sum_n = sum_bnc(),

@@ -75,11 +75,11 @@ class PoolingCore {
                                                 .in = inputs(x, pass)});
   }
 
-  void start(Device& device) const { pooling_.start(device); }
+  void reset(Device& device) const { pooling_.reset(device); }
   void go_on(Device& device, Index positions) const { pooling_.go_on(device, positions); }
 
   // One position: reads the logits of x_h.
-  void step(Device& device, const T* x_h) const { pooling_.step(device, logit_bnc_, x_h); }
+  void decode(Device& device, const T* x_h) const { pooling_.decode(device, logit_bnc_, x_h); }
 
  private:
   PoolingLogitsInputs<T> inputs(const Payload<const T>& x, const PassContext& pass) const {

@@ -98,15 +98,15 @@ void Generator::feed(Token token) {
     const std::vector<Token> again(recent_.begin(), recent_.end());
     begin(again);
   }
-  logits_v_ = model_->step(token, position_);
+  logits_v_ = model_->decode(token, position_);
   remember({&token, 1});
 }
 
 void Generator::begin(std::span<const Token> tokens) {
   position_ = 0;
   recent_.clear();
-  if (tokens.empty()) return model_->start();
-  logits_v_ = model_->read(tokens);
+  if (tokens.empty()) return model_->reset();
+  logits_v_ = model_->prefill(tokens);
   remember(tokens);
 }
 
