@@ -61,11 +61,11 @@ std::string AnswerTask::final_line(const RunResult& result) const {
 }
 
 std::optional<std::string> AnswerTask::sample(const ModelConfig& config, const std::vector<float>& weights,
-                                              std::uint64_t, const std::function<bool()>& go_on) const {
+                                              std::uint64_t, const std::function<bool()>& keep_going) const {
   const Index B = std::min(shown_examples, test_examples_);
   const auto model = make_model({.device = "cpu", .threads = 1}, config, {.B = B, .C = C_, .S = config.source_context});
   model->write(Model::Arena::weights, weights);
-  if (!go_on()) return std::nullopt;
+  if (!keep_going()) return std::nullopt;
   const Batch batch = validation_batch(0, B, B);
   std::vector<Token> best_r;
   model->evaluate(batch, best_r);

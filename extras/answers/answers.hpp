@@ -54,7 +54,7 @@ class AnswerTask : public Task {
   }
   // Some examples, spread over the test set, with what the network says.
   std::optional<std::string> sample(const ModelConfig& config, const std::vector<float>& weights, std::uint64_t seed,
-                                    const std::function<bool()>& go_on) const override;
+                                    const std::function<bool()>& keep_going) const override;
 
  protected:
   // The test example that is one of the rows of an evaluation, which lie evenly spread over the test set.

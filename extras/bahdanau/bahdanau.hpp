@@ -92,7 +92,9 @@ class BahdanauBlock : public Block<Device, T> {
     report(device, inspector, "out_bcd", out_bcd, bcd, D_);
   }
 
-  void go_on(Device& device, Index positions) override { core_.go_on(device, positions); }
+  void continue_after_prefill(Device& device, Index positions) override {
+    core_.continue_after_prefill(device, positions);
+  }
   void decode(Device& device, T* out_d, const T* in_d, Index position) override {
     project(device, out_d, in_d, one_position);
     device.copy(core_.key_h(position), qkv().key_bsh, H_);

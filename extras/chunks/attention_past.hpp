@@ -81,7 +81,7 @@ class AttentionPast : public KeyValueCache<T> {
   }
 
   // Steps go on behind so many positions, the last of which were those of the chunk that forward has just computed.
-  void go_on(Device& device, Index positions) const {
+  void continue_after_prefill(Device& device, Index positions) const {
     if (window_ == 0) return;
     if (caches_keys_) key_rows_.put_in_ring(device, key_sh_, rows_, positions);
     value_rows_.put_in_ring(device, value_sh_, rows_, positions);

@@ -115,7 +115,7 @@ auto read_in_chunks(Network& network, std::span<const Token> token_c, const Send
     network.run_blocks(
         {send(token_c.subspan(static_cast<std::size_t>(pass.first_c), static_cast<std::size_t>(pass.C)))}, pass);
   }
-  return network.go_on(chunks.pass(0, chunks.of_sequence() - 1));
+  return network.continue_after_prefill(chunks.pass(0, chunks.of_sequence() - 1));
 }
 
 }  // namespace abh

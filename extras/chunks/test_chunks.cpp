@@ -324,7 +324,7 @@ void check_prompts(Device& device, double tolerance, const std::vector<Index>& c
           pass = parts.pass(0, j);
           reading.run_blocks({tokens.data() + pass.first_c}, pass);
         }
-        check(reading.go_on(pass), prompt - 1);
+        check(reading.continue_after_prefill(pass), prompt - 1);
         for (Index c = prompt; c < C; ++c) check(reading.decode(tokens.data() + c, c), c);
       }
     }

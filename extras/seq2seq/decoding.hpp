@@ -48,11 +48,11 @@ class Decoders {
   // For at most so many sources at a time.
   Decoders(const Machine& machine, const Trained& trained, const Decoding& decoding, Index sources);
 
-  // result(decoder, i) for i in [0, count). go_on(results done) is asked by the calling thread after each of its own;
-  // where it says no, there are none.
+  // result(decoder, i) for i in [0, count). keep_going(results done) is asked by the calling thread after each of its
+  // own; where it says no, there are none.
   template <class Result>
   std::optional<std::vector<Result>> run(Index count, const std::function<Result(Decoder&, Index)>& result,
-                                         const std::function<bool(Index)>& go_on) {
+                                         const std::function<bool(Index)>& keep_going) {
     std::vector<Result> results(static_cast<std::size_t>(count));
     std::atomic<Index> next = 0, done = 0;
     std::atomic<bool> stopped = false;
@@ -61,7 +61,7 @@ class Decoders {
         for (Index i = next++; i < count && !stopped; i = next++) {
           results[static_cast<std::size_t>(i)] = result(decoder, i);
           ++done;
-          if (asks && !go_on(done)) stopped = true;
+          if (asks && !keep_going(done)) stopped = true;
         }
       } catch (...) {
         stopped = true;

@@ -40,7 +40,9 @@ class NormAfter : public Block<Device, T> {
   }
 
   void reset(Device& device) override { block_->reset(device); }
-  void go_on(Device& device, Index positions) override { block_->go_on(device, positions); }
+  void continue_after_prefill(Device& device, Index positions) override {
+    block_->continue_after_prefill(device, positions);
+  }
   void decode(Device& device, T* out_d, const T* in_d, Index position) override {
     block_->decode(device, sum_bcd_, in_d, position);
     norm_.forward(device, out_d, sum_bcd_, 1);

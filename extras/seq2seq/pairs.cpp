@@ -160,7 +160,7 @@ Index PairsTask::closing_examples() const { return std::min(validation_rows(), m
 
 std::optional<std::string> PairsTask::closing_line(const ModelConfig& config, const std::vector<float>& weights,
                                                    Index examples, Index threads,
-                                                   const std::function<bool(Index)>& go_on) const {
+                                                   const std::function<bool(Index)>& keep_going) const {
   const auto text = [&](const std::vector<Token>& tokens) {
     return words().target_text(tokens.data(), static_cast<Index>(tokens.size()));
   };
@@ -172,7 +172,7 @@ std::optional<std::string> PairsTask::closing_line(const ModelConfig& config, co
         const Pair expected = pair(evaluated_example(row, examples));
         return bleu(text(decode(expected.source).front().tokens), text(expected.target));
       },
-      go_on);
+      keep_going);
   if (!bleu_of) return std::nullopt;
   const double sum = std::accumulate(bleu_of->begin(), bleu_of->end(), 0.0);
   return "bleu: " + fixed_text(sum / static_cast<double>(examples), 4) + ", mean of " + to_text(examples) +

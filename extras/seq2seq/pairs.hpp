@@ -37,7 +37,7 @@ class PairsTask : public SequenceTask {
   // How well it translates some of those held back, as it writes by itself.
   Index closing_examples() const override;
   std::optional<std::string> closing_line(const ModelConfig& config, const std::vector<float>& weights, Index examples,
-                                          Index threads, const std::function<bool(Index)>& go_on) const override;
+                                          Index threads, const std::function<bool(Index)>& keep_going) const override;
 
   Index left_out() const { return left_out_; }
 

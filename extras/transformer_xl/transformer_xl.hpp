@@ -168,7 +168,7 @@ class TransformerXlBlock : public Block<Device, T> {
 
   void reset(Device& device) override { position_.forward(device, rho_ph_, row_pd_, distances_); }
 
-  void go_on(Device& device, Index positions) override {
+  void continue_after_prefill(Device& device, Index positions) override {
     const Index kept = row_of(positions - 1) + 1;
     const T* last_sq = key_value_bsq_ + (rows_ - kept) * 2 * H();
     place(device, key_sh_, last_sq, kept);

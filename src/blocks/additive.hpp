@@ -137,9 +137,9 @@ class AdditiveBlock : public Block<Device, T> {
     second_.reset(device);
   }
 
-  void go_on(Device& device, Index positions) override {
-    first_.go_on(device, positions);
-    second_.go_on(device, positions);
+  void continue_after_prefill(Device& device, Index positions) override {
+    first_.continue_after_prefill(device, positions);
+    second_.continue_after_prefill(device, positions);
   }
 
   void inspect(Device& device, const Inspector& inspector, const T* out_bcd, const PassContext& pass) const override {

@@ -66,7 +66,9 @@ class AverageBlock : public Block<Device, T> {
   }
 
   void reset(Device& device) override { pooling_.reset(device); }
-  void go_on(Device& device, Index positions) override { pooling_.go_on(device, positions); }
+  void continue_after_prefill(Device& device, Index positions) override {
+    pooling_.continue_after_prefill(device, positions);
+  }
 
   void inspect(Device& device, const Inspector& inspector, const T* out_bcd, const PassContext& pass) const override {
     const std::vector<Index> bcd = {pass.B, pass.C, D_};

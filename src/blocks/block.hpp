@@ -115,7 +115,7 @@ class Block {
   // Step-by-step inference for one sequence: forget everything, then one position after the other.
   virtual void reset(Device&) {}
   // Or go on behind `positions` of them, the last of which were those of the chunk that forward has just computed.
-  virtual void go_on(Device&, [[maybe_unused]] Index positions) {}
+  virtual void continue_after_prefill(Device&, [[maybe_unused]] Index positions) {}
   virtual void decode(Device&, T* out_d, const T* in_d, Index position) = 0;
 };
 

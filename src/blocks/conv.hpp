@@ -70,7 +70,7 @@ class ConvBlock : public Block<Device, T> {
 
   void reset(Device& device) override { device.template set_zero<T>(state_jd_, (shape_.kernel - 1) * shape_.D); }
 
-  void go_on(Device& device, Index positions) override {
+  void continue_after_prefill(Device& device, Index positions) override {
     reset(device);
     past_.put_in_ring(device, state_jd_, shape_.kernel - 1, positions);
   }

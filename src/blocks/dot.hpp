@@ -110,7 +110,9 @@ class DotBlock : public Block<Device, T> {
   }
 
   void reset(Device& device) override { core_.reset(device); }
-  void go_on(Device& device, Index positions) override { core_.go_on(device, positions); }
+  void continue_after_prefill(Device& device, Index positions) override {
+    core_.continue_after_prefill(device, positions);
+  }
   void decode(Device& device, T* out_d, const T* in_d, Index position) override {
     project(device, out_d, in_d, step_at(position));
     device.copy(core_.key_h(position), qkv().key_bsh, H_);

@@ -117,7 +117,9 @@ class MetricBlock : public Block<Device, T> {
   }
 
   void reset(Device& device) override { core_.reset(device); }
-  void go_on(Device& device, Index positions) override { core_.go_on(device, positions); }
+  void continue_after_prefill(Device& device, Index positions) override {
+    core_.continue_after_prefill(device, positions);
+  }
   void decode(Device& device, T* out_d, const T* in_d, Index position) override {
     T* p_h = core_.value_h(position);
     project(device, p_h, out_d, in_d, one_position);

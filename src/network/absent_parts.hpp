@@ -95,7 +95,7 @@ class AttentionPast : public KeyValueCache<T> {
     return d_rows;
   }
   void split(Device&, const QueryKeyValue<T>&, const QueryKeyValue<T>&, const PassContext&) const {}
-  void go_on(Device&, Index) const {}
+  void continue_after_prefill(Device&, Index) const {}
 };
 template <class Device, class T>
 class PastRows {

@@ -185,8 +185,8 @@ class Network {
   }
   // Or go on behind the first positions of a sequence, whose chunks run_blocks has computed one after the other.
   // Returns the logits of the token that follows the last of them, as step does.
-  const T* go_on(const PassContext& last_chunk) {
-    parts_.stack->go_on(device_, last_chunk.first_c + last_chunk.C);
+  const T* continue_after_prefill(const PassContext& last_chunk) {
+    parts_.stack->continue_after_prefill(device_, last_chunk.first_c + last_chunk.C);
     return logits_of(parts_.stack->out_bcd() + (last_chunk.C - 1) * channels_);
   }
 

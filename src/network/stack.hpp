@@ -66,8 +66,8 @@ class Stack {
   void reset(Device& device) {
     for (const auto& block : blocks_) block->reset(device);
   }
-  void go_on(Device& device, Index positions) {
-    for (const auto& block : blocks_) block->go_on(device, positions);
+  void continue_after_prefill(Device& device, Index positions) {
+    for (const auto& block : blocks_) block->continue_after_prefill(device, positions);
   }
   virtual void decode(Device&, Index position) = 0;
 

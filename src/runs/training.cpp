@@ -314,12 +314,12 @@ class Trainer {
 
   // Sum of the losses of so many batches of the size of a shard, without dropout or label smoothing, in their order,
   // and how many answers were right, of how many. draw(i) gives batch i. The processes share them out. Now and then
-  // go_on(done) is asked, by all of them after the same batches; where it says no, there is no sum.
+  // keep_going(done) is asked, by all of them after the same batches; where it says no, there is no sum.
   struct Sums {
     double loss = 0, right = 0, asked = 0;
   };
-  template <class Draw, class GoOn>
-  std::optional<Sums> sum_of_scores(Index batches, const Draw& draw, const GoOn& go_on) {
+  template <class Draw, class KeepGoing>
+  std::optional<Sums> sum_of_scores(Index batches, const Draw& draw, const KeepGoing& keep_going) {
     std::vector<double> losses(static_cast<std::size_t>(batches));
     double answers[2] = {};  // right, asked
     const Index P = processes_.size();
@@ -335,7 +335,7 @@ class Trainer {
       }
       if (end == batches) break;
       const bool is_short = processes_.largest(Clock::now() - begin >= shortest_stretch) == 0;
-      if (!go_on(end)) return std::nullopt;
+      if (!keep_going(end)) return std::nullopt;
       if (is_short) rounds *= 2;
     }
     processes_.sum(losses.data(), batches);  // of numbers that are 0 in all processes but one
@@ -546,9 +546,9 @@ class Trainer {
     if (!processes_.leads()) return;
     const Checkpoint checkpoint = best();
     const Clock::time_point begin = Clock::now();
-    const auto go_on = [&] { return stop_signal == 0 || Clock::now() - begin < longest_sample_of_stopped; };
+    const auto keep_going = [&] { return stop_signal == 0 || Clock::now() - begin < longest_sample_of_stopped; };
     const std::optional<std::string> text =
-        task_.sample(checkpoint.config, checkpoint.weights, run_.training.seed, go_on);
+        task_.sample(checkpoint.config, checkpoint.weights, run_.training.seed, keep_going);
     const std::string path = run_.run + "/sample.txt";
     if (text) return write_file_atomically(path, *text);
     std::filesystem::remove(path);

@@ -73,19 +73,19 @@ class Task {
   // Validation examples that a network answers by itself at the end of a run, for a line before the last one; 0: there
   // is no such line.
   virtual Index closing_examples() const { return 0; }
-  // That line, for a network with these weights and so many examples, answered by so many threads. go_on(examples done)
-  // is asked now and then; where it says no, there is no line.
+  // That line, for a network with these weights and so many examples, answered by so many threads. keep_going(examples
+  // done) is asked now and then; where it says no, there is no line.
   virtual std::optional<std::string> closing_line(const ModelConfig&, const std::vector<float>&, Index /*examples*/,
                                                   Index /*threads*/,
-                                                  const std::function<bool(Index)>& /*go_on*/) const {
+                                                  const std::function<bool(Index)>& /*keep_going*/) const {
     return std::nullopt;
   }
   // The capacity of a network that makes a sample.
   virtual NetworkCapacity sample_capacity(const ModelConfig& config) const = 0;
-  // A sample of a network with these weights, for RUN/sample.txt; none if go_on, asked now and then, says
+  // A sample of a network with these weights, for RUN/sample.txt; none if keep_going, asked now and then, says
   // no.
   virtual std::optional<std::string> sample(const ModelConfig& config, const std::vector<float>& weights,
-                                            std::uint64_t seed, const std::function<bool()>& go_on) const = 0;
+                                            std::uint64_t seed, const std::function<bool()>& keep_going) const = 0;
 };
 
 class TaskCommand;

@@ -103,11 +103,11 @@ TEST_CASE("programs: a full disk stops the run and spares the old checkpoint", "
   const TrainedPlace place;
   const std::string model = read_bytes(place.run + "/model.safetensors");
   const std::string resume = read_bytes(place.run + "/resume.safetensors");
-  const Arguments go_on = {"--data", place.data, "--resume", place.run, "--steps", "40"};
+  const Arguments keep_going = {"--data", place.data, "--resume", place.run, "--steps", "40"};
   for (const rlim_t limit :
        {rlim_t{100}, static_cast<rlim_t>(model.size() / 2), static_cast<rlim_t>(model.size() + 8000)}) {
     INFO("largest file " << limit);
-    const Outcome outcome = train(go_on, {.largest_file = limit});
+    const Outcome outcome = train(keep_going, {.largest_file = limit});
     require_refusal(outcome, 1, {place.run + "/", "File too large"});
     CHECK_FALSE(contains(outcome.out, "final: "));
     CHECK((read_bytes(place.run + "/resume.safetensors") == resume));
@@ -116,9 +116,9 @@ TEST_CASE("programs: a full disk stops the run and spares the old checkpoint", "
     require_no_leftovers(place.run);
     require_success(generate({"--checkpoint", place.run, "--tokens", "5"}));
   }
-  require_success(train(with(go_on, {"--threads", "2"})));
+  require_success(train(with(keep_going, {"--threads", "2"})));
   const TrainedPlace other;
-  require_success(train(with(go_on, {"--resume", other.run})));
+  require_success(train(with(keep_going, {"--resume", other.run})));
   require_equal_runs(place.run, other.run);
 }
 

@@ -299,8 +299,8 @@ TEST_CASE("generator: a text starts with its prompt and has the length that was 
   // Before every token somebody may have had enough.
   for (const int most : {0, 1, 49, 50}) {
     int asked = 0;
-    const auto go_on = [&] { return asked++ < most; };
-    const auto some = generate_text(one_thread, checkpoint, "abc", 50, {.seed = 2}, go_on);
+    const auto keep_going = [&] { return asked++ < most; };
+    const auto some = generate_text(one_thread, checkpoint, "abc", 50, {.seed = 2}, keep_going);
     CHECK(some.has_value() == (most == 50));
     CHECK(asked == std::min(most + 1, 50));
   }

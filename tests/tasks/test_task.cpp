@@ -158,10 +158,10 @@ class SlowEcho : public Echo {
   }
   Index closing_examples() const override { return examples; }
   std::optional<std::string> closing_line(const ModelConfig&, const std::vector<float>&, Index count, Index threads,
-                                          const std::function<bool(Index)>& go_on) const override {
+                                          const std::function<bool(Index)>& keep_going) const override {
     for (Index done = 1; done <= count; ++done) {
       std::this_thread::sleep_for(std::chrono::milliseconds(300));
-      if (!go_on(done)) return std::nullopt;
+      if (!keep_going(done)) return std::nullopt;
     }
     return "closing: " + to_text(count) + " examples, " + to_text(threads) + " thread";
   }

@@ -149,7 +149,9 @@ class AttentionCore {
                                 .K = K_});
   }
   void reset(Device& device) const { span_.forward(device); }
-  void go_on(Device& device, Index positions) const { past_.go_on(device, positions); }
+  void continue_after_prefill(Device& device, Index positions) const {
+    past_.continue_after_prefill(device, positions);
+  }
 
  private:
   AttentionCore(Layout<T>& layout, const ModelConfig& config, const BlockOptions& options,

@@ -135,7 +135,7 @@ class Pooling {
 
   void reset(Device& device) const { pooling_start<Device, T>(device, state_, shape(1, 1), decays_); }
 
-  void go_on(Device& device, Index positions) const {
+  void continue_after_prefill(Device& device, Index positions) const {
     reset(device);
     past_.put_in_state(device, state_, shape(1, 1), decays_, positions,
                        [&](const Accum<T>* logit_n, const T* x_h) { decode(device, logit_n, x_h); });

@@ -76,7 +76,9 @@ class PoolingCore {
   }
 
   void reset(Device& device) const { pooling_.reset(device); }
-  void go_on(Device& device, Index positions) const { pooling_.go_on(device, positions); }
+  void continue_after_prefill(Device& device, Index positions) const {
+    pooling_.continue_after_prefill(device, positions);
+  }
 
   // One position: reads the logits of x_h.
   void decode(Device& device, const T* x_h) const { pooling_.decode(device, logit_bnc_, x_h); }

@@ -147,12 +147,12 @@ std::string opening_of_text(const Tokenizer& tokenizer) {
 
 std::optional<std::string> generate_text(const DeviceChoice& device, const TextModel& text_model,
                                          const std::string& prompt, Index count, const SamplingSettings& settings,
-                                         const std::function<bool()>& go_on) {
+                                         const std::function<bool()>& keep_going) {
   Generator generator(device, text_model);
   generator.feed(text_model.tokenizer.encode(prompt, "prompt"));
   std::string text = prompt;
   for (Index i = 0; i < count; ++i) {
-    if (!go_on()) return std::nullopt;
+    if (!keep_going()) return std::nullopt;
     text += text_model.tokenizer.decode(generator.next(settings));
   }
   return text;

@@ -63,10 +63,10 @@ class Generator {
 // The start of a text without a prompt: a line break, or the first token of a vocabulary that has none.
 std::string opening_of_text(const Tokenizer& tokenizer);
 
-// A text of `count` tokens after `prompt`, which is not empty and lies in the vocabulary; none if go_on, asked before
-// every token, says no.
+// A text of `count` tokens after `prompt`, which is not empty and lies in the vocabulary; none if keep_going, asked
+// before every token, says no.
 std::optional<std::string> generate_text(const DeviceChoice& device, const TextModel& text_model,
                                          const std::string& prompt, Index count, const SamplingSettings& settings,
-                                         const std::function<bool()>& go_on);
+                                         const std::function<bool()>& keep_going);
 
 }  // namespace abh

@@ -44,7 +44,7 @@ class TextTask : public Task {
   }
   // The text that the network writes after a line break. One token at a time, the CPU is as quick as any.
   std::optional<std::string> sample(const ModelConfig& config, const std::vector<float>& weights, std::uint64_t seed,
-                                    const std::function<bool()>& go_on) const override;
+                                    const std::function<bool()>& keep_going) const override;
 
  private:
   Batch empty_batch(Index B) const;
