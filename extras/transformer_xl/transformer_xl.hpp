@@ -101,7 +101,7 @@ class TransformerXlBlock : public Block<Device, T> {
     position_.forward(device, rho_ph_, row_pd_, distances_);           // (transformer_xl.4)
     relative_attention_forward<Device, T>(device,                      // (transformer_xl.5)
                                           {.out_bch = t_bch_, .lse_bnc = lse_bnc_, .in = inputs(pass)}, terms());
-    leave(device, out_bcd, in_bcd, pass);
+    project_output(device, out_bcd, in_bcd, pass);
   }
 
   void backward(Device& device, T* d_x_bcd, const T* in_bcd, const PassContext& pass) override {
@@ -196,7 +196,7 @@ class TransformerXlBlock : public Block<Device, T> {
                                         .N = N_,
                                         .K = K_},
                                        terms());
-    leave(device, out_d, in_d, one_position);
+    project_output(device, out_d, in_d, one_position);
   }
 
  private:
@@ -244,7 +244,7 @@ class TransformerXlBlock : public Block<Device, T> {
         device, {.to = to_sh, .to_stride = H(), .from = from_sq, .from_stride = 2 * H(), .rows = rows, .columns = H()});
   }
 
-  void leave(Device& device, T* out_bcd, const T* in_bcd, const PassContext& pass) {
+  void project_output(Device& device, T* out_bcd, const T* in_bcd, const PassContext& pass) {
     rows_ = past_.positions(pass) + pass.BC();
     output_.forward(device, out_bcd, t_bch_, pass.BC());        // (transformer_xl.6)
     residual_.forward(device, out_bcd, out_bcd, in_bcd, pass);  // (transformer_xl.7)

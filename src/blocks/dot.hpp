@@ -74,9 +74,9 @@ class DotBlock : public Block<Device, T> {
               SparseProducts<Device, T>::of(layout, config, options, capacity), {layout, prefix, config}) {}
 
   void forward(Device& device, T* out_bcd, const T* in_bcd, const PassContext& pass) override {
-    project(device, out_bcd, in_bcd, pass);
+    project_input(device, out_bcd, in_bcd, pass);
     core_.forward(device, qkv(), pass);  // (dot.5)
-    leave(device, out_bcd, in_bcd, pass);
+    project_output(device, out_bcd, in_bcd, pass);
   }
 
   void backward(Device& device, T* d_x_bcd, const T* in_bcd, const PassContext& pass) override {
@@ -114,15 +114,15 @@ class DotBlock : public Block<Device, T> {
     core_.continue_after_prefill(device, positions);
   }
   void decode(Device& device, T* out_d, const T* in_d, Index position) override {
-    project(device, out_d, in_d, step_at(position));
+    project_input(device, out_d, in_d, step_at(position));
     device.copy(core_.key_h(position), qkv().key_bsh, H_);
     device.copy(core_.value_h(position), qkv().value_bsh, H_);
     core_.decode(device, qkv().query_bch, position);
-    leave(device, out_d, in_d, one_position);
+    project_output(device, out_d, in_d, one_position);
   }
 
  private:
-  void project(Device& device, T* room_bcd, const T* in_bcd, const PassContext& pass) {
+  void project_input(Device& device, T* room_bcd, const T* in_bcd, const PassContext& pass) {
     const T* h_bcd = norm_.forward(device, room_bcd, in_bcd, pass.BC());  // (dot.1)
     qkv_.forward(device, qkv_bcq_, h_bcd, pass.BC());                     // (dot.2)
     rescale_.forward(device, qkv_bcq_, pass.BC());                        // (dot.3)
@@ -137,7 +137,7 @@ class DotBlock : public Block<Device, T> {
     return rescaled_bcq;
   }
 
-  void leave(Device& device, T* out_bcd, const T* in_bcd, const PassContext& pass) {
+  void project_output(Device& device, T* out_bcd, const T* in_bcd, const PassContext& pass) {
     output_.forward(device, out_bcd, core_.t_bch(), pass.BC());  // (dot.6)
     residual_.forward(device, out_bcd, out_bcd, in_bcd, pass);   // (dot.7)
   }

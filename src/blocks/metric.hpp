@@ -72,12 +72,12 @@ class MetricBlock : public Block<Device, T> {
         core_(layout, config, options, capacity, rotary_.present(), 0, {}, {layout, prefix, config}) {}
 
   void forward(Device& device, T* out_bcd, const T* in_bcd, const PassContext& pass) override {
-    project(device, p_bch_, out_bcd, in_bcd, pass);
+    project_input(device, p_bch_, out_bcd, in_bcd, pass);
     metric_key_forward<Device, T>(device, key_bch_, inputs(p_bch_, pass.BC()));  // (metric.3)
     rotary_.forward(device, query_bch_, p_bch_, pass);                           // (metric.4)
     rotary_.forward(device, key_bch_, key_bch_, pass);                           // (metric.5)
     core_.forward(device, rows(), pass);                                         // (metric.6)
-    leave(device, out_bcd, in_bcd, pass);
+    project_output(device, out_bcd, in_bcd, pass);
   }
 
   void backward(Device& device, T* d_x_bcd, const T* in_bcd, const PassContext& pass) override {
@@ -122,7 +122,7 @@ class MetricBlock : public Block<Device, T> {
   }
   void decode(Device& device, T* out_d, const T* in_d, Index position) override {
     T* p_h = core_.value_h(position);
-    project(device, p_h, out_d, in_d, one_position);
+    project_input(device, p_h, out_d, in_d, one_position);
     if (rotary_.present()) {
       // Turned by its own position, a key is no longer what the matrix makes of p: it has a cache.
       T* key_h = core_.key_h(position);
@@ -134,11 +134,11 @@ class MetricBlock : public Block<Device, T> {
       metric_query_step<Device, T>(device, key_bch_, inputs(p_h, 1));
       core_.decode(device, key_bch_, position);
     }
-    leave(device, out_d, in_d, one_position);
+    project_output(device, out_d, in_d, one_position);
   }
 
  private:
-  void project(Device& device, T* p_bch, T* room_bcd, const T* in_bcd, const PassContext& pass) {
+  void project_input(Device& device, T* p_bch, T* room_bcd, const T* in_bcd, const PassContext& pass) {
     const T* h_bcd = norm_.forward(device, room_bcd, in_bcd, pass.BC());  // (metric.1)
     project_.forward(device, p_bch, h_bcd, pass.BC());                    // (metric.2)
   }
@@ -162,7 +162,7 @@ class MetricBlock : public Block<Device, T> {
     }
   }
 
-  void leave(Device& device, T* out_bcd, const T* in_bcd, const PassContext& pass) {
+  void project_output(Device& device, T* out_bcd, const T* in_bcd, const PassContext& pass) {
     output_.forward(device, out_bcd, core_.t_bch(), pass.BC());  // (metric.7)
     residual_.forward(device, out_bcd, out_bcd, in_bcd, pass);   // (metric.8)
   }
