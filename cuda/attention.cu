@@ -106,7 +106,7 @@ __global__ void __launch_bounds__(threads_per_block<T>, blocks<T, KP, rows_of_bl
     const int c = at.first + Score::row(r);
     if (Score::column(0) == 0 && c < C) lse_c[c] = lse;
   }
-  lay_down(shared.own[0], out, 1);
+  store_sums(shared.own[0], out, 1);
   __syncthreads();
   put<wide>(query_rows(a.out_bch, 0, in, at), shared.own[0], at.first, C, K);
 }
@@ -204,7 +204,7 @@ __global__ void __launch_bounds__(threads_per_block<T>, blocks<T, KP, rows_of_bl
         end_section(d_query, d_query_ck(), at.first, C, K, is_first_section(first_key, keys()), false);
       });
   if (in_sections<T>(keys())) end_section(d_query, d_query_ck(), at.first, C, K, false, true);
-  lay_down(shared.own[0], d_query, plan.scale);
+  store_sums(shared.own[0], d_query, plan.scale);
   __syncthreads();
   put<wide>(d_query_ck(), shared.own[0], at.first, C, K);
 }
@@ -284,8 +284,8 @@ __global__ void __launch_bounds__(threads_per_block<T>, blocks<T, KP, rows_of_bl
     end_section(d_key, d_key_sk(), at.first, S, K, false, true);
     end_section(d_value, d_value_sk(), at.first, S, K, false, true);
   }
-  lay_down(shared.own[0], d_key, plan.scale);
-  lay_down(shared.own[1], d_value, 1);
+  store_sums(shared.own[0], d_key, plan.scale);
+  store_sums(shared.own[1], d_value, 1);
   __syncthreads();
   put<wide>(d_key_sk(), shared.own[0], at.first, S, K);
   put<wide>(d_value_sk(), shared.own[1], at.first, S, K);

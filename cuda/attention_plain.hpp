@@ -39,7 +39,7 @@ struct LongSum {
     }
   }
   template <class T>
-  __device__ __forceinline__ void lay_down(T* to_k, float factor) const {
+  __device__ __forceinline__ void store_sums(T* to_k, float factor) const {
     for (int k = int(threadIdx.x); k < K; k += warp_size) to_k[k] = T((total_k[k] + low_k[k]) * factor);
   }
 };
@@ -101,7 +101,7 @@ __global__ void plain_forward_kernel(AttentionForward<T> a, float scale) {
       });
   sum = total_sum + total_sum_low;
   const bool sees_none = sum == 0;
-  out.lay_down(query_rows(a.out_bch, 0, in, at)[at.first], sees_none ? 0 : 1 / sum);  // (attention.3)
+  out.store_sums(query_rows(a.out_bch, 0, in, at)[at.first], sees_none ? 0 : 1 / sum);  // (attention.3)
   if (lane > 0) return;
   a.lse_bnc[Index{at.head} * in.C + at.first] = sees_none ? infinity : total_max + logf(sum);  // (attention.4)
 }
@@ -133,7 +133,7 @@ __global__ void plain_backward_query_kernel(AttentionBackward<T> a, float* delta
         for (int k = lane; k < K; k += warp_size) d_query.tile_k[k] += d_score * float(key_sk[key][k]);
       },
       [&] { d_query.end_tile(); });
-  d_query.lay_down(query_rows(a.d_query_bch, a.d_query_stride, in, at)[at.first], scale);  // (attention.8)
+  d_query.store_sums(query_rows(a.d_query_bch, a.d_query_stride, in, at)[at.first], scale);  // (attention.8)
 }
 
 // Grid: a block of one warp for each key.
@@ -169,8 +169,8 @@ __global__ void plain_backward_key_kernel(AttentionBackward<T> a, const float* d
         d_key.end_tile();
         d_value.end_tile();
       });
-  d_key.lay_down(key_rows<general>(a.d_key_bsh, a.d_key_stride, in, at)[at.first], scale);    // (attention.9)
-  d_value.lay_down(key_rows<general>(a.d_value_bsh, a.d_value_stride, in, at)[at.first], 1);  // (attention.10)
+  d_key.store_sums(key_rows<general>(a.d_key_bsh, a.d_key_stride, in, at)[at.first], scale);    // (attention.9)
+  d_value.store_sums(key_rows<general>(a.d_value_bsh, a.d_value_stride, in, at)[at.first], 1);  // (attention.10)
 }
 
 }  // namespace

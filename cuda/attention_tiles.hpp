@@ -613,7 +613,7 @@ __device__ __forceinline__ void add_bias(P& score, const HeadMask<general>& mask
 
 // Rounds the sums, times a factor, into the rows of an own tile that only this warp has read.
 template <class T, int KP, int H>
-__device__ __forceinline__ void lay_down(Tile<T, KP, H>& own, TilePart<T, KP, H>& sum, float factor) {
+__device__ __forceinline__ void store_sums(Tile<T, KP, H>& own, TilePart<T, KP, H>& sum, float factor) {
   using P = TilePart<T, KP, H>;
   __syncwarp();  // all of its lanes have read it
   for (int r = 0; r < P::rows; ++r) {

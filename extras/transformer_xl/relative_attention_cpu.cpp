@@ -412,7 +412,7 @@ class BackwardTile {
     }
   }
 
-  void lay_down(Rows<T> d_key_sk, Rows<T> d_value_sk) const {
+  void store_sums(Rows<T> d_key_sk, Rows<T> d_value_sk) const {
     for (Index s = 0; s < keys(); ++s) {
       for_lanes<T>(head_.call.K, [&]<class M>(Index k) {
         store<M>(d_key_sk[s] + k, load<M>(d_key_.high[s] + k) + load<M>(d_key_.low[s] + k));
@@ -525,10 +525,10 @@ void backward_by_lanes(Device& device, const AttentionBackward<T>& a, const Rela
         }
       };
       if (has_own) add_queries(own, later);
-      work.lay_down(rows(a.d_key_bsh, a.d_key_stride, keys), rows(a.d_value_bsh, a.d_value_stride, keys));
+      work.store_sums(rows(a.d_key_bsh, a.d_key_stride, keys), rows(a.d_value_bsh, a.d_value_stride, keys));
       work.clear();
       add_queries(later, segments.query_tiles());
-      work.lay_down(rows(d.d_past_key_bsh, a.d_key_stride, keys), rows(d.d_past_value_bsh, a.d_value_stride, keys));
+      work.store_sums(rows(d.d_past_key_bsh, a.d_key_stride, keys), rows(d.d_past_value_bsh, a.d_value_stride, keys));
     }
   });
 
