@@ -33,9 +33,9 @@ class Span {
     if (!present_) return;
     distances_ = mask.distances;
     base_np_ = mask.distance_bias_nc;
-    mask.distance_bias_nc = bias_np_ = layout.template lasting_activation<Accum<T>>(N_ * distances_);
-    mask.window_n = reach_n_ = layout.template lasting_activation<Index>(N_);
-    first_n_ = layout.template lasting_activation<Index>(N_);
+    mask.distance_bias_nc = bias_np_ = layout.template persistent_activation<Accum<T>>(N_ * distances_);
+    mask.window_n = reach_n_ = layout.template persistent_activation<Index>(N_);
+    first_n_ = layout.template persistent_activation<Index>(N_);
   }
 
   // Borders of the spans as they are; before attention_forward, or before steps.

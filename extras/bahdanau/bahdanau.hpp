@@ -104,9 +104,9 @@ class BahdanauBlock : public Block<Device, T> {
   }
 
  private:
-  void project_input(Device& device, T* room_bcd, const T* in_bcd, const PassContext& pass) {
-    const T* h_bcd = norm_.forward(device, room_bcd, in_bcd, pass.BC());  // (bahdanau.1)
-    qkv_.forward(device, qkv_bcq_, h_bcd, pass.BC());                     // (bahdanau.2)
+  void project_input(Device& device, T* scratch_bcd, const T* in_bcd, const PassContext& pass) {
+    const T* h_bcd = norm_.forward(device, scratch_bcd, in_bcd, pass.BC());  // (bahdanau.1)
+    qkv_.forward(device, qkv_bcq_, h_bcd, pass.BC());                        // (bahdanau.2)
   }
 
   void project_output(Device& device, T* out_bcd, const T* in_bcd, const PassContext& pass) {

@@ -20,8 +20,8 @@ class AttentionPast : public KeyValueCache<T> {
         value_rows_(layout, window - 1, H, capacity) {
     const bool steps = capacity.positions > 0;
     if (capacity.sequence == 0 || window > 0) return;
-    if (!steps) value_sh_ = layout.template lasting_activation<T>(rows_ * H);
-    if (!steps || !caches_keys) key_sh_ = layout.template lasting_activation<T>(rows_ * H);
+    if (!steps) value_sh_ = layout.template persistent_activation<T>(rows_ * H);
+    if (!steps || !caches_keys) key_sh_ = layout.template persistent_activation<T>(rows_ * H);
     d_key_sh_ = layout.template adjoint<T>(capacity.sequence * H);
     d_value_sh_ = layout.template adjoint<T>(capacity.sequence * H);
   }
@@ -55,7 +55,7 @@ class AttentionPast : public KeyValueCache<T> {
 
   // Room for the gradients of what was joined, and then those of the pass, to which later chunks have added theirs.
   template <class Scope>
-  QueryKeyValue<T> room(Scope& scratch, const QueryKeyValue<T>& d_rows, const PassContext& pass) const {
+  QueryKeyValue<T> scratch_rows(Scope& scratch, const QueryKeyValue<T>& d_rows, const PassContext& pass) const {
     if (pass.sequence == 0) return d_rows;
     const Index count = (positions(pass) + pass.C) * H_;
     T* d_key_sh = scratch.template take<T>(count);

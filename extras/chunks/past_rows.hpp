@@ -46,7 +46,7 @@ class PastRows {
 
   // Room for as many rows: out_bcd itself where there is no past.
   template <class Scope>
-  T* room(Scope& scratch, T* out_bcd, const PassContext& pass) const {
+  T* scratch_rows(Scope& scratch, T* out_bcd, const PassContext& pass) const {
     const Index past = positions(pass) * D_;
     return past == 0 ? out_bcd : scratch.template take<T>(past + pass.BC() * D_);
   }

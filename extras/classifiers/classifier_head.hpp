@@ -32,8 +32,8 @@ class ClassifierHead : public Head<Device, T> {
 
   void forward(Device& device, T* logits_bo, const T* x_bcd, const PassContext& pass) override {
     typename Device::Scope scratch(device.workspace);
-    T* room_bcd = norm_.room(scratch, pass.BC());
-    const T* h_bcd = norm_.forward(device, room_bcd, x_bcd, pass.BC());
+    T* scratch_bcd = norm_.scratch_rows(scratch, pass.BC());
+    const T* h_bcd = norm_.forward(device, scratch_bcd, x_bcd, pass.BC());
     if (first_position_) {
       copy_rows<Device, T>(
           device,

@@ -71,7 +71,7 @@ class LshBlock : public Block<Device, T> {
         t_bch_(layout.template activation<T>(capacity.B * capacity.C * H())),
         lse_bnc_(layout.template activation<Accum<T>>(capacity.B * capacity.C * N_)),
         // In a room that no block shares: buckets must outlast what is computed again.
-        order_{layout.template lasting_activation<Token>(capacity.B * capacity.C * N_ * U_),
+        order_{layout.template persistent_activation<Token>(capacity.B * capacity.C * N_ * U_),
                layout.template activation<Token>(capacity.B * capacity.C * N_ * U_),
                layout.template activation<Token>(capacity.B * capacity.C * N_ * U_)} {}
 

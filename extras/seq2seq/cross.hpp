@@ -60,7 +60,7 @@ class CrossBlock : public Block<Device, T> {
         residual_(options, sites::LayerUse::cross, D_),
         query_bch_(layout.template activation<T>(capacity.B * capacity.C * H_)),
         // Steps find what start has made of the source.
-        key_value_bsq_(capacity.positions ? layout.template lasting_activation<T>(capacity.B * capacity.S * 2 * H_)
+        key_value_bsq_(capacity.positions ? layout.template persistent_activation<T>(capacity.B * capacity.S * 2 * H_)
                                           : layout.template activation<T>(capacity.B * capacity.S * 2 * H_)),
         core_(layout, config, capacity, 0, comparison_) {}
 

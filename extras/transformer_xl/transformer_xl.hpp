@@ -81,7 +81,7 @@ class TransformerXlBlock : public Block<Device, T> {
         key_value_bsq_(layout.template activation<T>(capacity.B * with_past(capacity).C * 2 * H())),
         row_pd_(layout.template constant<T>("row_pd", distances_ * D_,
                                             [D = D_](Index i) { return wave(i / D, i % D, D); })),
-        rho_ph_(layout.template lasting_activation<T>(distances_ * H())),  // steps read what start made
+        rho_ph_(layout.template persistent_activation<T>(distances_ * H())),  // steps read what start made
         t_bch_(layout.template activation<T>(capacity.B * capacity.C * H())),
         lse_bnc_(layout.template activation<Accum<T>>(capacity.B * capacity.C * N_)) {
     if (!capacity.positions) return;
@@ -93,8 +93,8 @@ class TransformerXlBlock : public Block<Device, T> {
     typename Device::Scope scratch(device.workspace);
     const Index past = past_.positions(pass), rows = past + pass.BC();
     const T* x_bsd = past_.join(device, scratch, in_bcd, pass);
-    T* room_bsd = past > 0 ? norm_.room(scratch, rows) : out_bcd;
-    const T* h_bsd = norm_.forward(device, room_bsd, x_bsd, rows);  // (transformer_xl.1)
+    T* scratch_bsd = past > 0 ? norm_.scratch_rows(scratch, rows) : out_bcd;
+    const T* h_bsd = norm_.forward(device, scratch_bsd, x_bsd, rows);  // (transformer_xl.1)
     past_.leave(device, x_bsd, pass);
     query_.forward(device, query_bch_, h_bsd + past * D_, pass.BC());  // (transformer_xl.2)
     key_value_.forward(device, key_value_bsq_, h_bsd, rows);           // (transformer_xl.3)
@@ -114,11 +114,11 @@ class TransformerXlBlock : public Block<Device, T> {
     T* d_past_bsq = scratch.template take<T>(rows * 2 * H());
     T* d_rho_ph = scratch.template take<T>(distances_ * H());
     T* d_past_bsd = scratch.template take<T>(rows * D_);
-    T* room_bsd = norm_.room(scratch, rows);
+    T* scratch_bsd = norm_.scratch_rows(scratch, rows);
     // A branch may still read d_y when d_h is written; without one d_h can take its place.
     T* d_h_bcd = Device::Branch::runs_beside ? scratch.template take<T>(BC * D_) : d_y_bcd;
     const T* x_bsd = past_.join(device, scratch, in_bcd, pass);
-    const T* h_bsd = norm_.normed(device, room_bsd, x_bsd, rows);
+    const T* h_bsd = norm_.normed(device, scratch_bsd, x_bsd, rows);
     typename Device::Branch weights(device);  // whose gradients are computed beside those of inputs
 
     residual_.backward(device, d_y_bcd, d_x_bcd, pass);            // (transformer_xl.8)
@@ -234,9 +234,9 @@ class TransformerXlBlock : public Block<Device, T> {
   void keep_last(Device& device, T* rows_sh, Index count, Index kept) const {
     if (count == kept) return;
     typename Device::Scope scratch(device.workspace);
-    T* room_sh = scratch.template take<T>(kept * H());
-    device.copy(room_sh, static_cast<const T*>(rows_sh + (count - kept) * H()), kept * H());
-    device.copy(rows_sh, static_cast<const T*>(room_sh), kept * H());
+    T* scratch_sh = scratch.template take<T>(kept * H());
+    device.copy(scratch_sh, static_cast<const T*>(rows_sh + (count - kept) * H()), kept * H());
+    device.copy(rows_sh, static_cast<const T*>(scratch_sh), kept * H());
   }
 
   void place(Device& device, T* to_sh, const T* from_sq, Index rows) const {

@@ -43,14 +43,14 @@ void golden_transformer_xl(GoldenCases<Device, T>& g) {
   g.read_weights(weights.data(), layout.parameters());
 
   GoldenArray<Device, T> x_bcd = g.read("input.x_bcd", x), y_bcd = g.template zeros<T>(x),
-                         room_sd = g.template zeros<T>({S, D});
+                         scratch_sd = g.template zeros<T>({S, D});
   GoldenArray<Device, T> memory_bsd = has_memory ? g.read("input.memory_bsd", {B, S, D}) : g.template zeros<T>({0});
   const bool backward = g.goes_back("grad_output.y_bcd");
   GoldenArray<Device, T> d_x_bcd = backward ? g.read("grad_output.y_bcd", x) : g.template zeros<T>(x);
   for (Index b = 0; b < B; ++b) {
     const Index first = b * C * D;
     const PassContext before{.B = 1, .C = S, .sequence = S + C}, pass{.B = 1, .C = C, .first_c = S, .sequence = S + C};
-    if (S > 0) block.forward(g.device(), room_sd.data(), memory_bsd.data() + b * S * D, before);
+    if (S > 0) block.forward(g.device(), scratch_sd.data(), memory_bsd.data() + b * S * D, before);
     g.device().copy(entered.as<std::byte>(), carried.as<std::byte>(), bytes_of_carried);
     block.forward(g.device(), y_bcd.data() + first, x_bcd.data() + first, pass);
     if (!backward) continue;

@@ -73,7 +73,7 @@ class AdditiveBlock : public Block<Device, T> {
         second_(layout, prefix + "key_pool_nk", config, options, capacity) {
     const Index BC = capacity.B * capacity.C;
     if (projection_) {
-      dropped_bcd_ = layout.template cheap_activation<T>(BC * D_);
+      dropped_bcd_ = layout.template recomputable_activation<T>(BC * D_);
       mixed_bcd_ = layout.template activation<T>(BC * D_);
     }
     r_bcd_ = layout.template activation<T>(BC * D_);

@@ -56,11 +56,11 @@ class AverageBlock : public Block<Device, T> {
     typename Device::Scope scratch(device.workspace);
     T* d_y_bcd = scratch.template take<T>(BC * D_);
     T* d_h_bcd = scratch.template take<T>(BC * D_);
-    T* room_bcd = norm_.room(scratch, BC);
+    T* scratch_bcd = norm_.scratch_rows(scratch, BC);
     Accum<T>* d_zero_bnc = scratch.template take<Accum<T>>(BC * N_);  // nobody's
 
     residual_.backward(device, d_y_bcd, d_x_bcd, pass);  // (average.4)
-    const T* h_bcd = norm_.normed(device, room_bcd, in_bcd, BC);
+    const T* h_bcd = norm_.normed(device, scratch_bcd, in_bcd, BC);
     pooling_.backward(device, {d_h_bcd}, false, d_zero_bnc, d_y_bcd, nullptr, zero_bnc_, {h_bcd}, pass);  // (average.5)
     norm_.backward(device, d_x_bcd, d_h_bcd, residual_.around(d_x_bcd), in_bcd, BC);                      // (average.6)
   }

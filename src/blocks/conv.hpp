@@ -45,9 +45,9 @@ class ConvBlock : public Block<Device, T> {
   void forward(Device& device, T* out_bcd, const T* in_bcd, const PassContext& pass) override {
     typename Device::Scope scratch(device.workspace);
     // In scratch memory where they are not saved: a convolution reads neighbours and cannot write where it reads.
-    const T* h_bcd = norm_.forward(device, norm_.room(scratch, pass.BC()), in_bcd, pass.BC());  // (conv.1)
+    const T* h_bcd = norm_.forward(device, norm_.scratch_rows(scratch, pass.BC()), in_bcd, pass.BC());  // (conv.1)
     const T* past_h_bcd = past_.join(device, scratch, h_bcd, pass);
-    T* past_y_bcd = past_.room(scratch, out_bcd, pass);
+    T* past_y_bcd = past_.scratch_rows(scratch, out_bcd, pass);
     causal_conv_forward<Device, T>(device, past_y_bcd, past_h_bcd, weight_.value, shape_of(pass));    // (conv.2)
     residual_.forward(device, out_bcd, past_y_bcd + past_.positions(pass) * shape_.D, in_bcd, pass);  // (conv.3)
     past_.leave(device, past_h_bcd, pass);
@@ -60,7 +60,7 @@ class ConvBlock : public Block<Device, T> {
     T* d_h_bcd = scratch.template take<T>(count);
     device.set_zero(d_y_bcd, past);
     residual_.backward(device, d_y_bcd + past, d_x_bcd, pass);  // (conv.4)
-    const T* h_bcd = norm_.normed(device, norm_.room(scratch, pass.BC()), in_bcd, pass.BC());
+    const T* h_bcd = norm_.normed(device, norm_.scratch_rows(scratch, pass.BC()), in_bcd, pass.BC());
     const T* past_h_bcd = past_.join(device, scratch, h_bcd, pass);
     causal_conv_backward<Device, T>(device, d_h_bcd, weight_.gradient, d_y_bcd, past_h_bcd,  // (conv.5)
                                     weight_.value, shape_of(pass));
@@ -83,7 +83,7 @@ class ConvBlock : public Block<Device, T> {
 
   void decode(Device& device, T* out_d, const T* in_d, Index position) override {
     typename Device::Scope scratch(device.workspace);
-    const T* h_d = norm_.forward(device, norm_.room(scratch, 1), in_d, 1);
+    const T* h_d = norm_.forward(device, norm_.scratch_rows(scratch, 1), in_d, 1);
     causal_conv_step<Device, T>(device, out_d, state_jd_, h_d, weight_.value, position, shape_);
     residual_.forward(device, out_d, out_d, in_d, one_position);
   }

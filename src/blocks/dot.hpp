@@ -122,11 +122,11 @@ class DotBlock : public Block<Device, T> {
   }
 
  private:
-  void project_input(Device& device, T* room_bcd, const T* in_bcd, const PassContext& pass) {
-    const T* h_bcd = norm_.forward(device, room_bcd, in_bcd, pass.BC());  // (dot.1)
-    qkv_.forward(device, qkv_bcq_, h_bcd, pass.BC());                     // (dot.2)
-    rescale_.forward(device, qkv_bcq_, pass.BC());                        // (dot.3)
-    rotary_.forward(device, qkv_bcq_, qkv_bcq_, pass);                    // (dot.4)
+  void project_input(Device& device, T* scratch_bcd, const T* in_bcd, const PassContext& pass) {
+    const T* h_bcd = norm_.forward(device, scratch_bcd, in_bcd, pass.BC());  // (dot.1)
+    qkv_.forward(device, qkv_bcq_, h_bcd, pass.BC());                        // (dot.2)
+    rescale_.forward(device, qkv_bcq_, pass.BC());                           // (dot.3)
+    rotary_.forward(device, qkv_bcq_, qkv_bcq_, pass);                       // (dot.4)
   }
 
   // Queries and keys as they were rescaled: as they are saved, or turned back where they have been turned since.

@@ -50,7 +50,7 @@ class FfnBlock : public Block<Device, T> {
         down_(layout, prefix, {"down_df"}, D_, F_, Init::normal_residual, config.ffn_bias),
         residual_(options, sites::LayerUse::ffn, D_),
         up_bcf_(layout.template activation<T>(capacity.B * capacity.C * F_)),
-        hidden_bcf_(layout.template cheap_activation<T>(capacity.B * capacity.C * F_)) {}
+        hidden_bcf_(layout.template recomputable_activation<T>(capacity.B * capacity.C * F_)) {}
 
   void forward(Device& device, T* out_bcd, const T* in_bcd, const PassContext& pass) override {
     const Index BC = pass.BC();
@@ -102,11 +102,11 @@ class FfnBlock : public Block<Device, T> {
   void decode(Device& device, T* out_d, const T* in_d, Index) override { forward(device, out_d, in_d, one_position); }
 
  private:
-  // The rows that forward computed; again, into room_bcf, where it was not saved.
-  const T* hidden(Device& device, T* room_bcf, Index BC) const {
+  // The rows that forward computed; again, into scratch_bcf, where it was not saved.
+  const T* hidden(Device& device, T* scratch_bcf, Index BC) const {
     if (hidden_bcf_) return hidden_bcf_;
-    activate(device, room_bcf, BC);  // (ffn.3)
-    return room_bcf;
+    activate(device, scratch_bcf, BC);  // (ffn.3)
+    return scratch_bcf;
   }
 
   void activate(Device& device, T* hidden_bcf, Index BC) const {

@@ -143,18 +143,19 @@ class Layout {
 
   // The same for what others must find there longer than until its block's turn is over, who share a room.
   template <class Element>
-  Element* lasting_activation(Index count) {
+  Element* persistent_activation(Index count) {
     const std::size_t offset = first_lasting_ + lasting_extent_.claim(count, sizeof(Element));
     return activations_ ? reinterpret_cast<Element*>(activations_ + offset) : nullptr;
   }
 
   // A room for blocks of which one at a time is at work: the activations that each claims after its call of `next` lie
   // where those of the others do. What is claimed when it is gone lies behind the largest.
-  class SharedRoom {
+  class OverlaidActivations {
    public:
-    explicit SharedRoom(Layout& layout) : extent_(layout.activation_extent_), begin_(extent_), longest_(extent_) {}
-    SharedRoom(const SharedRoom&) = delete;
-    ~SharedRoom() {
+    explicit OverlaidActivations(Layout& layout)
+        : extent_(layout.activation_extent_), begin_(extent_), longest_(extent_) {}
+    OverlaidActivations(const OverlaidActivations&) = delete;
+    ~OverlaidActivations() {
       next();
       extent_ = longest_;
     }
@@ -171,7 +172,7 @@ class Layout {
   // The same as activation for what is cheap to compute again: null where the network does that instead. Its block then
   // finds room in arrays that are about to be overwritten, or in scratch memory.
   template <class Element>
-  Element* cheap_activation(Index count) {
+  Element* recomputable_activation(Index count) {
     return recompute_ ? nullptr : activation<Element>(count);
   }
 

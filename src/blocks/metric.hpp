@@ -138,9 +138,9 @@ class MetricBlock : public Block<Device, T> {
   }
 
  private:
-  void project_input(Device& device, T* p_bch, T* room_bcd, const T* in_bcd, const PassContext& pass) {
-    const T* h_bcd = norm_.forward(device, room_bcd, in_bcd, pass.BC());  // (metric.1)
-    project_.forward(device, p_bch, h_bcd, pass.BC());                    // (metric.2)
+  void project_input(Device& device, T* p_bch, T* scratch_bcd, const T* in_bcd, const PassContext& pass) {
+    const T* h_bcd = norm_.forward(device, scratch_bcd, in_bcd, pass.BC());  // (metric.1)
+    project_.forward(device, p_bch, h_bcd, pass.BC());                       // (metric.2)
   }
 
   // The matrix of every head, whole: of a packed one row k has the columns k' >= k, K - k of them.

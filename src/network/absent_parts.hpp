@@ -91,7 +91,7 @@ class AttentionPast : public KeyValueCache<T> {
   }
   void leave(Device&, const QueryKeyValue<const T>&, const PassContext&) const {}
   template <class Scope>
-  QueryKeyValue<T> room(Scope&, const QueryKeyValue<T>& d_rows, const PassContext&) const {
+  QueryKeyValue<T> scratch_rows(Scope&, const QueryKeyValue<T>& d_rows, const PassContext&) const {
     return d_rows;
   }
   void split(Device&, const QueryKeyValue<T>&, const QueryKeyValue<T>&, const PassContext&) const {}
@@ -107,7 +107,7 @@ class PastRows {
     return rows_bcd;
   }
   template <class Scope>
-  T* room(Scope&, T* out_bcd, const PassContext&) const {
+  T* scratch_rows(Scope&, T* out_bcd, const PassContext&) const {
     return out_bcd;
   }
   void leave(Device&, const T*, const PassContext&) const {}

@@ -48,8 +48,8 @@ class LanguageHead : public Head<Device, T> {
   void forward(Device& device, T* logits_bcv, const T* x_bcd, const PassContext& pass) override {
     const Index BC = pass.BC();
     typename Device::Scope scratch(device.workspace);
-    T* room_bcd = norm_.room(scratch, BC);
-    const T* h_bcd = norm_.forward(device, room_bcd, x_bcd, BC);
+    T* scratch_bcd = norm_.scratch_rows(scratch, BC);
+    const T* h_bcd = norm_.forward(device, scratch_bcd, x_bcd, BC);
     linear_forward<Device, T>(device, {.out_bco = logits_bcv,
                                        .in_bci = h_bcd,
                                        .weight_oi = token_.value,

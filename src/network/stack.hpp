@@ -76,8 +76,8 @@ class Stack {
   Stack(Layout<T>& layout, const StackShape<T>& shape, const ModelConfig& config, const BlockCapacity& capacity,
         double dropout, bool residual)
       : D_(config.channels), prefix_(shape.prefix) {
-    std::optional<typename Layout<T>::SharedRoom> room;
-    if (!residual) room.emplace(layout);
+    std::optional<typename Layout<T>::OverlaidActivations> overlaid;
+    if (!residual) overlaid.emplace(layout);
     const std::vector<Index> windows = config.windows(), attention_windows = config.attention_windows();
     for (Index i = 0; i < shape.layers; ++i) {
       const auto layer = static_cast<std::size_t>(shape.first_layer + i);
@@ -93,7 +93,7 @@ class Stack {
         begin_.push_back(layout.front_count());
         names_.push_back(name + block + ".");
         const std::size_t carried = layout.carried_bytes();
-        if (room) room->next();
+        if (overlaid) overlaid->next();
         blocks_.push_back(make(names_.back()));
         carried_.push_back(layout.carried_since(carried));
         if constexpr (has_extras) {

@@ -103,7 +103,7 @@ TEST_CASE("layout: what is cheap to compute again has memory only where it is sa
   alignas(64) std::byte activations[192];
   for (const bool recompute : {false, true}) {
     const auto claim = [](Layout<float>& layout) {
-      return std::vector<float*>{layout.activation<float>(1), layout.cheap_activation<float>(2),
+      return std::vector<float*>{layout.activation<float>(1), layout.recomputable_activation<float>(2),
                                  layout.activation<float>(3)};
     };
     Layout<float> measured(recompute);

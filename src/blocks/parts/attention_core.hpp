@@ -115,7 +115,7 @@ class AttentionCore {
                 const Source<T>& source, const PassContext& pass) const {
     typename Device::Scope scratch(device.workspace);
     const auto joined = past_.join(device, scratch, rows, pass);
-    const QueryKeyValue<T> d_joined = past_.room(scratch, d_rows, pass);
+    const QueryKeyValue<T> d_joined = past_.scratch_rows(scratch, d_rows, pass);
     const AttentionBackward<T> a{.d_query_bch = d_joined.query_bch,
                                  .d_key_bsh = d_joined.key_bsh,
                                  .d_value_bsh = d_joined.value_bsh,

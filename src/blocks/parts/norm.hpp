@@ -21,23 +21,23 @@ class Norm {
     bias_ = layout.weight(prefix + "bias_d", {D}, Init::zero, Kind::undecayed);
     mean_bc_ = layout.template activation<Accum<T>>(capacity.B * capacity.C);
     rstd_bc_ = layout.template activation<Accum<T>>(capacity.B * capacity.C);
-    if (saves_rows) normed_bcd_ = layout.template cheap_activation<T>(capacity.B * capacity.C * D);
+    if (saves_rows) normed_bcd_ = layout.template recomputable_activation<T>(capacity.B * capacity.C * D);
   }
 
-  // The normed rows: saved until backward, or in room_bcd where the network saves less. Any array will do that nobody
-  // needs until the rows have been used, such as the output of the block.
-  const T* forward(Device& device, T* room_bcd, const T* in_bcd, Index BC) {
+  // The normed rows: saved until backward, or in scratch_bcd where the network saves less. Any array will do that
+  // nobody needs until the rows have been used, such as the output of the block.
+  const T* forward(Device& device, T* scratch_bcd, const T* in_bcd, Index BC) {
     if (!present_) return in_bcd;
-    T* out_bcd = normed_bcd_ ? normed_bcd_ : room_bcd;
+    T* out_bcd = normed_bcd_ ? normed_bcd_ : scratch_bcd;
     layernorm_forward<Device, T>(device, out_bcd, mean_bc_, rstd_bc_, in_bcd, weight_.value, bias_.value, BC, D_);
     return out_bcd;
   }
 
   // The same of what a gate puts out.
-  const T* forward_of_gate(Device& device, T* room_bcd, const GateForward<T>& gate) {
+  const T* forward_of_gate(Device& device, T* scratch_bcd, const GateForward<T>& gate) {
     if constexpr (Device::joins_layers) {
       if (present_) {
-        T* out_bcd = normed_bcd_ ? normed_bcd_ : room_bcd;
+        T* out_bcd = normed_bcd_ ? normed_bcd_ : scratch_bcd;
         gate_layernorm_forward<Device, T>(device, {.gate = gate,
                                                    .norm = {.out_bcd = out_bcd,
                                                             .mean_bc = mean_bc_,
@@ -48,12 +48,12 @@ class Norm {
       }
     }
     gate_forward<Device, T>(device, gate);
-    return forward(device, room_bcd, gate.out_bcd, gate.in.BC);
+    return forward(device, scratch_bcd, gate.out_bcd, gate.in.BC);
   }
 
-  // The rows that forward returned; computed again, into room_bcd, where it was not saved.
-  const T* normed(Device& device, T* room_bcd, const T* in_bcd, Index BC) {
-    return normed_bcd_ ? normed_bcd_ : forward(device, room_bcd, in_bcd, BC);
+  // The rows that forward returned; computed again, into scratch_bcd, where it was not saved.
+  const T* normed(Device& device, T* scratch_bcd, const T* in_bcd, Index BC) {
+    return normed_bcd_ ? normed_bcd_ : forward(device, scratch_bcd, in_bcd, BC);
   }
 
   // The rows that forward saved; null where it did not.
@@ -61,7 +61,7 @@ class Norm {
 
   // Room for the normed rows in scratch memory, where they are not saved and the caller has no array to spare.
   template <class Scope>
-  T* room(Scope& scratch, Index BC) const {
+  T* scratch_rows(Scope& scratch, Index BC) const {
     return present_ && !normed_bcd_ ? scratch.template take<T>(BC * D_) : nullptr;
   }
 
