@@ -9,20 +9,20 @@ namespace abh {
 // A device is a template argument of every layer, block and network: the CPU with one of its instruction sets.
 template <Isa isa>
 struct CpuDevice : SharesHostMemory<CpuDevice<isa>> {
-  explicit CpuDevice(Index thread_count, Work work = Work::done, Isa products = isa)
-      : unit(products), threads(thread_count, work) {}
+  explicit CpuDevice(Index thread_count, Mode mode = Mode::compute, Isa products = isa)
+      : unit(products), threads(thread_count, mode) {}
 
-  // Whether work is only counted (device/work.hpp), and a device where it is, of the same kind.
-  bool counts() const { return threads.work() == Work::counted; }
-  CpuDevice counter() const { return CpuDevice(threads.count(), Work::counted, unit); }
+  // Whether work is only counted (device/mode.hpp), and a device where it is, of the same kind.
+  bool is_dry_run() const { return threads.mode() == Mode::dry_run; }
+  CpuDevice dry_run_device() const { return CpuDevice(threads.count(), Mode::dry_run, unit); }
 
-  MemorySource memory() const { return counts() ? no_memory() : memory_of_host_devices(); }
+  MemorySource memory() const { return is_dry_run() ? no_memory() : memory_of_host_devices(); }
 
   template <class T>
   void set_zero(T* to, Index count);
   template <class T>
   void copy(T* to, const T* from, Index count) {
-    if (counts()) return;
+    if (is_dry_run()) return;
     for (Index i = 0; i < count; ++i) to[i] = from[i];
   }
 
@@ -65,7 +65,7 @@ void parallel_rows(CpuDevice<isa>& device, Index rows, Index rows_per_task, cons
 // Runs body() on the calling thread: what has one order for all of an array, such as a sum over tasks.
 template <Isa isa, class Body>
 void on_one_thread(CpuDevice<isa>& device, const Body& body) {
-  if (!device.counts()) body();
+  if (!device.is_dry_run()) body();
 }
 
 template <Isa isa>

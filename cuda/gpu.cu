@@ -91,9 +91,9 @@ static std::string choose_gpu(Index) { return "emulator"; }
 #endif
 
 template <Backend backend>
-GpuDevice<backend>::GpuDevice(GemmChoice gemm, Work work, Index gpu) : gemm_(gemm), work_(work), gpu_(gpu) {
+GpuDevice<backend>::GpuDevice(GemmChoice gemm, Mode mode, Index gpu) : gemm_(gemm), mode_(mode), gpu_(gpu) {
   name_ = choose_gpu(gpu);  // where work is only counted, too: cuBLASLt, which is asked for its plans, is one GPU's
-  if (counts()) {
+  if (is_dry_run()) {
     stream_ = idle_stream();
     return;
   }
@@ -103,7 +103,7 @@ GpuDevice<backend>::GpuDevice(GemmChoice gemm, Work work, Index gpu) : gemm_(gem
 
 template <Backend backend>
 GpuDevice<backend>::~GpuDevice() {
-  if (counts()) return;
+  if (is_dry_run()) return;
   static_cast<void>(cudaStreamSynchronize(stream_));
   static_cast<void>(cudaEventDestroy(reached_));
   static_cast<void>(cudaStreamDestroy(stream_));
@@ -153,12 +153,12 @@ void GpuDevice<backend>::Recording::abandon(GpuDevice& device) {
 
 template <Backend backend>
 void GpuDevice<backend>::synchronize() {
-  if (!counts()) require(cudaStreamSynchronize(stream_), "a kernel");
+  if (!is_dry_run()) require(cudaStreamSynchronize(stream_), "a kernel");
 }
 
 template <Backend backend>
 void GpuDevice<backend>::wait_for(const GpuDevice& other) {
-  if (counts()) return;
+  if (is_dry_run()) return;
   require(cudaEventRecord(other.reached_, other.stream_), "event");
   require(cudaStreamWaitEvent(stream_, other.reached_, 0), "event");
 }
@@ -233,12 +233,12 @@ void GpuDevice<backend>::expect_scratch_of(const GpuDevice& other) {
 
 template <Backend backend>
 void GpuDevice<backend>::set_zero_bytes(void* to, std::size_t bytes) {
-  if (bytes > 0 && !counts()) require(cudaMemsetAsync(to, 0, bytes, stream_), "memset");
+  if (bytes > 0 && !is_dry_run()) require(cudaMemsetAsync(to, 0, bytes, stream_), "memset");
 }
 
 template <Backend backend>
 void GpuDevice<backend>::copy_bytes(void* to, const void* from, std::size_t bytes) {
-  if (bytes > 0 && !counts()) require(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream_), "copy");
+  if (bytes > 0 && !is_dry_run()) require(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream_), "copy");
 }
 
 template MemorySource gpu_memory<Backend::ABH_BACKEND>();

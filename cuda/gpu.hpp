@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "device/memory.hpp"
-#include "device/work.hpp"
+#include "device/mode.hpp"
 
 struct CUstream_st;
 struct CUevent_st;
@@ -67,7 +67,7 @@ class GpuDevice {
   static constexpr bool joins_layers = true;  // where two are done in one sweep over the rows, it is
 
   // Selects the machine's GPU with this number, for the device and for all later work of the thread.
-  explicit GpuDevice(GemmChoice gemm = usual_gemm<backend>(), Work work = Work::done, Index gpu = 0);
+  explicit GpuDevice(GemmChoice gemm = usual_gemm<backend>(), Mode mode = Mode::compute, Index gpu = 0);
   ~GpuDevice();
   GpuDevice(const GpuDevice&) = delete;
   GpuDevice& operator=(const GpuDevice&) = delete;
@@ -77,13 +77,13 @@ class GpuDevice {
   CUstream_st* stream() const { return stream_; }
   GemmChoice gemm() const { return gemm_; }
 
-  // Whether work is only counted (device/work.hpp), and a device where it is, of the same kind.
-  bool counts() const { return work_ == Work::counted; }
-  GpuDevice counter() const { return GpuDevice(gemm_, Work::counted, gpu_); }
+  // Whether work is only counted (device/mode.hpp), and a device where it is, of the same kind.
+  bool is_dry_run() const { return mode_ == Mode::dry_run; }
+  GpuDevice dry_run_device() const { return GpuDevice(gemm_, Mode::dry_run, gpu_); }
 
   // The same GPU with another stream, whose work may be done beside this one's; and what keeps two of them in order:
   // work that is asked for from now on begins when the other device has done what it was asked for until now.
-  std::unique_ptr<GpuDevice> beside() const { return std::make_unique<GpuDevice>(gemm_, work_, gpu_); }
+  std::unique_ptr<GpuDevice> beside() const { return std::make_unique<GpuDevice>(gemm_, mode_, gpu_); }
   void wait_for(const GpuDevice& other);
 
   // Work that needs nothing of what the device is asked for next, and may be done beside it: in a second stream, which
@@ -140,7 +140,7 @@ class GpuDevice {
   std::size_t scratch_peak() const;
   void expect_scratch_of(const GpuDevice& other);
 
-  MemorySource memory() const { return counts() ? no_memory() : gpu_memory<backend>(); }
+  MemorySource memory() const { return is_dry_run() ? no_memory() : gpu_memory<backend>(); }
   MemorySource host_memory() const { return pinned_memory<backend>(); }
 
   template <class T>
@@ -220,7 +220,7 @@ class GpuDevice {
   CUstream_st* stream_ = nullptr;
   CUevent_st* reached_ = nullptr;  // in this device's stream, for another one that waits
   GemmChoice gemm_;
-  Work work_;
+  Mode mode_;
   Index gpu_;
 
  public:

@@ -64,7 +64,7 @@ void measure_on_host(Processes& processes, Index largest) {
 #if defined(ABH_CUDA) || defined(ABH_EMULATOR)
 template <Backend backend>
 void measure_on_gpu(Processes& processes, Index largest) {
-  GpuDevice<backend> device(GemmChoice::library, Work::done, processes.rank_here());
+  GpuDevice<backend> device(GemmChoice::library, Mode::compute, processes.rank_here());
   const DeviceMemory memory(device.memory(), static_cast<std::size_t>(largest));
   float* values = memory.as<float>();
   device.set_zero(values, largest / 4);

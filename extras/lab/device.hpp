@@ -24,10 +24,10 @@ struct Touch {
 // touched, and gradients are shown, where somebody asks for it.
 class PageDevice : public SharesHostMemory<PageDevice> {
  public:
-  explicit PageDevice(Work work) : cpu(1, work) {}
+  explicit PageDevice(Mode mode) : cpu(1, mode) {}
 
-  bool counts() const { return cpu.counts(); }
-  PageDevice counter() const { return PageDevice(Work::counted); }
+  bool is_dry_run() const { return cpu.is_dry_run(); }
+  PageDevice dry_run_device() const { return PageDevice(Mode::dry_run); }
   MemorySource memory() const { return cpu.memory(); }
 
   template <class T>
@@ -65,7 +65,7 @@ class PageDevice : public SharesHostMemory<PageDevice> {
   // Calls body for each touch of the core that writes `out`. `out` identifies a core; cores are numbered as first seen.
   template <class Body>
   void for_touches(const void* out, Touch::What what, const Body& body) {
-    if (!touches || counts()) return;
+    if (!touches || is_dry_run()) return;
     std::size_t core = 0;
     while (core < cores_.size() && cores_[core] != out) ++core;
     if (core == cores_.size()) cores_.push_back(out);
@@ -80,7 +80,7 @@ class PageDevice : public SharesHostMemory<PageDevice> {
       std::function<void(const float* array, Index width, const float* gradient, Index gradient_stride)>;
   static inline const SeeGradient* sees_gradient = nullptr;
   void gradient(const float* array, Index width, const float* gradient, Index gradient_stride = 0) const {
-    if (sees_gradient && array && gradient && !counts()) (*sees_gradient)(array, width, gradient, gradient_stride);
+    if (sees_gradient && array && gradient && !is_dry_run()) (*sees_gradient)(array, width, gradient, gradient_stride);
   }
 
   // The output that a layer computed from another array, or with a weight, in its last forward pass. The backward pass

@@ -194,8 +194,8 @@ class Layout {
   }
   template <class Device>
   void write_constants(Device& device) const {
-    if constexpr (requires { device.counts(); }) {
-      if (device.counts()) return;
+    if constexpr (requires { device.is_dry_run(); }) {
+      if (device.is_dry_run()) return;
     }
     for (const auto& write : constants_) {
       write([&](void* to, const void* from, std::size_t bytes) {

@@ -56,8 +56,8 @@ constexpr std::uint64_t low_half = 0xFFFF'FFFF;
 
 }  // namespace
 
-Threads::Threads(Index count, Work work) : count_(std::max<Index>(count, 1)), work_(work) {
-  if (work_ == Work::counted) return;
+Threads::Threads(Index count, Mode mode) : count_(std::max<Index>(count, 1)), mode_(mode) {
+  if (mode_ == Mode::dry_run) return;
   shares_ = std::vector<Apart<std::uint64_t>>(static_cast<std::size_t>(count_));
   workers_.reserve(static_cast<std::size_t>(count_ - 1));
   try {
@@ -79,7 +79,7 @@ void Threads::stop() {
 }
 
 void Threads::run(Task task, void* context, Index tasks) {
-  if (work_ == Work::counted) return;
+  if (mode_ == Mode::dry_run) return;
   if (count_ == 1 || tasks <= 1) {
     for (Index i = 0; i < tasks; ++i) task(context, i, 0);
     return;

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/types.hpp"
-#include "device/work.hpp"
+#include "device/mode.hpp"
 
 namespace abh {
 
@@ -22,13 +22,13 @@ class Threads {
 
   // count: workers including the calling thread, at least 1. Throws Error when the system refuses to start them. Where
   // work is only counted none are started and run() returns at once.
-  explicit Threads(Index count, Work work = Work::done);
+  explicit Threads(Index count, Mode mode = Mode::compute);
   ~Threads();
   Threads(const Threads&) = delete;
   Threads& operator=(const Threads&) = delete;
 
   Index count() const { return count_; }
-  Work work() const { return work_; }
+  Mode mode() const { return mode_; }
 
   // Runs task(context, i, worker) for i in [0, tasks) and returns when all are done. A worker runs one task at a time,
   // its share in ascending order; worker 0 is the caller. Tasks must not throw or call run.
@@ -49,7 +49,7 @@ class Threads {
   void stop();
 
   Index count_;
-  Work work_;
+  Mode mode_;
   // The run under way. Read by late workers, too, who then find nothing left of the run they came for.
   std::atomic<Task> task_ = nullptr;
   std::atomic<void*> context_ = nullptr;

@@ -53,8 +53,8 @@ auto with_device_type(const DeviceChoice& choice, const std::string& type, const
 
 // One of them, and what it is called, for people: "cpu, avx512, 2 threads".
 template <Isa isa>
-std::unique_ptr<CpuDevice<isa>> make_device(std::type_identity<CpuDevice<isa>>, const DeviceChoice& choice, Work work) {
-  return std::make_unique<CpuDevice<isa>>(working_threads(choice), work, best_unit());
+std::unique_ptr<CpuDevice<isa>> make_device(std::type_identity<CpuDevice<isa>>, const DeviceChoice& choice, Mode mode) {
+  return std::make_unique<CpuDevice<isa>>(working_threads(choice), mode, best_unit());
 }
 template <Isa isa>
 std::string name_of(const CpuDevice<isa>& device, const DeviceChoice&, const std::string& type) {
@@ -63,7 +63,7 @@ std::string name_of(const CpuDevice<isa>& device, const DeviceChoice&, const std
          (threads == 1 ? " thread" : " threads") + (type == "float" ? "" : ", " + type);
 }
 
-inline std::unique_ptr<PlainDevice> make_device(std::type_identity<PlainDevice>, const DeviceChoice&, Work) {
+inline std::unique_ptr<PlainDevice> make_device(std::type_identity<PlainDevice>, const DeviceChoice&, Mode) {
   return std::make_unique<PlainDevice>();
 }
 inline std::string name_of(const PlainDevice&, const DeviceChoice&, const std::string& type) {
@@ -73,8 +73,8 @@ inline std::string name_of(const PlainDevice&, const DeviceChoice&, const std::s
 #if defined(ABH_CUDA) || defined(ABH_EMULATOR)
 template <Backend backend>
 std::unique_ptr<GpuDevice<backend>> make_device(std::type_identity<GpuDevice<backend>>, const DeviceChoice& choice,
-                                                Work work) {
-  return std::make_unique<GpuDevice<backend>>(gemm_called<backend>(choice.gemm), work, choice.gpu);
+                                                Mode mode) {
+  return std::make_unique<GpuDevice<backend>>(gemm_called<backend>(choice.gemm), mode, choice.gpu);
 }
 template <Backend backend>
 std::string name_of(const GpuDevice<backend>& device, const DeviceChoice& choice, const std::string& type) {

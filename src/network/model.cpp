@@ -331,10 +331,10 @@ class ModelOn : public Model {
 
 // body.operator()<T>(device): the number type and the device that are chosen.
 template <class Body>
-auto with_device(const DeviceChoice& choice, const std::string& type, Work work, const Body& body) {
+auto with_device(const DeviceChoice& choice, const std::string& type, Mode mode, const Body& body) {
   require_device(choice);
   return with_device_type(choice, type, [&]<class Device, class T>() {
-    return body.template operator()<T>(make_device(std::type_identity<Device>(), choice, work));
+    return body.template operator()<T>(make_device(std::type_identity<Device>(), choice, mode));
   });
 }
 
@@ -344,11 +344,12 @@ std::unique_ptr<Model> make_model(const DeviceChoice& choice, const ModelConfig&
                                   const NetworkCapacity& capacity, double dropout, const std::string& type,
                                   Processes& processes) {
   if (const std::string fault = fault_of_steps(config); capacity.positions > 0 && !fault.empty()) throw Error(fault);
-  return with_device(
-      choice, type, Work::done, [&]<class T, class Device>(std::unique_ptr<Device> device) -> std::unique_ptr<Model> {
-        const std::string name = name_of(*device, choice, type);
-        return std::make_unique<ModelOn<Device, T>>(std::move(device), name, config, capacity, dropout, processes);
-      });
+  return with_device(choice, type, Mode::compute,
+                     [&]<class T, class Device>(std::unique_ptr<Device> device) -> std::unique_ptr<Model> {
+                       const std::string name = name_of(*device, choice, type);
+                       return std::make_unique<ModelOn<Device, T>>(std::move(device), name, config, capacity, dropout,
+                                                                   processes);
+                     });
 }
 
 NetworkCapacity training_capacity(const ModelConfig& config, const TrainingConfig& training, bool recompute,
@@ -373,7 +374,7 @@ NetworkMemory model_memory(const DeviceChoice& choice, const ModelConfig& config
   DeviceChoice counted = choice;
   // Plain loops take no step without numbers: what the CPU's layers take stands for them.
   if (counted.device == "plain") counted.device = "cpu";
-  return with_device(counted, type, Work::counted, [&]<class T, class Device>(const std::unique_ptr<Device>& device) {
+  return with_device(counted, type, Mode::dry_run, [&]<class T, class Device>(const std::unique_ptr<Device>& device) {
     return Network<Device, T>::memory(*device, config, capacity);
   });
 }

@@ -78,8 +78,8 @@ class Network {
         parts_(layout_, config, capacity, dropout) {
     layout_.write_constants(device_);
     if constexpr (can_count) {
-      if (capacity.training && !device_.counts()) {
-        auto counter = device_.counter();
+      if (capacity.training && !device_.is_dry_run()) {
+        auto counter = device_.dry_run_device();
         count_step(counter, config, capacity);
         device_.expect_scratch_of(counter);
       }
@@ -87,7 +87,7 @@ class Network {
   }
 
   // Whether a step can be walked on such a device without computing it.
-  static constexpr bool can_count = requires(const Device& device) { device.counter(); };
+  static constexpr bool can_count = requires(const Device& device) { device.dry_run_device(); };
 
   const NetworkCapacity& capacity() const { return capacity_; }
   std::vector<Parameter> parameters() const { return measured_.parameters(); }
@@ -111,7 +111,7 @@ class Network {
     Arenas<Device, T>::count_memory(memory, layout, capacity);
     if constexpr (can_count) {
       if (capacity.training) {
-        auto counter = device.counter();
+        auto counter = device.dry_run_device();
         count_step(counter, config, capacity);
         memory.workspace_bytes = counter.scratch_peak();
       }

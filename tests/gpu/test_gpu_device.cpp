@@ -178,7 +178,7 @@ TEST_CASE("gpu device: scratch memory of branches is counted, and expected, with
         of_branch.template take<float>(count);
       }
     };
-    Device counter(like.gemm(), Work::counted), device(like.gemm());
+    Device counter(like.gemm(), Mode::dry_run), device(like.gemm());
     take(counter);
     CHECK(counter.scratch_peak() == 256 + (4 << 20));
     device.expect_scratch_of(counter);

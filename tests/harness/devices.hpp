@@ -51,13 +51,13 @@ template <class Body>
 void for_each_unit([[maybe_unused]] Index threads, [[maybe_unused]] const Body& body) {
 #if defined(ABH_AVX512)
   if (isa_available(Isa::avx512_bf16)) {
-    CpuDevice<Isa::avx512> pairs(threads, Work::done, Isa::avx512_bf16);
+    CpuDevice<Isa::avx512> pairs(threads, Mode::compute, Isa::avx512_bf16);
     body(pairs, "avx512_bf16");
   }
 #endif
 #if defined(ABH_AVX2)
   if (isa_available(Isa::avx2)) {
-    CpuDevice<Isa::avx2> emulated(threads, Work::done, Isa::amx);
+    CpuDevice<Isa::avx2> emulated(threads, Mode::compute, Isa::amx);
     body(emulated, "amx, emulated");
   }
 #endif
@@ -69,7 +69,7 @@ void with_more_threads(const Device&, const Body&) {}
 template <Isa isa, class Body>
 void with_more_threads(const CpuDevice<isa>& device, const Body& body) {
   for (const Index threads : {2, 3}) {
-    CpuDevice<isa> another(threads, Work::done, device.unit);
+    CpuDevice<isa> another(threads, Mode::compute, device.unit);
     body(another, threads);
   }
 }

@@ -16,8 +16,8 @@ auto with_device_type(const DeviceChoice&, const std::string&, const Body& body)
   return body.template operator()<PageDevice, float>();
 }
 
-inline std::unique_ptr<PageDevice> make_device(std::type_identity<PageDevice>, const DeviceChoice&, Work work) {
-  return std::make_unique<PageDevice>(work);
+inline std::unique_ptr<PageDevice> make_device(std::type_identity<PageDevice>, const DeviceChoice&, Mode mode) {
+  return std::make_unique<PageDevice>(mode);
 }
 inline std::string name_of(const PageDevice&, const DeviceChoice&, const std::string&) { return "cpu, baseline"; }
 

@@ -3,7 +3,7 @@
 // In the place of src/device/threads.hpp where there is one thread and nothing to start another with: a page.
 
 #include "base/types.hpp"
-#include "device/work.hpp"
+#include "device/mode.hpp"
 
 namespace abh {
 
@@ -11,17 +11,17 @@ class Threads {
  public:
   using Task = void (*)(void* context, Index task, Index worker);
 
-  explicit Threads(Index, Work work = Work::done) : work_(work) {}
+  explicit Threads(Index, Mode mode = Mode::compute) : mode_(mode) {}
   Index count() const { return 1; }
-  Work work() const { return work_; }
+  Mode mode() const { return mode_; }
 
   void run(Task task, void* context, Index tasks) {
-    if (work_ == Work::counted) return;
+    if (mode_ == Mode::dry_run) return;
     for (Index i = 0; i < tasks; ++i) task(context, i, 0);
   }
 
  private:
-  Work work_;
+  Mode mode_;
 };
 
 }  // namespace abh
