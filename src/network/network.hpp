@@ -165,8 +165,8 @@ class Network {
     if (parts_.encoder) rest = parts_.encoder->backward(device_, batch, pass, weights_, rest);
     late_sums.finish();
     if (!pass.last) return;
-    weights_.finished(0, rest);
-    weights_.finished(front, weights_.count());
+    weights_.gradients_ready(0, rest);
+    weights_.gradients_ready(front, weights_.count());
   }
 
   // Step-by-step inference for one sequence: forget everything, read its source where there is one, then one token

@@ -126,7 +126,7 @@ class Stack {
   // After the backward pass of block i, where the weights behind it have been finished from `end` on.
   void finish(std::size_t i, const PassContext& pass, Weights<Device, T>& weights, Index& end) const {
     if (end - begin_[i] < smallest_piece) return;
-    if (pass.last) weights.finished(begin_[i], end);
+    if (pass.last) weights.gradients_ready(begin_[i], end);
     end = begin_[i];
   }
 

@@ -80,7 +80,7 @@ class Weights {
   void begin_shard(Index shard) { shard_ = shard; }
   // Nothing is added to the gradients of weights begin ... end - 1 any more, by any pass of this shard: they join those
   // of the shards before and, with the last one, those of other processes, beside what backward goes on with.
-  void finished(Index begin, Index end) {
+  void gradients_ready(Index begin, Index end) {
     if (!alone_) device_.finish_late_sums();
     add_shard(shard_, begin, end);
     if (shard_ + 1 < shards_) return;
