@@ -110,12 +110,12 @@ GpuDevice<backend>::~GpuDevice() {
 }
 
 template <Backend backend>
-GpuDevice<backend>::Recording::~Recording() {
+GpuDevice<backend>::CapturedGraph::~CapturedGraph() {
   if (graph_) static_cast<void>(cudaGraphExecDestroy(static_cast<cudaGraphExec_t>(graph_)));
 }
 
 template <Backend backend>
-bool GpuDevice<backend>::Recording::replay(GpuDevice& device) {
+bool GpuDevice<backend>::CapturedGraph::replay(GpuDevice& device) {
   if (!graph_) return false;
   require(cudaGraphLaunch(static_cast<cudaGraphExec_t>(graph_), device.stream()), "graph launch");
   return true;
@@ -123,14 +123,14 @@ bool GpuDevice<backend>::Recording::replay(GpuDevice& device) {
 
 // The first run is not recorded: in it scratch memory grows and libraries are initialised, which a capture forbids.
 template <Backend backend>
-bool GpuDevice<backend>::Recording::begin(GpuDevice& device) {
+bool GpuDevice<backend>::CapturedGraph::begin(GpuDevice& device) {
   if (runs_++ == 0) return false;
   require(cudaStreamBeginCapture(device.stream(), cudaStreamCaptureModeThreadLocal), "graph capture");
   return true;
 }
 
 template <Backend backend>
-void GpuDevice<backend>::Recording::end(GpuDevice& device) {
+void GpuDevice<backend>::CapturedGraph::end(GpuDevice& device) {
   cudaGraph_t captured;
   require(cudaStreamEndCapture(device.stream(), &captured), "graph capture");
   cudaGraphExec_t graph;
@@ -144,7 +144,7 @@ void GpuDevice<backend>::Recording::end(GpuDevice& device) {
 // Called while an Error is on its way, which may be what made the capture invalid: then there is no graph, and what the
 // runtime has to say about that is nothing new.
 template <Backend backend>
-void GpuDevice<backend>::Recording::abandon(GpuDevice& device) {
+void GpuDevice<backend>::CapturedGraph::abandon(GpuDevice& device) {
   cudaGraph_t captured = nullptr;
   static_cast<void>(cudaStreamEndCapture(device.stream(), &captured));
   if (captured) static_cast<void>(cudaGraphDestroy(captured));
@@ -170,7 +170,7 @@ GpuDevice<backend>& GpuDevice<backend>::of_branches() {
 }
 
 template <Backend backend>
-GpuDevice<backend>& GpuDevice<backend>::Branch::fork() {
+GpuDevice<backend>& GpuDevice<backend>::SideStream::fork() {
   device_.of_branches().wait_for(device_);
   device_.of_branches_->late_sums_ = device_.late_sums_;
   forked_ = true;
@@ -178,7 +178,7 @@ GpuDevice<backend>& GpuDevice<backend>::Branch::fork() {
 }
 
 template <Backend backend>
-void GpuDevice<backend>::Branch::join() {
+void GpuDevice<backend>::SideStream::join() {
   if (!forked_) return;
   forked_ = false;
   device_.wait_for(*device_.of_branches_);
@@ -187,7 +187,7 @@ void GpuDevice<backend>::Branch::join() {
 // Where the two cannot be put in order any more, the device is lost or its recording broken: whoever asks it for
 // something next is told.
 template <Backend backend>
-GpuDevice<backend>::Branch::~Branch() {
+GpuDevice<backend>::SideStream::~SideStream() {
   try {
     join();
   } catch (const Error&) {
@@ -195,18 +195,18 @@ GpuDevice<backend>::Branch::~Branch() {
 }
 
 template <Backend backend>
-GpuDevice<backend>::LateSums::LateSums(GpuDevice& device) : parts(device.parts_), device_(device) {
+GpuDevice<backend>::DeferredReductions::DeferredReductions(GpuDevice& device) : parts(device.parts_), device_(device) {
   device_.late_sums_ = this;
 }
 
 template <Backend backend>
-GpuDevice<backend>::LateSums::~LateSums() {
+GpuDevice<backend>::DeferredReductions::~DeferredReductions() {
   device_.late_sums_ = nullptr;
 }
 
 // Two sums with one target must not be done at the same time.
 template <Backend backend>
-void GpuDevice<backend>::LateSums::add(const PartialSums& sums) {
+void GpuDevice<backend>::DeferredReductions::add(const PartialSums& sums) {
   for (const PartialSums& other : waiting_) {
     if (other.to_d == sums.to_d) return finish(), add(sums);
   }
@@ -214,7 +214,7 @@ void GpuDevice<backend>::LateSums::add(const PartialSums& sums) {
 }
 
 template <Backend backend>
-void GpuDevice<backend>::LateSums::finish() {
+void GpuDevice<backend>::DeferredReductions::finish() {
   do_partial_sums(device_, waiting_);
   waiting_.clear();
 }

@@ -89,19 +89,19 @@ class GpuDevice {
   // Work that needs nothing of what the device is asked for next, and may be done beside it: in a second stream, which
   // the device has for all of its branches, with scratch memory of its own. In a recording it is a branch of the graph.
   //
-  //   Branch branch(device);
+  //   SideStream branch(device);
   //   a(branch.fork());    begins when the device has done what it was asked for until here
   //   b(device);           goes on beside that
   //   branch.join();       or the end of the branch: what the device is asked for from here on finds a done
   //
   // Until then nothing may overwrite what the branch reads or writes, nor read what it writes.
-  class Branch {
+  class SideStream {
    public:
     static constexpr bool runs_beside = true;
-    explicit Branch(GpuDevice& device) : device_(device) {}
-    ~Branch();
-    Branch(const Branch&) = delete;
-    Branch& operator=(const Branch&) = delete;
+    explicit SideStream(GpuDevice& device) : device_(device) {}
+    ~SideStream();
+    SideStream(const SideStream&) = delete;
+    SideStream& operator=(const SideStream&) = delete;
 
     GpuDevice& fork();
     void join();
@@ -113,12 +113,12 @@ class GpuDevice {
 
   // While one of these lives, partial sums wait for its end, with their parts: nobody reads a gradient of weights
   // sooner. Then few kernels do all of them, in the place of one each.
-  class LateSums {
+  class DeferredReductions {
    public:
-    explicit LateSums(GpuDevice& device);
-    ~LateSums();  // what waits then is not done: something went wrong
-    LateSums(const LateSums&) = delete;
-    LateSums& operator=(const LateSums&) = delete;
+    explicit DeferredReductions(GpuDevice& device);
+    ~DeferredReductions();  // what waits then is not done: something went wrong
+    DeferredReductions(const DeferredReductions&) = delete;
+    DeferredReductions& operator=(const DeferredReductions&) = delete;
 
     void add(const PartialSums& sums);
     void finish();
@@ -129,7 +129,7 @@ class GpuDevice {
     GpuDevice& device_;
     std::vector<PartialSums> waiting_;
   };
-  LateSums* late_sums() const { return late_sums_; }
+  DeferredReductions* deferred() const { return late_sums_; }
   // Somebody reads them sooner.
   void finish_late_sums() {
     if (late_sums_) late_sums_->finish();
@@ -175,7 +175,7 @@ class GpuDevice {
   // A piece of work that is done many times over the same memory: run once as it is, then recorded as a CUDA graph,
   // then replayed. What changes between runs must be read from device memory. A body that throws leaves nothing
   // recorded; the next run tries again.
-  class Recording {
+  class CapturedGraph {
    public:
     template <class Body>
     void run(GpuDevice& device, const Body& body) {
@@ -192,10 +192,10 @@ class GpuDevice {
         body();
       }
     }
-    Recording() = default;
-    ~Recording();
-    Recording(const Recording&) = delete;
-    Recording& operator=(const Recording&) = delete;
+    CapturedGraph() = default;
+    ~CapturedGraph();
+    CapturedGraph(const CapturedGraph&) = delete;
+    CapturedGraph& operator=(const CapturedGraph&) = delete;
 
    private:
     bool replay(GpuDevice& device);          // false: nothing is recorded yet
@@ -228,8 +228,8 @@ class GpuDevice {
 
  private:
   Workspace parts_{memory()};
-  LateSums* late_sums_ = nullptr;           // a branch has those of whom it belongs to
-  std::unique_ptr<GpuDevice> of_branches_;  // made when the first one forks
+  DeferredReductions* late_sums_ = nullptr;  // a branch has those of whom it belongs to
+  std::unique_ptr<GpuDevice> of_branches_;   // made when the first one forks
 };
 
 }  // namespace abh

@@ -45,7 +45,7 @@ void linear_backward_input(Device& device, const LinearBackwardInput<T>& a) {
 
 template <class Device, class T>
 void linear_backward_weight(Device& device, const LinearBackwardWeight<T>& a) {
-  typename Gpu::Branch bias(device);
+  typename Gpu::SideStream bias(device);
   if (a.d_bias_o) {
     add_row_sums(bias.fork(), a.d_bias_o, a.d_out_bco, stride_or(a.shape.out_stride, a.shape.O),  // (linear.4)
                  a.shape.BC, a.shape.O, float(a.scale));

@@ -41,12 +41,12 @@ __global__ void __launch_bounds__(warp_size* most_part_rows) add_partial_sums_ke
 }  // namespace
 
 float* take_parts(Gpu& device, Gpu::Scope& scratch, Index count) {
-  Gpu::LateSums* late = device.late_sums();
+  Gpu::DeferredReductions* late = device.deferred();
   return late ? late->parts.take<float>(count) : scratch.take<float>(count);
 }
 
 void add_partial_sums(Gpu& device, const PartialSums& sums) {
-  if (Gpu::LateSums* late = device.late_sums()) return late->add(sums);
+  if (Gpu::DeferredReductions* late = device.deferred()) return late->add(sums);
   do_partial_sums(device, {sums});
 }
 

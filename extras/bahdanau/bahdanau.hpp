@@ -71,8 +71,8 @@ class BahdanauBlock : public Block<Device, T> {
     T* d_t_bch = scratch.template take<T>(BC * H_);
     T* d_qkv_bcq = scratch.template take<T>(BC * 3 * H_);
     // A branch may still read d_y when d_h is written; without one d_h can take its place.
-    T* d_h_bcd = Device::Branch::runs_beside ? scratch.template take<T>(BC * D_) : d_y_bcd;
-    typename Device::Branch weights(device);  // whose gradients are computed beside those of inputs
+    T* d_h_bcd = Device::SideStream::runs_beside ? scratch.template take<T>(BC * D_) : d_y_bcd;
+    typename Device::SideStream weights(device);  // whose gradients are computed beside those of inputs
 
     residual_.backward(device, d_y_bcd, d_x_bcd, pass);                                           // (bahdanau.6)
     output_.backward_weight(weights.fork(), d_y_bcd, core_.t_bch(), BC);                          // (bahdanau.7)

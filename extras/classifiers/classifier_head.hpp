@@ -51,7 +51,7 @@ class ClassifierHead : public Head<Device, T> {
   void backward(Device& device, T* d_x_bcd, const T* d_logits_bo, const T* x_bcd, const PassContext& pass) override {
     typename Device::Scope scratch(device.workspace);
     T* d_row_bd = scratch.template take<T>(pass.B * D_);
-    typename Device::Branch weights(device);  // whose gradients are computed beside those of inputs
+    typename Device::SideStream weights(device);  // whose gradients are computed beside those of inputs
     linear_backward_weight<Device, T>(weights.fork(), {.d_weight_oi = weight_.gradient,
                                                        .d_bias_o = bias_.gradient,
                                                        .d_out_bco = d_logits_bo,

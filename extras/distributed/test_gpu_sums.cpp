@@ -116,7 +116,7 @@ void check_sums(Index size, Index count, const std::vector<Index>& borders, Inde
     const DeviceMemory given(device.memory(), bytes), memory(device.memory(), bytes), after(device.memory(), bytes);
     float *values = memory.as<float>(), *found = after.as<float>();
     device.copy_from_host(given.as<float>(), parts[rank].data(), count);
-    Device::Recording step;
+    Device::CapturedGraph step;
     good[rank] = 1;
     for (Index time = 0; time < times; ++time) {  // as it is, then recorded, then again
       step.run(device, [&] {

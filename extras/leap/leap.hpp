@@ -89,8 +89,8 @@ class LeapBlock : public Block<Device, T> {
     typename Device::Scope scratch(device.workspace);
     T* d_y_bcd = scratch.template take<T>(BC * D_);
     T* d_row_bcq = scratch.template take<T>(BC * row_size());
-    T* d_h_bcd = d_y_bcd;                     // not needed before d_y has been used
-    typename Device::Branch weights(device);  // whose gradients are computed beside those of inputs
+    T* d_h_bcd = d_y_bcd;                         // not needed before d_y has been used
+    typename Device::SideStream weights(device);  // whose gradients are computed beside those of inputs
     const Payload<T> d_payload{d_row_bcq + 2 * D_, row_size()};
 
     residual_.backward(device, d_y_bcd, d_x_bcd, pass);  // (leap.8)

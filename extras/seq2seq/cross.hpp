@@ -77,8 +77,8 @@ class CrossBlock : public Block<Device, T> {
     T* d_query_bch = scratch.template take<T>(BC * H_);
     T* d_key_value_bsq = scratch.template take<T>(BS * 2 * H_);
     // A branch may still read d_y when d_h is written; without one d_h can take its place.
-    T* d_h_bcd = Device::Branch::runs_beside ? scratch.template take<T>(BC * D_) : d_y_bcd;
-    typename Device::Branch weights(device);  // whose gradients are computed beside those of inputs
+    T* d_h_bcd = Device::SideStream::runs_beside ? scratch.template take<T>(BC * D_) : d_y_bcd;
+    typename Device::SideStream weights(device);  // whose gradients are computed beside those of inputs
 
     const QueryKeyValue<T> d_rows = rows<T>(d_query_bch, d_key_value_bsq);
 

@@ -116,10 +116,10 @@ class TransformerXlBlock : public Block<Device, T> {
     T* d_past_bsd = scratch.template take<T>(rows * D_);
     T* scratch_bsd = norm_.scratch_rows(scratch, rows);
     // A branch may still read d_y when d_h is written; without one d_h can take its place.
-    T* d_h_bcd = Device::Branch::runs_beside ? scratch.template take<T>(BC * D_) : d_y_bcd;
+    T* d_h_bcd = Device::SideStream::runs_beside ? scratch.template take<T>(BC * D_) : d_y_bcd;
     const T* x_bsd = past_.join(device, scratch, in_bcd, pass);
     const T* h_bsd = norm_.normed(device, scratch_bsd, x_bsd, rows);
-    typename Device::Branch weights(device);  // whose gradients are computed beside those of inputs
+    typename Device::SideStream weights(device);  // whose gradients are computed beside those of inputs
 
     residual_.backward(device, d_y_bcd, d_x_bcd, pass);            // (transformer_xl.8)
     output_.backward_weight(weights.fork(), d_y_bcd, t_bch_, BC);  // (transformer_xl.9)

@@ -100,7 +100,7 @@ class AdditiveBlock : public Block<Device, T> {
     T* d_z_bcd = d_t_bcd;
     T* d_P_bcd = projection_ ? d_z_bcd : d_p_bcd;
     T* d_h_bcd = d_r_bcd;
-    typename Device::Branch weights(device);  // whose gradients are computed beside those of inputs
+    typename Device::SideStream weights(device);  // whose gradients are computed beside those of inputs
 
     gate_backward<Device, T>(device, gate(d_u_bcd, d_v_bcd, d_x_bcd, u_and_v(pass)));  // (additive.13)
     const T* t_bcd = mid_norm_.normed(device, d_r_bcd, r_bcd_, BC);

@@ -70,8 +70,8 @@ class FfnBlock : public Block<Device, T> {
     T* d_up_bcf = scratch.template take<T>(BC * F_);
     T* d_hidden_bcf = d_up_bcf;  // the activation works in place
     // A branch may still read d_y when d_h is written; without one d_h can take its place.
-    T* d_h_bcd = Device::Branch::runs_beside ? scratch.template take<T>(BC * D_) : d_y_bcd;
-    typename Device::Branch weights(device);  // whose gradients are computed beside those of inputs
+    T* d_h_bcd = Device::SideStream::runs_beside ? scratch.template take<T>(BC * D_) : d_y_bcd;
+    typename Device::SideStream weights(device);  // whose gradients are computed beside those of inputs
 
     // Recomputed arrays lie where (ffn.8) and (ffn.11) will write gradients, so each must be used before.
     Accum<T>* d_down_bias_d = down_.joined_bias();

@@ -106,10 +106,10 @@ struct SharesHostMemory {
   using Sums = HostSums;  // of the gradients of several processes
 
   // Work beside the device's own, on a GPU (cuda/gpu.hpp): here it is done when it is asked for.
-  class Branch {
+  class SideStream {
    public:
     static constexpr bool runs_beside = false;
-    explicit Branch(Device& device) : device_(device) {}
+    explicit SideStream(Device& device) : device_(device) {}
     Device& fork() const { return device_; }
     void join() const {}
 
@@ -121,9 +121,9 @@ struct SharesHostMemory {
   static constexpr bool joins_layers = false;
 
   // Sums over rows are done where they are made; those of a GPU may wait (cuda/gpu.hpp).
-  class LateSums {
+  class DeferredReductions {
    public:
-    explicit LateSums(Device&) {}
+    explicit DeferredReductions(Device&) {}
     void finish() {}
   };
   void finish_late_sums() {}
@@ -133,7 +133,7 @@ struct SharesHostMemory {
   void expect_scratch_of(const Device& other) { static_cast<Device*>(this)->workspace.expect(other.scratch_peak()); }
 
   // Work that is done many times over the same memory; a GPU records it (cuda/gpu.hpp).
-  struct Recording {
+  struct CapturedGraph {
     template <class Body>
     void run(Device&, const Body& body) {
       body();

@@ -61,7 +61,7 @@ class LanguageHead : public Head<Device, T> {
   void backward(Device& device, T* d_x_bcd, const T* d_logits_bcv, const T* x_bcd, const PassContext& pass) override {
     const Index BC = pass.BC();
     const T* h_bcd = norm_.normed(device, d_x_bcd, x_bcd, BC);
-    typename Device::Branch weights(device);  // whose gradients are computed beside those of inputs
+    typename Device::SideStream weights(device);  // whose gradients are computed beside those of inputs
     linear_backward_weight<Device, T>(weights.fork(), {.d_weight_oi = token_.gradient,
                                                        .d_bias_o = bias_.gradient,
                                                        .d_out_bco = d_logits_bcv,

@@ -76,7 +76,7 @@ class InputLayer {
     if (has_norm_) norm_.backward(device, d_x_bcd, d_x_bcd, nullptr, embedded_bcd_, pass.BC());
     Accum<T>* d_position_cd = position_.gradient;
     if (d_position_cd) d_position_cd += pass.first_c * D_;
-    typename Device::Branch beside(device);
+    typename Device::SideStream beside(device);
     if (patches_.present()) patches_.backward(beside.fork(), d_x_bcd, batch.patch_bpi, pass);
     embedding_backward<Device, T>(device, table().gradient, d_position_cd, d_x_bcd, batch.token_bc, pass.B, pass.C, D_,
                                   token_rows_, scale_);

@@ -326,7 +326,7 @@ class ModelOn : public Model {
   StagingBuffer<Device> staging_;
   std::vector<float> logits_v_;  // of the last step
   // Recordings of training, one per length of sequences and sources. Destroyed before the arrays that they use.
-  std::map<std::pair<Index, Index>, typename Device::Recording> steps_;
+  std::map<std::pair<Index, Index>, typename Device::CapturedGraph> steps_;
 };
 
 // body.operator()<T>(device): the number type and the device that are chosen.

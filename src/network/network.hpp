@@ -152,7 +152,7 @@ class Network {
   void backward(const Given& batch, double label_smoothing, const PassContext& pass) {
     const Index front = weights_.front_count();
     T* d_logits = parts_.loss.logits_rv();
-    typename Device::LateSums late_sums(device_);
+    typename Device::DeferredReductions deferred(device_);
     parts_.loss.backward(device_, batch.target_r, label_smoothing, parts_.head->rows(pass), pass.count);
     typename Device::Scope scratch(device_.workspace);
     T* d_x_bcd = scratch.template take<T>(pass.BC() * channels_);
@@ -163,7 +163,7 @@ class Network {
     Index rest = parts_.stack->backward(device_, d_x_bcd, pass, weights_, front);
     parts_.input.backward(device_, d_x_bcd, batch, pass);
     if (parts_.encoder) rest = parts_.encoder->backward(device_, batch, pass, weights_, rest);
-    late_sums.finish();
+    deferred.finish();
     if (!pass.last) return;
     weights_.gradients_ready(0, rest);
     weights_.gradients_ready(front, weights_.count());

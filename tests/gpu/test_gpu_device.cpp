@@ -26,7 +26,7 @@ void gelu(Device& device, Array<float>& out, const Array<float>& in) {
 TEST_CASE("gpu device: a recording runs its body, whatever time it is", "[gpu_device][gpu]") {
   for_each_gpu([]<class Device>(Device& device, const std::string& name) {
     INFO(name);
-    typename Device::Recording recording;
+    typename Device::CapturedGraph recording;
     Array<float> in(5, 0.0f), out(5);
     for (int time = 0; time < 4; ++time) {
       in[0] = static_cast<float>(100 * time);
@@ -42,7 +42,7 @@ TEST_CASE("gpu device: a body that throws leaves nothing recorded, and the next 
           "[gpu_device][gpu]") {
   for_each_gpu([]<class Device>(Device& device, const std::string& name) {
     INFO(name);
-    typename Device::Recording recording;
+    typename Device::CapturedGraph recording;
     const Array<float> in(5, 100.0f);
     Array<float> out(5, 0.0f), other(5, 0.0f);
     const auto good = [&] { gelu(device, out, in); };
@@ -82,7 +82,7 @@ void in_every_order(const Body& body) {
 TEST_CASE("gpu device: a branch comes after what was asked for before it, and before what is asked for after it",
           "[gpu_device][gpu]") {
   in_every_order([]<class Device>(Device& device) {
-    typename Device::Recording recording;
+    typename Device::CapturedGraph recording;
     const Array<float> in(5, 100.0f);
     Array<float> before(5), first(5), beside(5), second(5), joined(5), after(5);
     for (int time = 0; time < 3; ++time) {
@@ -91,7 +91,7 @@ TEST_CASE("gpu device: a branch comes after what was asked for before it, and be
       recording.run(device, [&] {
         gelu(device, before, in);
         {
-          typename Device::Branch branch(device);
+          typename Device::SideStream branch(device);
           gelu(branch.fork(), first, before);
           gelu(device, beside, before);
           gelu(branch.fork(), second, beside);
@@ -110,16 +110,16 @@ TEST_CASE("gpu device: a branch comes after what was asked for before it, and be
 
 TEST_CASE("gpu device: a branch of a branch, and one that throws", "[gpu_device][gpu]") {
   in_every_order([]<class Device>(Device& device) {
-    typename Device::Recording recording;
+    typename Device::CapturedGraph recording;
     const Array<float> in(5, 100.0f);
     Array<float> outer(5), inner(5), out(5);
     bool throws = false;
     const auto body = [&] {
       {
-        typename Device::Branch branch(device);
+        typename Device::SideStream branch(device);
         Device& beside = branch.fork();
         {
-          typename Device::Branch twig(beside);
+          typename Device::SideStream twig(beside);
           gelu(twig.fork(), inner, in);
           if (throws) throw Error("the body's own");
         }
@@ -149,11 +149,11 @@ TEST_CASE("gpu device: a branch may be done after what is asked for while it goe
   for (const int order : {0, 1}) {
     set_thread_order(order);
     Array<float> read(5, 0.0f), found(5);
-    GpuDevice<Backend::emulated>::Recording recording;
+    GpuDevice<Backend::emulated>::CapturedGraph recording;
     for (int time = 0; time < 2; ++time) {
       read.assign(5, 0.0f);
       recording.run(device, [&] {
-        GpuDevice<Backend::emulated>::Branch branch(device);
+        GpuDevice<Backend::emulated>::SideStream branch(device);
         gelu(branch.fork(), found, read);
         gelu(device, read, in);  // which a branch that is not joined may or may not find
       });
@@ -171,7 +171,7 @@ TEST_CASE("gpu device: scratch memory of branches is counted, and expected, with
     const auto take = [](Device& device) {
       typename Device::Scope scratch(device.workspace);
       scratch.template take<float>(64);
-      typename Device::Branch branch(device);
+      typename Device::SideStream branch(device);
       for (const Index count : {256, 1 << 20, 32}) {
         Device& beside = branch.fork();
         typename Device::Scope of_branch(beside.workspace);
@@ -185,7 +185,7 @@ TEST_CASE("gpu device: scratch memory of branches is counted, and expected, with
     CHECK(device.scratch_peak() == 0);
     const void* places[2];
     for (int i = 0; i < 2; ++i) {  // one piece holds the largest from the first take on
-      typename Device::Branch branch(device);
+      typename Device::SideStream branch(device);
       typename Device::Scope of_branch(branch.fork().workspace);
       places[i] = of_branch.template take<float>(i == 0 ? 1 : 1 << 20);
     }

@@ -129,7 +129,7 @@ void spoil_scratch(Device& device) {
     left -= static_cast<std::size_t>(bytes);
   }
   wait_for(device);
-  typename Device::Branch branch(device);
+  typename Device::SideStream branch(device);
   Device& beside = branch.fork();
   if (&beside != &device && beside.scratch_peak() > 0) spoil_scratch(beside);
 }

@@ -220,7 +220,7 @@ std::vector<Array<float>> gradients_of_norms(Device& device, const std::vector<I
       const Array<float> x = numbers<float>(1, BC * D), weight = numbers<float>(2, D), mean(size(BC), 0.1f),
                          rstd(size(BC), 0.9f);
       Array<float> d_in(size(BC * D));
-      typename Device::Branch branch(device);
+      typename Device::SideStream branch(device);
       Device& on = beside && i % 2 == 1 ? branch.fork() : device;
       layernorm_backward<Device, float>(on, {.d_in_bcd = d_in.data(),
                                              .d_weight_d = d[size(i)].data(),
@@ -237,7 +237,7 @@ std::vector<Array<float>> gradients_of_norms(Device& device, const std::vector<I
     }
   };
   if (late) {
-    typename Device::LateSums sums(device);
+    typename Device::DeferredReductions sums(device);
     run();
     sums.finish();
   } else {
@@ -266,7 +266,7 @@ TEST_CASE("joined layers: sums that wait when something goes wrong are not done,
     INFO(name);
     const auto expected = gradients_of_norms(device, {3}, false, false);
     try {
-      typename Device::LateSums sums(device);
+      typename Device::DeferredReductions sums(device);
       gradients_of_norms(device, {3}, false, false);
       throw Error("the body's own");
     } catch (const Error&) {

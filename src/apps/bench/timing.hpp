@@ -106,7 +106,7 @@ Timing call_timing(GpuDevice<backend>& device, double seconds, double, const Pea
       1);
   const double batch_milliseconds = 2;
   const double rounds = std::clamp(std::floor(batch_milliseconds / round_milliseconds), 1.0, 100.0);
-  typename GpuDevice<backend>::Recording recording;
+  typename GpuDevice<backend>::CapturedGraph recording;
   const auto batch = [&] {
     recording.run(device, [&] {
       for (double done = 0; done < rounds; ++done) round();
