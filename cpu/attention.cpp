@@ -95,7 +95,7 @@ void attention_step(Device& device, const AttentionStep<T>& a) {
         of_tile += power;
         store<L>(score_c + first_row + c, power);
       });
-      add_to_pair(sum, sum_low, of_tile.total());  // (attention.2)
+      add_compensated(sum, sum_low, of_tile.total());  // (attention.2)
     }
     const A inverse = rows == 0 ? A(0) : A(1) / (sum + sum_low);
     for_lanes<T>(a.K, [&]<class L>(Index k) {  // (attention.3)
@@ -105,7 +105,7 @@ void attention_step(Device& device, const AttentionStep<T>& a) {
         for (Index c = first_row; c < lesser(first_row + tile, rows); ++c) {
           of_tile = fused<L>(score_c[c], load<L>(row(a.value_ch, c) + k), of_tile);
         }
-        add_to_pair(out, low, of_tile);
+        add_compensated(out, low, of_tile);
       }
       store<L>(a.out_h + n * a.K + k, (out + low) * inverse);
     });

@@ -135,7 +135,7 @@ void bias_in_lanes(Device& device, const AttentionBiasBackward<T>& a) {
       T sum = T(0), low = T(0);
       for (Index b = 0; b < in.B && in.S > 0; ++b) {
         for (Index j = 0; j < sections; ++j) {
-          add_to_pair(sum, low, part_bnji[((b * in.N + n) * sections + j) * a.most + p - distances.begin]);
+          add_compensated(sum, low, part_bnji[((b * in.N + n) * sections + j) * a.most + p - distances.begin]);
         }
       }
       a.d_distance_bias_np[n * in.mask.distances + p] = sum + low;  // (attention.12)

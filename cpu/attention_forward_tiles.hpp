@@ -243,7 +243,7 @@ class ForwardBlock {
       L shrink[] = {(max_before - base) * to_exponent_, (max_here - base) * to_exponent_};
       powers_of_two(shrink);
       L sum = load<L>(total_sum_c_ + c), low = load<L>(total_sum_low_c_ + c);
-      add_to_scaled_pair<L>(sum, low, shrink[0], load<L>(sum_c_ + c) * shrink[1]);
+      add_compensated_scaled<L>(sum, low, shrink[0], load<L>(sum_c_ + c) * shrink[1]);
       store<L>(total_max_c_ + c, max);
       store<L>(total_sum_c_ + c, sum);
       store<L>(total_sum_low_c_ + c, low);
@@ -256,7 +256,7 @@ class ForwardBlock {
       T *sum_k = sum_ck_[g + c], *total_k = total_ck_[g + c], *low_k = total_low_ck_[g + c];
       for (Index k = 0; k < padded_K_; k += width) {
         L total = load<L>(total_k + k), low = load<L>(low_k + k);
-        add_to_scaled_pair<L>(total, low, splat<L>(shrink_total_c[c]), load<L>(sum_k + k) * shrink_here_c[c]);
+        add_compensated_scaled<L>(total, low, splat<L>(shrink_total_c[c]), load<L>(sum_k + k) * shrink_here_c[c]);
         store<L>(total_k + k, total);
         store<L>(low_k + k, low);
       }

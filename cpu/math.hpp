@@ -48,14 +48,14 @@ inline To bits_as(const From& from) {
 // Adds x to a sum that is kept as a pair of numbers: `low` takes what rounding keeps out of `high`, to the last bit
 // (Knuth's two-sum), so that high + low has about twice the digits.
 template <class L>
-inline void add_to_pair(L& high, L& low, const L& x) {
+inline void add_compensated(L& high, L& low, const L& x) {
   const L sum = high + x, added = sum - high;
   low += (high - (sum - added)) + (x - added);
   high = sum;
 }
 // The same for a pair that is scaled first.
 template <class L>
-inline void add_to_scaled_pair(L& high, L& low, const L& scale, const L& x) {
+inline void add_compensated_scaled(L& high, L& low, const L& scale, const L& x) {
   const L sum = fused<L>(high, scale, x), added = fused<L>(-high, scale, sum);
   low = fused<L>(low, scale, fused<L>(high, scale, -(sum - added)) + (x - added));
   high = sum;

@@ -24,7 +24,7 @@ struct PairRows {
   void add(Index c, Index k, const Wide<T>& x) const {
     using L = Wide<T>;
     L sum = load<L>(high[c] + k), rest = load<L>(low[c] + k);
-    add_to_pair(sum, rest, x);
+    add_compensated(sum, rest, x);
     store<L>(high[c] + k, sum);
     store<L>(low[c] + k, rest);
   }

@@ -199,7 +199,7 @@ void average_rows_in_stretches(Rows<T> out, Rows<const T> x, const T* state_h, P
 }
 
 // The sum of the rows of a chunk, each with its weight. A few go into one sum, and these into a pair, which has the
-// digits for any number of them (add_to_pair). scratch: the sum of a few, and the low part of the pair.
+// digits for any number of them (add_compensated). scratch: the sum of a few, and the low part of the pair.
 template <class T>
 void weighted_sum_of_rows(T* sum_h, StretchRows<T> scratch, Rows<const T> x, PerSlot<Accum<T>> weight, Chunk chunk,
                           Index N, Index K, Index M) {
@@ -222,7 +222,7 @@ void weighted_sum_of_rows(T* sum_h, StretchRows<T> scratch, Rows<const T> x, Per
     for_lanes<T>(M * K, [=]<class L>(Index h) {
       L sum = begin == chunk.begin ? L{} : load<L>(sum_h + h);
       L low = begin == chunk.begin ? L{} : load<L>(low_h + h);
-      add_to_pair(sum, low, load<L>(few_h + h));
+      add_compensated(sum, low, load<L>(few_h + h));
       store<L>(sum_h + h, end == chunk.end ? sum + low : sum);
       store<L>(low_h + h, low);
     });
@@ -332,10 +332,10 @@ void shares_of_stretches(A* left_c, const A* keep_c, const A* sum_c, Index C) {
 // The newcomer c, in all up to the last position of a chunk. In the place of keep_c, as running_max() left it.
 template <class A>
 void shares_in_chunk(A* keep_c, const A* add_c, const A* sum_c, Index begin, Index end) {
-  Longer<A> left = Longer<A>(1) / Longer<A>(nonzero<A>(sum_c[end - 1]));
+  Extended<A> left = Extended<A>(1) / Extended<A>(nonzero<A>(sum_c[end - 1]));
   for (Index c = end - 1; c >= begin; --c) {
-    const Longer<A> kept = left * Longer<A>(c > begin ? keep_c[c] : A(0));
-    keep_c[c] = A(left * Longer<A>(add_c[c]));
+    const Extended<A> kept = left * Extended<A>(c > begin ? keep_c[c] : A(0));
+    keep_c[c] = A(left * Extended<A>(add_c[c]));
     left = kept;
   }
 }
@@ -344,9 +344,9 @@ void shares_in_chunk(A* keep_c, const A* add_c, const A* sum_c, Index begin, Ind
 // kept_of_maxima().
 template <class A>
 void shares_of_first(A* keep_c, const A* sum_c, Index begin, Index end) {
-  Longer<A> left = Longer<A>(sum_c[begin]);
+  Extended<A> left = Extended<A>(sum_c[begin]);
   for (Index c = begin; c < end; ++c) {
-    const Longer<A> kept = left * Longer<A>(c + 1 < end ? keep_c[c] : A(0));
+    const Extended<A> kept = left * Extended<A>(c + 1 < end ? keep_c[c] : A(0));
     keep_c[c] = A(left) / nonzero<A>(sum_c[c]);
     left = kept;
   }

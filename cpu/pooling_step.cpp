@@ -69,7 +69,7 @@ void push(const State<T>& to, const State<T>& from, T logit, T slope, const Payl
   const T most = stays ? aged : logit;  // (pooling.2)
   const T keep = starts || nothing_new ? T(1) : exponential<T>(aged - most);
   const T add = nothing_new ? T(0) : exponential<T>(logit - most);
-  using S = Longer<T>;
+  using S = Extended<T>;
   const S sum = fused<S>(S(*from.sum) + S(*from.sum_rest), S(keep), S(add));  // (pooling.3)
   const T alpha = nothing_new ? T(0) : add / T(sum);                          // (pooling.4)
   for (Index p = 0; p < s.payloads; ++p) {

@@ -105,7 +105,7 @@ void exponentials(T* x, Index n) {
 template <class T>
 T running_sum(T* sum_c, T* alpha_c, const T* keep_c, const T* add_c, Index C, Index block, PoolingOrder order,
               T first_rest = T(0)) {
-  using S = Longer<T>;
+  using S = Extended<T>;
   S sum = S(0), rest = S(first_rest);
   for_positions(C, block, order, [&](Index c, bool starts) {
     sum = starts ? S(add_c[c]) * (S(1) + rest) : fused<S>(sum, S(keep_c[c]), S(add_c[c]));  // (pooling.3)

@@ -48,7 +48,7 @@ __global__ void __launch_bounds__(threads_per_block<T>, blocks<T, KP, rows_of_bl
       total_max[r] = new_max;
       total_sum[r] *= shrink[r];
       total_sum_low[r] *= shrink[r];
-      add_to_pair(total_sum[r], total_sum_low[r], sum[r] * factor);
+      add_compensated(total_sum[r], total_sum_low[r], sum[r] * factor);
       max[r] = last_section ? new_max : -infinity;
       sum[r] = last_section ? total_sum[r] + total_sum_low[r] : 0;
       for (int k = 0; k < out.columns; ++k) out.at(r, k) *= factor;
@@ -356,13 +356,13 @@ __global__ void merge_kernel(T* out_h, const float* triple, int chunks, int K) {
   for (int i = 0; i < chunks; ++i) max = fmaxf(max, of_head[Index{i} * (K + 2) + K]);
   for (int i = 0; i < chunks; ++i) {
     const float* of_chunk = of_head + Index{i} * (K + 2);
-    add_to_pair(sum, sum_low, of_chunk[K + 1] * expf(of_chunk[K] - max));
+    add_compensated(sum, sum_low, of_chunk[K + 1] * expf(of_chunk[K] - max));
   }
   for (int k = int(threadIdx.x); k < K; k += step_threads) {
     float out = 0, out_low = 0;
     for (int i = 0; i < chunks; ++i) {
       const float* of_chunk = of_head + Index{i} * (K + 2);
-      add_to_pair(out, out_low, of_chunk[k] * expf(of_chunk[K] - max));
+      add_compensated(out, out_low, of_chunk[k] * expf(of_chunk[K] - max));
     }
     out_h[n * K + k] = T(chunks == 0 ? 0 : (out + out_low) / (sum + sum_low));  // (attention.3)
   }

@@ -46,7 +46,7 @@ __global__ void bias_kernel(AttentionBiasBackward<T> a, float* part_bnji, int se
         of_tile += weight * (dot_product(d_out_ck[c], value_sk[s], K) - shared.delta[c - at.first]);
       }
       if ((c + 1) % tile != 0 && c + 1 != end) continue;
-      add_to_pair(total, low, of_tile);
+      add_compensated(total, low, of_tile);
       of_tile = 0;
     }
     if (lane == 0) part_bnji[Index{block} * a.most + p - distances.begin] = total + low;
@@ -64,7 +64,7 @@ __global__ void sum_kernel(AttentionBiasBackward<T> a, const float* part_bnji, i
     float sum = 0, low = 0;
     for (Index b = 0; b < in.B; ++b) {
       for (int j = 0; j < sections; ++j) {
-        add_to_pair(sum, low, part_bnji[((b * in.N + n) * sections + j) * a.most + p - distances.begin]);
+        add_compensated(sum, low, part_bnji[((b * in.N + n) * sections + j) * a.most + p - distances.begin]);
       }
     }
     a.d_distance_bias_np[n * in.mask.distances + p] = sum + low;  // (attention.12)

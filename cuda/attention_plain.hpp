@@ -34,7 +34,7 @@ struct LongSum {
     for (int k = int(threadIdx.x); k < K; k += warp_size) {
       total_k[k] *= shrink;
       low_k[k] *= shrink;
-      add_to_pair(total_k[k], low_k[k], tile_k[k] * factor);
+      add_compensated(total_k[k], low_k[k], tile_k[k] * factor);
       tile_k[k] = 0;
     }
   }
@@ -94,7 +94,7 @@ __global__ void plain_forward_kernel(AttentionForward<T> a, float scale) {
         out.end_tile(shrink, factor);
         total_sum *= shrink;
         total_sum_low *= shrink;
-        add_to_pair(total_sum, total_sum_low, sum * factor);
+        add_compensated(total_sum, total_sum_low, sum * factor);
         total_max = new_max;
         max = -infinity;
         sum = 0;

@@ -162,7 +162,7 @@ bool packs_fit(Index K, Index stride, Index other_stride, const Pointers*... row
 
 // Adds x to a sum that is kept as a pair of numbers: `low` takes what rounding keeps out of `high`, to the last bit
 // (Knuth's two-sum), so that high + low has about twice the digits.
-__device__ __forceinline__ void add_to_pair(float& high, float& low, float x) {
+__device__ __forceinline__ void add_compensated(float& high, float& low, float x) {
   const float sum = high + x, added = sum - high;
   low += (high - (sum - added)) + (x - added);
   high = sum;

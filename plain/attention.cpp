@@ -40,7 +40,7 @@ constexpr Index tile = 64;
 // The sum over s of S positions: add(sum, s) adds a term, or nothing.
 template <class T, class Add>
 T sum_in_tiles(Index S, const Add& add) {
-  Longer<T> total(0);
+  Extended<T> total(0);
   for (Index first = 0; first < S; first += tile) {
     T sum = T(0);
     for (Index s = first; s < S && s < first + tile; ++s) add(sum, s);
@@ -54,18 +54,18 @@ T sum_in_tiles(Index S, const Add& add) {
 template <class T>
 struct TiledSums {
   View<T, 2> sum_ck;
-  View<Longer<T>, 2> total_ck;
+  View<Extended<T>, 2> total_ck;
   Index C, K;
 
   void clear() const {
-    for_rows(0, C, [](T& sum, Longer<T>& total) {
+    for_rows(0, C, [](T& sum, Extended<T>& total) {
       sum = T(0);
-      total = Longer<T>(0);
+      total = Extended<T>(0);
     });
   }
   // The tile of rows [begin, end) is done.
   void set_aside(Index begin, Index end) const {
-    for_rows(begin, end, [](T& sum, Longer<T>& total) {
+    for_rows(begin, end, [](T& sum, Extended<T>& total) {
       total += sum;
       sum = T(0);
     });
@@ -164,7 +164,7 @@ void attention_backward(Device& device, const AttentionBackward<T>& a) {
   typename Device::Scope scratch(device.workspace);
   const auto sums_of = [&](Index rows) {
     A* sum_ck = scratch.template take<A>(rows * K);
-    Longer<A>* total_ck = scratch.template take<Longer<A>>(rows * K);
+    Extended<A>* total_ck = scratch.template take<Extended<A>>(rows * K);
     return TiledSums<A>{array(sum_ck, K), array(total_ck, K), rows, K};
   };
   // Every pair below adds to all three: sums over keys for the query, over queries for the key and the value.
@@ -215,9 +215,9 @@ void attention_bias_backward(Device&, const AttentionBiasBackward<T>& a) {
   const auto d_distance_bias = array(a.d_distance_bias_np, in.mask.distances);
   for (Index n = 0; n < in.N; ++n) {
     for (Index p = distances_of(a, n).begin; p < distances_of(a, n).end; ++p) {
-      Longer<T> total(0);
+      Extended<T> total(0);
       for (Index b = 0; b < in.B; ++b) {
-        total += Longer<T>(sum_in_tiles<A>(in.C, [&](A& of_tile, Index c) {
+        total += Extended<T>(sum_in_tiles<A>(in.C, [&](A& of_tile, Index c) {
           const Index s = c + in.mask.query_offset - p;
           if (s < 0 || s >= in.S || !sees(in, b, n, c, s)) return;
           const A weight = exp(score_of(in, query, key, b, n, c, s) - lse(b, n, c));

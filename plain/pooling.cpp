@@ -12,7 +12,7 @@ void pooling_forward(Device& device, const PoolingForward<T>& a) {
     if (window_of(a.in.shape) < C) return pooling_sliding_window_forward(device, a);
   }
   if (a.in.slope_n || a.first.weight_n || a.last.weight_n) return pooling_decay_forward(device, a);
-  using S = Longer<T>;
+  using S = Extended<T>;
   const auto x = heads(a.in.x_bch, a.in.x_stride, C, payloads * N, K);
   const auto out = heads(a.out_bch, 0, C, payloads * N, K);
   const auto max_saved = array(a.max_bnc, N, C), sum_saved = array(a.sum_bnc, N, C);
@@ -51,7 +51,7 @@ void pooling_backward(Device& device, const PoolingBackward<T>& a) {
   }
   if (a.in.slope_n) return pooling_decay_backward(device, a);
   const auto max = array(a.max_bnc, a.in.shape.N, a.in.shape.C);
-  backward_of_average(device, a, [&](Index b, Index n, Index c) { return Longer<T>(max(b, n, c - 1)); });
+  backward_of_average(device, a, [&](Index b, Index n, Index c) { return Extended<T>(max(b, n, c - 1)); });
 }
 
 ABH_INSTANTIATE(PlainDevice, pooling_forward, pooling_backward)

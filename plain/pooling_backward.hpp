@@ -18,7 +18,7 @@ void backward_of_average(Device& device, const PoolingBackward<T>& a, const MaxB
   const auto d_x = heads(a.d_x_bch, a.d_x_stride, C, payloads * N, K);
   const auto d_logit = array(a.d_logit_bnc, N, C);
   const auto max = array(a.max_bnc, N, C), sum = array(a.sum_bnc, N, C);
-  using S = Longer<T>;
+  using S = Extended<T>;
   typename Device::Scope scratch(device.workspace);
   const auto adjoint = array(scratch.template take<S>(payloads * N * K), K);
 

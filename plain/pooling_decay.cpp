@@ -10,7 +10,7 @@ namespace {
 // state.
 template <class T>
 void add_low_part(const State<T>& state, const PoolingLowPart<const T>& low, Index n, const PoolingShape& s) {
-  using S = Longer<T>;
+  using S = Extended<T>;
   state.set_sum(state.sum() * (S(1) + S(low.weight_n[n])));  // e^rest, of next to nothing
   for (Index j = 0; j < state.J; ++j) {
     state.set_out(j, state.out(j) + S(array(low.payload_h, s.K)(j / s.K * s.N + n, j % s.K)));
@@ -18,7 +18,7 @@ void add_low_part(const State<T>& state, const PoolingLowPart<const T>& low, Ind
 }
 template <class T>
 void write_low_part(const PoolingLowPart<T>& low, const State<T>& state, Index n, const PoolingShape& s) {
-  using S = Longer<T>;
+  using S = Extended<T>;
   low.weight_n[n] = T(state.sum() - S(T(state.sum())));
   for (Index j = 0; j < state.J; ++j) {
     array(low.payload_h, s.K)(j / s.K * s.N + n, j % s.K) = T(state.out(j) - S(T(state.out(j))));
@@ -57,7 +57,7 @@ void pooling_decay_forward(Device& device, const PoolingForward<T>& a) {
 
 template <class Device, class T>
 void pooling_decay_backward(Device& device, const PoolingBackward<T>& a) {
-  using S = Longer<T>;
+  using S = Extended<T>;
   const auto max = array(a.max_bnc, a.in.shape.N, a.in.shape.C);
   backward_of_average(device, a, [&](Index b, Index n, Index c) {
     const bool stays = logit_of(a.in, b, n, c) < max(b, n, c);

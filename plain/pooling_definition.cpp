@@ -22,14 +22,14 @@ SeenPositions weights_of(Accum<T>* weight_s, const PoolingInputs<T>& in, Index b
   const A slope = slope_of(in.slope_n, n);
   const auto decayed = [&](Index s) { return logit_of(in, b, n, s) - slope * A(c - s); };
   A most = A(-infinity);
-  Longer<T> total = 0;
+  Extended<T> total = 0;
   for (Index s = seen.first; s < seen.end; ++s) {
     if (decayed(s) > most) most = decayed(s);
   }
   // Relative to the largest: the factor e^-most cancels in the quotient, and nothing overflows.
   for (Index s = seen.first; s < seen.end; ++s) total += power(decayed(s), most);
   for (Index s = seen.first; s < seen.end; ++s) {
-    weight_s[s] = total == Longer<T>(0) ? A(0) : A(power(decayed(s), most) / total);
+    weight_s[s] = total == Extended<T>(0) ? A(0) : A(power(decayed(s), most) / total);
   }
   return seen;
 }
@@ -49,7 +49,7 @@ void pooling_definition_forward(Device& device, const PoolingForward<T>& a) {
       for (Index c = 0; c < C; ++c) {
         const SeenPositions seen = weights_of(weight_s, a.in, b, m % N, c);
         for (Index k = 0; k < K; ++k) {
-          Longer<T> average = 0;
+          Extended<T> average = 0;
           for (Index s = seen.first; s < seen.end; ++s) {
             average += weight_s[s] * x(b, s, m, k);  // (pooling.1) (pooling_decay.1)
           }
@@ -84,7 +84,7 @@ void pooling_definition_backward(Device& device, const PoolingBackward<T>& a) {
         const SeenPositions seen = weights_of(weight_s, a.in, b, n, c);
         for (Index m = n; m < payloads * N; m += N) {
           for (Index k = 0; k < K; ++k) {
-            Longer<T> out = 0;
+            Extended<T> out = 0;
             for (Index s = seen.first; s < seen.end; ++s) out += weight_s[s] * x(b, s, m, k);
             for (Index s = seen.first; s < seen.end; ++s) {
               d_x(b, s, m, k) += weight_s[s] * d_out(b, c, m, k);

@@ -35,8 +35,8 @@ T power(T logit, T most) {
 
 // The value of a number in a state in memory: the rounded number plus the remainder. In double nothing remains.
 template <class T>
-Longer<T> kept(Longer<T> x) {
-  return Longer<T>(T(x)) + Longer<T>(T(x - Longer<T>(T(x))));
+Extended<T> kept(Extended<T> x) {
+  return Extended<T>(T(x)) + Extended<T>(T(x - Extended<T>(T(x))));
 }
 
 // T is Accum<T> of a layer. The state of some positions of a head: the largest logit as it was and the positions since,
@@ -44,7 +44,7 @@ Longer<T> kept(Longer<T> x) {
 // numbers of payload. Sum and averages are kept as pairs, what a number is rounded to and what that left.
 template <class T>
 struct State {
-  using S = Longer<T>;
+  using S = Extended<T>;
   T* numbers;  // top, sum, averages, what rounding left of the sum and of the averages
   T& age;
   Index J;
@@ -78,7 +78,7 @@ void start(const State<T>& state) {
 // nothing moves.
 template <class T, class Payload>
 void push(const State<T>& now, const State<T>& before, T logit, T slope, const Payload& x) {
-  using S = Longer<T>;
+  using S = Extended<T>;
   const S aged = S(before.top()) - S(slope) * S(before.age + T(1));  // (pooling_decay.2)
   const bool stays = S(logit) < aged;
   const S max = stays ? aged : S(logit);                                 // (pooling.2)

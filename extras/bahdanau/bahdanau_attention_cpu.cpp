@@ -274,7 +274,7 @@ void forward_group(const AttentionForward<T>& a, const Head<T>& head, Index firs
         store<L>(power, x);
         of_tile += x;
       }
-      add_to_pair(sum, low, of_tile);  // (bahdanau_attention.2)
+      add_compensated(sum, low, of_tile);  // (bahdanau_attention.2)
     }
     store<L>(max_c + half, max);
     store<L>(sum_c + half, sum + low);
@@ -561,7 +561,7 @@ void backward_by_lanes(Device& device, const AttentionBackward<T>& a, const T* s
       for (Index b = 0; b < in.B; ++b) {
         for (Index piece = 0; piece < pieces; ++piece) {
           const PairRows<T> part = sums_of((b * in.N + n) * pieces + piece).d_score;
-          add_to_pair<L>(sum, low, load<L>(part.high[0] + k) + load<L>(part.low[0] + k));
+          add_compensated<L>(sum, low, load<L>(part.high[0] + k) + load<L>(part.low[0] + k));
         }
       }
       T* d_score_k = d_score_nk + n * in.K + k;

@@ -140,7 +140,7 @@ __global__ void forward_kernel(AttentionForward<T> a, const T* score_nk, int blo
     max = new_max;
     sum *= shrink;
     sum_low *= shrink;
-    add_to_pair(sum, sum_low, warp_sum(power));  // (bahdanau_attention.2)
+    add_compensated(sum, sum_low, warp_sum(power));  // (bahdanau_attention.2)
     __syncwarp();
     power_s[lane] = power;
     __syncwarp();
@@ -155,7 +155,7 @@ __global__ void forward_kernel(AttentionForward<T> a, const T* score_nk, int blo
         for (int j = 0; j < side; ++j) mixed = fmaf(power_s[j], tiles.other[j][k - first], mixed);
         total_k[k] *= shrink;
         low_k[k] *= shrink;
-        add_to_pair(total_k[k], low_k[k], mixed);
+        add_compensated(total_k[k], low_k[k], mixed);
       }
     }
   }
@@ -275,8 +275,8 @@ __global__ void backward_query_kernel(AttentionBackward<T> a, const T* score_nk,
             lacks = fmaf(d_logit_s[j + i], lack[i], lacks);
           }
         }
-        add_to_pair(slope_k[k], slope_low_k[k], slopes);
-        add_to_pair(lack_k[k], lack_low_k[k], lacks);
+        add_compensated(slope_k[k], slope_low_k[k], slopes);
+        add_compensated(lack_k[k], lack_low_k[k], lacks);
       }
     }
   }
@@ -366,8 +366,8 @@ __global__ void backward_key_kernel(AttentionBackward<T> a, const T* score_nk, c
             mixed = fmaf(weight_c[j + i], tiles.other[j + i][k - first], mixed);
           }
         }
-        add_to_pair(slope_k[k], slope_low_k[k], slopes);
-        add_to_pair(d_value_k[k], d_value_low_k[k], mixed);
+        add_compensated(slope_k[k], slope_low_k[k], slopes);
+        add_compensated(d_value_k[k], d_value_low_k[k], mixed);
       }
     }
   }

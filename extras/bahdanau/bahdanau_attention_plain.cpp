@@ -58,15 +58,15 @@ void bahdanau_attention_forward(Device& device, const AttentionForward<T>& a, co
           logit_s[s] = rows.logit(b, n, c, s);
           if (logit_s[s] > max) max = logit_s[s];  // (bahdanau_attention.2)
         }
-        Longer<T> sum(0);
+        Extended<T> sum(0);
         for (Index s = 0; s < in.S; ++s) {
           if (!rows.sees(b, c, s)) continue;
           power_s[s] = exp(logit_s[s] - max);
           sum += power_s[s];  // (bahdanau_attention.2)
         }
-        const bool sees_none = sum == Longer<T>(0);  // else the largest logit has added exp(0) = 1
+        const bool sees_none = sum == Extended<T>(0);  // else the largest logit has added exp(0) = 1
         for (Index k = 0; k < in.K; ++k) {
-          Longer<T> mixed(0);
+          Extended<T> mixed(0);
           for (Index s = 0; s < in.S; ++s) {
             if (rows.sees(b, c, s)) mixed += power_s[s] * rows.value(b, s, n, k);
           }
@@ -114,17 +114,17 @@ void bahdanau_attention_backward(Device& device, const AttentionBackward<T>& a, 
 
   // The sums of one head: every pair adds to all four.
   typename Device::Scope scratch(device.workspace);
-  const auto query_sum = array(scratch.template take<Longer<T>>(C * K), K);
-  const auto key_sum = array(scratch.template take<Longer<T>>(S * K), K);
-  const auto value_sum = array(scratch.template take<Longer<T>>(S * K), K);
-  Longer<T>* score_sum_k = scratch.template take<Longer<T>>(K);
+  const auto query_sum = array(scratch.template take<Extended<T>>(C * K), K);
+  const auto key_sum = array(scratch.template take<Extended<T>>(S * K), K);
+  const auto value_sum = array(scratch.template take<Extended<T>>(S * K), K);
+  Extended<T>* score_sum_k = scratch.template take<Extended<T>>(K);
 
   for (Index n = 0; n < N; ++n) {
-    for (Index k = 0; k < K; ++k) score_sum_k[k] = Longer<T>(0);
+    for (Index k = 0; k < K; ++k) score_sum_k[k] = Extended<T>(0);
     for (Index b = 0; b < in.B; ++b) {
       for (Index k = 0; k < K; ++k) {
-        for (Index c = 0; c < C; ++c) query_sum(c, k) = Longer<T>(0);
-        for (Index s = 0; s < S; ++s) key_sum(s, k) = value_sum(s, k) = Longer<T>(0);
+        for (Index c = 0; c < C; ++c) query_sum(c, k) = Extended<T>(0);
+        for (Index s = 0; s < S; ++s) key_sum(s, k) = value_sum(s, k) = Extended<T>(0);
       }
       for (Index c = 0; c < C; ++c) {
         A delta = A(0);  // sum_s weight d_weight of this row, without a sweep over its keys

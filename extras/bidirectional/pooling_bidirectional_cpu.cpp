@@ -65,12 +65,12 @@ void pooling_bidirectional_forward(Device& device, const PoolingForward<T>& a) {
     ABH_INDEPENDENT_TURNS
     for (Index c = 0; c < C; ++c) alpha_c[c] = logit[c] == minus_infinity<A>() ? logit[c] : logit[c] - most;
     exponentials(alpha_c, C);
-    Longer<A> all = Longer<A>(0);
+    Extended<A> all = Extended<A>(0);
     for (Index begin = 0; begin < C; begin += piece_positions) {
       RowSum<A> powers;
       for_lanes<A>(lesser(piece_positions, C - begin),
                    [&]<class L>(Index c) { powers += load<L>(alpha_c + begin + c); });
-      all += Longer<A>(powers.total());
+      all += Extended<A>(powers.total());
     }
     const A sum = A(all);
     ABH_INDEPENDENT_TURNS
@@ -123,8 +123,9 @@ void pooling_bidirectional_backward(Device& device, const PoolingBackward<T>& a)
   parallel_for(device, s.B * s.N, [&](Index bn, Index) {
     const auto logit = masked_logits(a.in.logit_bnc, a.in.mask_bc, s, bn);
     shares_again(a.d_logit_bnc + bn * C, logit, a.max_bnc + bn * C, a.sum_bnc + bn * C, C);
-    Longer<A> sum = Longer<A>(0);
-    for (Index c = 0; a.d_lse_bnc && c < C && a.sum_bnc[bn * C] != A(0); ++c) sum += Longer<A>(a.d_lse_bnc[bn * C + c]);
+    Extended<A> sum = Extended<A>(0);
+    for (Index c = 0; a.d_lse_bnc && c < C && a.sum_bnc[bn * C] != A(0); ++c)
+      sum += Extended<A>(a.d_lse_bnc[bn * C + c]);
     d_lse[bn / s.N][bn % s.N] = A(sum);
   });
   for_pieces(device, s, [&](const Piece& piece, Index number) {

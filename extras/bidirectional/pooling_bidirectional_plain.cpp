@@ -6,7 +6,7 @@ namespace abh {
 template <class Device, class T>
 void pooling_bidirectional_forward(Device&, const PoolingForward<T>& a) {
   using A = Accum<T>;
-  using S = Longer<T>;
+  using S = Extended<T>;
   const auto [B, C, N, K, window, causal, payloads] = a.in.shape;
   const auto x = heads(a.in.x_bch, a.in.x_stride, C, payloads * N, K);
   const auto out = heads(a.out_bch, 0, C, payloads * N, K);
@@ -47,7 +47,7 @@ void pooling_bidirectional_backward(Device&, const PoolingBackward<T>& a) {
   const auto d_x = heads(a.d_x_bch, a.d_x_stride, C, payloads * N, K);
   const auto d_logit = array(a.d_logit_bnc, N, C);
   const auto max = array(a.max_bnc, N, C), sum = array(a.sum_bnc, N, C);
-  using S = Longer<T>;
+  using S = Extended<T>;
   for (Index b = 0; b < B; ++b) {
     for (Index n = 0; n < N; ++n) {
       S d_lse = 0;

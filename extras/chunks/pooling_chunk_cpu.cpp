@@ -10,7 +10,7 @@ template <class Device, class T>
 void pooling_zeta(Device& device, Accum<T>* zeta_n, const Accum<T>* max_nc, const Accum<T>* sum_nc, Index C, Index N,
                   Accum<T>* low_n) {
   using A = Accum<T>;
-  using S = Longer<T>;
+  using S = Extended<T>;
   on_one_thread(device, [&] {
     for (Index n = 0; n < N; ++n) {
       const S sum = S(sum_nc[(n + 1) * C - 1]) + (low_n ? S(low_n[n]) : S(0));

@@ -9,7 +9,7 @@ template <class Device, class T>
 void pooling_zeta(Device&, Accum<T>* zeta_n, const Accum<T>* max_nc, const Accum<T>* sum_nc, Index C, Index N,
                   Accum<T>* low_n) {
   using A = Accum<T>;
-  using S = Longer<T>;
+  using S = Extended<T>;
   const auto max = array(max_nc, C), sum = array(sum_nc, C);
   for (Index n = 0; n < N; ++n) {
     const S all = S(sum(n, C - 1)) + (low_n ? S(low_n[n]) : S(0));

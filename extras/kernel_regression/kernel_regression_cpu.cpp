@@ -77,7 +77,7 @@ class NearestKey {
 template <class T>
 struct LongSum {
   T high = T(0), low = T(0);
-  void operator+=(const T& x) { add_to_pair<T>(high, low, x); }
+  void operator+=(const T& x) { add_compensated<T>(high, low, x); }
   T total() const { return high + low; }
 };
 
@@ -167,8 +167,8 @@ void kernel_regression_backward(Device& device, const KernelRegressionBackward<T
           of_key = fused<L>(d_score, distance, of_key);
           of_value = fused<L>(weight, a.d_out_c[c], of_value);
         }
-        add_to_pair<L>(key_high, key_low, of_key);
-        add_to_pair<L>(value_high, value_low, of_value);
+        add_compensated<L>(key_high, key_low, of_key);
+        add_compensated<L>(value_high, value_low, of_value);
       }
       store<L>(a.d_key_s + s, (width * width) * (key_high + key_low));  // (kernel_regression.8)
       store<L>(a.d_value_s + s, value_high + value_low);                // (kernel_regression.9)

@@ -28,7 +28,7 @@ __device__ __forceinline__ float nearer(float query, float key, float than) {
 // The sum of a lane's terms. As a pair of numbers it does not drift, however many they are.
 struct LaneSum {
   float high = 0, low = 0;
-  __device__ void operator+=(float x) { add_to_pair(high, low, x); }
+  __device__ void operator+=(float x) { add_compensated(high, low, x); }
   __device__ float of_warp() const { return warp_sum(high + low); }
 };
 

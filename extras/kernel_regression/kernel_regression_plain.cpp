@@ -33,15 +33,15 @@ void kernel_regression_forward(Device&, const KernelRegressionForward<T>& a) {
       if (in.sees(c, s) && (seen++ == 0 || gap_of(query, A(in.key_s[s]), near) < A(0)))
         near = in.key_s[s];  // (kernel_regression.1)
     }
-    Longer<T> sum = 0, mixed = 0;
+    Extended<T> sum = 0, mixed = 0;
     for (Index s = 0; s < in.S; ++s) {
       if (!in.sees(c, s)) continue;
       const A power = exp(A(-0.5) * width * width * gap_of(query, A(in.key_s[s]), near));
       sum += power;
       mixed += power * in.value_s[s];
     }
-    const A share = seen ? A(1 / sum) : A(0);                // (kernel_regression.3)
-    a.out_c[c] = seen ? A(Longer<T>(share) * mixed) : A(0);  // (kernel_regression.4)
+    const A share = seen ? A(1 / sum) : A(0);                  // (kernel_regression.3)
+    a.out_c[c] = seen ? A(Extended<T>(share) * mixed) : A(0);  // (kernel_regression.4)
     a.near_c[c] = near;
     a.share_c[c] = share;
   }
@@ -74,13 +74,13 @@ void kernel_regression_backward(Device&, const KernelRegressionBackward<T>& a) {
     return in.sees(c, s) ? a.d_out_c[c] * weight(c, s) * (in.value_s[s] - a.out_c[c]) : A(0);  // (kernel_regression.6)
   };
   for (Index c = 0; c < in.C; ++c) {
-    Longer<T> sum = 0;
+    Extended<T> sum = 0;
     // In the place of the query stands its nearest key: the d_score of a row sum to 0, so that any number may.
     for (Index s = 0; s < in.S; ++s) sum += d_score(c, s) * (a.near_c[c] - in.key_s[s]);
     a.d_query_c[c] = -width * width * A(sum);  // (kernel_regression.7)
   }
   for (Index s = 0; s < in.S; ++s) {
-    Longer<T> of_key = 0, of_value = 0;
+    Extended<T> of_key = 0, of_value = 0;
     for (Index c = 0; c < in.C; ++c) {
       of_key += d_score(c, s) * (in.query_c[c] - in.key_s[s]);
       of_value += weight(c, s) * a.d_out_c[c];
@@ -89,7 +89,7 @@ void kernel_regression_backward(Device&, const KernelRegressionBackward<T>& a) {
     a.d_value_s[s] = A(of_value);              // (kernel_regression.9)
   }
   if (!a.d_width) return;
-  Longer<T> sum = 0;
+  Extended<T> sum = 0;
   for (Index c = 0; c < in.C; ++c) {
     for (Index s = 0; s < in.S; ++s) sum += d_score(c, s) * gap(c, s);
   }

@@ -138,13 +138,13 @@ void lsh_attention_forward(Device& device, const LshForward<T>& a) {
         const A score = head.score(c, s);
         if (score > max) max = score;  // (lsh_attention.8)
       });
-      Longer<T> sum(0);
+      Extended<T> sum(0);
       head.for_keys(c, [&](Index s, const A& count) {
         sum += count * exp(head.score(c, s) - max);  // (lsh_attention.8)
       });
-      const bool meets_nobody = sum == Longer<T>(0);  // else the largest score has added exp(0) = 1
+      const bool meets_nobody = sum == Extended<T>(0);  // else the largest score has added exp(0) = 1
       for (Index k = 0; k < in.K; ++k) {
-        Longer<T> mixed(0);
+        Extended<T> mixed(0);
         head.for_keys(
             c, [&](Index s, const A& count) { mixed += count * exp(head.score(c, s) - max) * head.value(s, k); });
         out(b, c, n, k) = meets_nobody ? head.value(c, k) : A(mixed / sum);  // (lsh_attention.9)
@@ -182,12 +182,12 @@ void lsh_attention_backward(Device& device, const LshBackward<T>& a) {
   const auto d_value = heads(a.d_value_bch, a.d_value_stride, C, N, K);
   const auto lse = array(a.lse_bnc, N, C);
   typename Device::Scope scratch(device.workspace);
-  const auto rows_of_sums = [&] { return array(scratch.template take<Longer<T>>(C * K), K); };
+  const auto rows_of_sums = [&] { return array(scratch.template take<Extended<T>>(C * K), K); };
   const auto asked_sum = rows_of_sums(), key_sum = rows_of_sums(), value_sum = rows_of_sums();
 
   for_heads(device, in, [&](const Head<T>& head) {
     const Index b = head.b, n = head.n;
-    for (Index i = 0; i < C * K; ++i) asked_sum.first[i] = key_sum.first[i] = value_sum.first[i] = Longer<T>(0);
+    for (Index i = 0; i < C * K; ++i) asked_sum.first[i] = key_sum.first[i] = value_sum.first[i] = Extended<T>(0);
     for (Index c = 0; c < C; ++c) {
       A delta = A(0);
       for (Index k = 0; k < K; ++k) delta += d_out(b, c, n, k) * out(b, c, n, k);  // (lsh_attention.12)

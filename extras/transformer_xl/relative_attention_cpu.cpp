@@ -251,7 +251,7 @@ void forward_tile(const AttentionForward<T>& a, const Head<T>& head, Index t, T*
         store<L>(score_s + s, power);
         sum += power;
       }
-      add_to_scaled_pair<T>(sum_c[c], sum_low_c[c], shrink_c[c], sum.total());  // (relative_attention.2)
+      add_compensated_scaled<T>(sum_c[c], sum_low_c[c], shrink_c[c], sum.total());  // (relative_attention.2)
     }
     multiply<T>({.out = of_tile_ck,
                  .a = {scores.score_cs.first, tile, 1},
@@ -263,7 +263,7 @@ void forward_tile(const AttentionForward<T>& a, const Head<T>& head, Index t, T*
       T *total_k = out.high[c], *low_k = out.low[c], *of_tile_k = of_tile_ck[c];
       for (Index k = 0; k < KP; k += width) {
         L total = load<L>(total_k + k), low = load<L>(low_k + k);
-        add_to_scaled_pair<L>(total, low, splat<L>(shrink_c[c]), load<L>(of_tile_k + k));
+        add_compensated_scaled<L>(total, low, splat<L>(shrink_c[c]), load<L>(of_tile_k + k));
         store<L>(total_k + k, total);
         store<L>(low_k + k, low);
       }
@@ -554,7 +554,7 @@ void backward_by_lanes(Device& device, const AttentionBackward<T>& a, const Rela
       for (Index b = 0; b < in.B; ++b) {
         for (Index piece = 0; piece < pieces; ++piece) {
           const PairRows<T> part = rows_of(sums_of((b * in.N + n) * pieces + piece));
-          add_to_pair<L>(sum, low, load<L>(part.high[i] + k) + load<L>(part.low[i] + k));
+          add_compensated<L>(sum, low, load<L>(part.high[i] + k) + load<L>(part.low[i] + k));
         }
       }
       result(k, sum + low);

@@ -149,7 +149,7 @@ __global__ void forward_kernel(AttentionForward<T> a, RelativeTerms<T> terms, fl
     max = new_max;
     sum *= shrink;
     sum_low *= shrink;
-    add_to_pair(sum, sum_low, warp_sum(power));  // (relative_attention.2)
+    add_compensated(sum, sum_low, warp_sum(power));  // (relative_attention.2)
     __syncwarp();
     power_s[lane] = power;
     __syncwarp();
@@ -157,9 +157,9 @@ __global__ void forward_kernel(AttentionForward<T> a, RelativeTerms<T> terms, fl
       for (int k = first + lane; k < slab_end; k += warp_size) {
         total_k[k] *= shrink;
         low_k[k] *= shrink;
-        add_to_pair(total_k[k], low_k[k],
-                    sum_over_lanes(
-                        power_s, [&](int j) { return tiles.value[j]; }, k - first));
+        add_compensated(total_k[k], low_k[k],
+                        sum_over_lanes(
+                            power_s, [&](int j) { return tiles.value[j]; }, k - first));
       }
     });
   }
@@ -227,10 +227,10 @@ __global__ void backward_query_kernel(AttentionBackward<T> a, RelativeTerms<T> t
     __syncwarp();
     for_slabs(K, false, fetch, [&](int first, int slab_end) {
       for (int k = first + lane; k < slab_end; k += warp_size) {
-        add_to_pair(d_content_k[k], d_content_low_k[k],
-                    sum_over_lanes(
-                        d_score_s, [&](int j) { return tiles.key[j]; }, k - first));
-        add_to_pair(d_position_k[k], d_position_low_k[k], sum_over_lanes(d_score_s, rho, k - first));
+        add_compensated(d_content_k[k], d_content_low_k[k],
+                        sum_over_lanes(
+                            d_score_s, [&](int j) { return tiles.key[j]; }, k - first));
+        add_compensated(d_position_k[k], d_position_low_k[k], sum_over_lanes(d_score_s, rho, k - first));
       }
     });
   }
@@ -339,10 +339,10 @@ __global__ void backward_key_kernel(AttentionBackward<T> a, RelativeTerms<T> ter
           for (int j = 0; j < side; ++j) {
             d_key = fmaf(d_score_c[j], tiles.query[j][k - first] + content_bias_k[k], d_key);
           }
-          add_to_pair(d_key_k[k], d_key_low_k[k], d_key);
-          add_to_pair(d_value_k[k], d_value_low_k[k],
-                      sum_over_lanes(
-                          weight_c, [&](int j) { return tiles.d_out[j]; }, k - first));
+          add_compensated(d_key_k[k], d_key_low_k[k], d_key);
+          add_compensated(d_value_k[k], d_value_low_k[k],
+                          sum_over_lanes(
+                              weight_c, [&](int j) { return tiles.d_out[j]; }, k - first));
         }
       });
     }
@@ -431,7 +431,7 @@ __global__ void backward_rho_kernel(AttentionBackward<T> a, RelativeTerms<T> ter
             for (int j = 0; j < side; ++j) {
               d_rho = fmaf(d_score_c[j], tiles.query[j][k - first] + position_bias_k[k], d_rho);
             }
-            add_to_pair(sum_k[k], low_k[k], d_rho);
+            add_compensated(sum_k[k], low_k[k], d_rho);
           }
         });
       }

@@ -63,14 +63,14 @@ void relative_attention_forward(Device& device, const AttentionForward<T>& a, co
           score_s[s] = rows.score(b, n, c, s);
           if (score_s[s] > max) max = score_s[s];  // (relative_attention.2)
         });
-        Longer<T> sum(0);
+        Extended<T> sum(0);
         rows.for_keys(b, c, [&](Index s) {
           power_s[s] = exp(score_s[s] - max);
           sum += power_s[s];  // (relative_attention.2)
         });
-        const bool sees_none = sum == Longer<T>(0);  // else the largest score has added exp(0) = 1
+        const bool sees_none = sum == Extended<T>(0);  // else the largest score has added exp(0) = 1
         for (Index k = 0; k < in.K; ++k) {
-          Longer<T> mixed(0);
+          Extended<T> mixed(0);
           rows.for_keys(b, c, [&](Index s) { mixed += power_s[s] * rows.value(b, s, n, k); });
           out(b, c, n, k) = sees_none ? A(0) : A(mixed / sum);  // (relative_attention.3)
         }
@@ -119,13 +119,13 @@ void relative_attention_backward(Device& device, const AttentionBackward<T>& a, 
 
   // The sums of one head: every pair adds to them. Of keys and values those of their own segment, [0], and as memory.
   typename Device::Scope scratch(device.workspace);
-  const auto rows_of_sums = [&](Index count) { return array(scratch.template take<Longer<T>>(count * K), K); };
+  const auto rows_of_sums = [&](Index count) { return array(scratch.template take<Extended<T>>(count * K), K); };
   const auto rho_sum = rows_of_sums(P), bias_sum = rows_of_sums(2);
-  const View<Longer<T>, 2> key_sum[] = {rows_of_sums(S), rows_of_sums(S)};
-  const View<Longer<T>, 2> value_sum[] = {rows_of_sums(S), rows_of_sums(S)};
+  const View<Extended<T>, 2> key_sum[] = {rows_of_sums(S), rows_of_sums(S)};
+  const View<Extended<T>, 2> value_sum[] = {rows_of_sums(S), rows_of_sums(S)};
   const auto pair_sum = rows_of_sums(2);  // of one query: its content, its position
-  const auto clear = [&](const View<Longer<T>, 2>& sum, Index count) {
-    for (Index i = 0; i < count * K; ++i) sum.first[i] = Longer<T>(0);
+  const auto clear = [&](const View<Extended<T>, 2>& sum, Index count) {
+    for (Index i = 0; i < count * K; ++i) sum.first[i] = Extended<T>(0);
   };
 
   for (Index n = 0; n < N; ++n) {

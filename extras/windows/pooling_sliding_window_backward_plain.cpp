@@ -12,7 +12,7 @@ void pooling_sliding_window_backward(Device& device, const PoolingBackward<T>& a
   const auto d_x = heads(a.d_x_bch, a.d_x_stride, C, payloads * N, K);
   const auto d_logit = array(a.d_logit_bnc, N, C);
   const auto max = array(a.max_bnc, N, C), sum = array(a.sum_bnc, N, C);
-  using S = Longer<T>;
+  using S = Extended<T>;
   typename Device::Scope scratch(device.workspace);
   const auto pull = array(scratch.template take<S>(payloads * N * K), K);
   const auto pulled = array(scratch.template take<S>(payloads * N * K), K);

@@ -443,10 +443,10 @@ void backward_windows(Device& device, const PoolingBackward<T>& a) {
       const A d = sum_of_parts(out_dot[slot], parts, C, c);
       return d_lse_c && sum_c[c] != A(0) ? d - d_lse_c[c] : d;  // (pooling_chunk.3)
     };
-    Longer<A> pulled = 0;
+    Extended<A> pulled = 0;
     const auto pull_one = [&](Index c, Index i, A keep, A add) {
-      const Longer<A> added = Longer<A>(pulled_at(c)) * Longer<A>(add);
-      pulled = i == 0 ? added : fused<Longer<A>>(pulled, Longer<A>(keep), added);
+      const Extended<A> added = Extended<A>(pulled_at(c)) * Extended<A>(add);
+      pulled = i == 0 ? added : fused<Extended<A>>(pulled, Extended<A>(keep), added);
     };
     for_windows(
         C, block,

@@ -10,7 +10,7 @@ namespace {
 // before the prefix does, and its state is as of its end, with an age of 0.
 template <class T>
 void merge(const State<T>& both, const State<T>& suffix, const State<T>& prefix, T slope, Index distance) {
-  using S = Longer<T>;
+  using S = Extended<T>;
   const S max_suffix = S(suffix.top()) - S(slope) * S(distance);  // (pooling_sliding_window.8)
   const S max_prefix = prefix.max(slope);
   const S max = max_suffix > max_prefix ? max_suffix : max_prefix;

@@ -54,7 +54,7 @@ struct AccumOf<bf16> {
   using type = float;
 };
 template <>
-struct LongerOf<bf16> {
+struct ExtendedOf<bf16> {
   using type = double;
 };
 

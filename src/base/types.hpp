@@ -27,14 +27,14 @@ using Accum = typename AccumOf<T>::type;
 // The type of sums over a whole sequence, with more digits than their terms: beside one large term many small ones
 // are all rounded the same way.
 template <class T>
-struct LongerOf {
+struct ExtendedOf {
   using type = T;
 };
 template <>
-struct LongerOf<float> {
+struct ExtendedOf<float> {
   using type = double;
 };
 template <class T>
-using Longer = typename LongerOf<T>::type;
+using Extended = typename ExtendedOf<T>::type;
 
 }  // namespace abh
