@@ -27,9 +27,9 @@ void pooling_forward(Device& device, const PoolingForward<T>& a) {
       // kept: with as many digits as a step's state has, so that step by step comes to the same.
       for (Index c = 0; c < C; ++c) {
         const S logit = S(logit_of(a.in, b, n, c)), max_before = max;
-        max = logit < max_before ? max_before : logit;                    // (pooling.2)
-        sum = kept<A>(sum * power(max_before, max) + power(logit, max));  // (pooling.3)
-        const S alpha = sum == S(0) ? S(0) : power(logit, max) / sum;     // (pooling.4)
+        max = logit < max_before ? max_before : logit;                                // (pooling.2)
+        sum = kept<A>(sum * exp_shifted(max_before, max) + exp_shifted(logit, max));  // (pooling.3)
+        const S alpha = sum == S(0) ? S(0) : exp_shifted(logit, max) / sum;           // (pooling.4)
         for (Index m = n; m < payloads * N; m += N) {
           for (Index k = 0; k < K; ++k) {
             average(m, k) = kept<A>(average(m, k) + alpha * (S(x(b, c, m, k)) - average(m, k)));  // (pooling.5)

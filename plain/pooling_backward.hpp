@@ -32,9 +32,9 @@ void backward_of_average(Device& device, const PoolingBackward<T>& a, const MaxB
         // alpha is not saved: (pooling.4) again. Of nothing seen so far every share is 0, not 0/0.
         const bool nothing = sum(b, n, c) == A(0);
         const S share = nothing ? S(0) : S(1) / S(sum(b, n, c)), most = S(max(b, n, c));
-        const S alpha = power(S(logit_of(a.in, b, n, c)), most) * share;
+        const S alpha = exp_shifted(S(logit_of(a.in, b, n, c)), most) * share;
         S beta = 0;
-        if (c > 0) beta = S(sum(b, n, c - 1)) * power(max_before(b, n, c), most) * share;  // (pooling.6)
+        if (c > 0) beta = S(sum(b, n, c - 1)) * exp_shifted(max_before(b, n, c), most) * share;  // (pooling.6)
         S kappa = 0;
         for (Index m = n; m < payloads * N; m += N) {
           for (Index k = 0; k < K; ++k) {

@@ -27,9 +27,9 @@ SeenPositions weights_of(Accum<T>* weight_s, const PoolingInputs<T>& in, Index b
     if (decayed(s) > most) most = decayed(s);
   }
   // Relative to the largest: the factor e^-most cancels in the quotient, and nothing overflows.
-  for (Index s = seen.first; s < seen.end; ++s) total += power(decayed(s), most);
+  for (Index s = seen.first; s < seen.end; ++s) total += exp_shifted(decayed(s), most);
   for (Index s = seen.first; s < seen.end; ++s) {
-    weight_s[s] = total == Extended<T>(0) ? A(0) : A(power(decayed(s), most) / total);
+    weight_s[s] = total == Extended<T>(0) ? A(0) : A(exp_shifted(decayed(s), most) / total);
   }
   return seen;
 }

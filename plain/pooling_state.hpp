@@ -29,7 +29,7 @@ T slope_of(const T* slope_n, Index n) {
 // e^(logit - most), at most 1: most is the largest logit of those concerned. Nothing weighs 0 beside nothing, too,
 // where the difference would be -infinity less -infinity.
 template <class T>
-T power(T logit, T most) {
+T exp_shifted(T logit, T most) {
   return logit == T(-infinity) ? T(0) : exp(logit - most);
 }
 
@@ -81,9 +81,9 @@ void push(const State<T>& now, const State<T>& before, T logit, T slope, const P
   using S = Extended<T>;
   const S aged = S(before.top()) - S(slope) * S(before.age + T(1));  // (pooling_decay.2)
   const bool stays = S(logit) < aged;
-  const S max = stays ? aged : S(logit);                                 // (pooling.2)
-  const S sum = before.sum() * power(aged, max) + power(S(logit), max);  // (pooling.3)
-  const S alpha = sum == S(0) ? S(0) : power(S(logit), max) / sum;       // (pooling.4)
+  const S max = stays ? aged : S(logit);                                             // (pooling.2)
+  const S sum = before.sum() * exp_shifted(aged, max) + exp_shifted(S(logit), max);  // (pooling.3)
+  const S alpha = sum == S(0) ? S(0) : exp_shifted(S(logit), max) / sum;             // (pooling.4)
   for (Index j = 0; j < now.J; ++j) {
     now.set_out(j, before.out(j) + alpha * (S(x(j)) - before.out(j)));  // (pooling.5)
   }

@@ -19,7 +19,7 @@ void pooling_bidirectional_forward(Device&, const PoolingForward<T>& a) {
         const A logit = logit_of(a.in, b, n, c);
         if (logit > most) most = logit;
       }
-      for (Index c = 0; c < C; ++c) total += S(power(logit_of(a.in, b, n, c), most));
+      for (Index c = 0; c < C; ++c) total += S(exp_shifted(logit_of(a.in, b, n, c), most));
       for (Index c = 0; c < C; ++c) {
         max(b, n, c) = most;
         sum(b, n, c) = A(total);
@@ -28,7 +28,7 @@ void pooling_bidirectional_forward(Device&, const PoolingForward<T>& a) {
         for (Index k = 0; k < K; ++k) {
           S average = S(0);
           for (Index c = 0; c < C; ++c) {
-            const S alpha = total == S(0) ? S(0) : S(power(logit_of(a.in, b, n, c), most)) / total;
+            const S alpha = total == S(0) ? S(0) : S(exp_shifted(logit_of(a.in, b, n, c), most)) / total;
             average += alpha * S(x(b, c, m, k));  // (pooling_bidirectional.1)
           }
           for (Index c = 0; c < C; ++c) out(b, c, m, k) = A(average);
@@ -56,7 +56,7 @@ void pooling_bidirectional_backward(Device&, const PoolingBackward<T>& a) {
         if (a.d_lse_bnc) d_lse += S(array(a.d_lse_bnc, N, C)(b, n, c));
       }
       const auto alpha_of = [&, b = b, n = n](Index c) {
-        return sum(b, n, c) == A(0) ? S(0) : S(power(logit_of(a.in, b, n, c), max(b, n, c))) / S(sum(b, n, c));
+        return sum(b, n, c) == A(0) ? S(0) : S(exp_shifted(logit_of(a.in, b, n, c), max(b, n, c))) / S(sum(b, n, c));
       };
       for (Index m = n; m < payloads * N; m += N) {
         for (Index k = 0; k < K; ++k) {

@@ -14,9 +14,9 @@ void merge(const State<T>& both, const State<T>& suffix, const State<T>& prefix,
   const S max_suffix = S(suffix.top()) - S(slope) * S(distance);  // (pooling_sliding_window.8)
   const S max_prefix = prefix.max(slope);
   const S max = max_suffix > max_prefix ? max_suffix : max_prefix;
-  const S older = suffix.sum() * power(max_suffix, max);
-  const S sum = older + prefix.sum() * power(max_prefix, max);  // (pooling_sliding_window.1)
-  const S gamma = sum == S(0) ? S(0) : older / sum;             // (pooling_sliding_window.2)
+  const S older = suffix.sum() * exp_shifted(max_suffix, max);
+  const S sum = older + prefix.sum() * exp_shifted(max_prefix, max);  // (pooling_sliding_window.1)
+  const S gamma = sum == S(0) ? S(0) : older / sum;                   // (pooling_sliding_window.2)
   for (Index j = 0; j < both.J; ++j) {
     both.set_out(j, prefix.out(j) + gamma * (suffix.out(j) - prefix.out(j)));  // (pooling_sliding_window.3)
   }
