@@ -471,11 +471,11 @@ TEST_CASE("chunks: which networks cannot be computed so", "[chunks]") {
   for (const MixerProperties& mixer : Mixers::properties) {
     ModelConfig config = chunk_case(mixer.name, "0", 0).config;
     CAPTURE(mixer.name);
-    CHECK(fault_of_chunks(config).empty() == mixer.in_chunks);
+    CHECK(why_no_chunks(config).empty() == mixer.in_chunks);
     config.classes = 2;
-    CHECK(contains(fault_of_chunks(config), "tells classes apart"));
+    CHECK(contains(why_no_chunks(config), "tells classes apart"));
     config.causal = false;
-    CHECK(fault_of_chunks(config) == "--chunk: expected a network that is causal");
+    CHECK(why_no_chunks(config) == "--chunk: expected a network that is causal");
     CHECK_THROWS_AS(check_training(config, {.chunk = 4}), UsageError);
     CHECK_NOTHROW(check_training(config, {}));
   }

@@ -368,7 +368,7 @@ TEST_CASE("sparse: settings that make no pattern", "[sparse]") {
   ModelConfig config{.mixer = "dot"};
   config.extras.pattern = "strided";
   config.extras.stride = 3;
-  CHECK(fault_of_chunks(config) == "--chunk: expected a network without a --pattern, found strided");
+  CHECK(why_no_chunks(config) == "--chunk: expected a network without a --pattern, found strided");
 }
 
 }  // namespace

@@ -97,7 +97,7 @@ std::string fault_of_mixers(const ModelConfig& model, const std::string& flag, c
 
 }  // namespace
 
-std::string fault_of_chunks(const ModelConfig& model) {
+std::string why_no_chunks(const ModelConfig& model) {
   if (!model.causal) return "--chunk: expected a network that is causal";
   if (model.has_encoder()) return "--chunk: expected a network without a source";
   if (model.classes)
@@ -110,7 +110,7 @@ std::string fault_of_chunks(const ModelConfig& model) {
   return fault_of_mixers(model, "--chunk", "go on from an earlier chunk", &MixerProperties::in_chunks);
 }
 
-std::string fault_of_steps(const ModelConfig& model) {
+std::string why_no_decoding(const ModelConfig& model) {
   std::string fault;
   each_option(model, [&](const auto& feature, const MixerProperties& mixer) {
     if (fault.empty()) fault = feature.step_fault(mixer);
@@ -144,7 +144,7 @@ void check_training(const ModelConfig& model, const TrainingConfig& training) {
                      ", in which two streams drift: 32 layers have gradients that are off by 0.84 of their size");
   }
   std::string fault;
-  if (training.chunk) fault = fault_of_chunks(model);
+  if (training.chunk) fault = why_no_chunks(model);
   if (training.truncated && fault.empty()) {
     fault = fault_of_mixers(model, "--truncated", "keep keys and values apart", &MixerProperties::truncates);
   }

@@ -105,10 +105,10 @@ void check_model(const ModelConfig& config);
 
 // Why --chunk cannot be for such a network, in one line; empty where it can. In chunks every layer must be able to go
 // on from what was before.
-std::string fault_of_chunks(const ModelConfig& model);
+std::string why_no_chunks(const ModelConfig& model);
 
 // Why it cannot go on token by token, in one line; empty where it can.
-std::string fault_of_steps(const ModelConfig& model);
+std::string why_no_decoding(const ModelConfig& model);
 
 // This network with another mixer in every layer, and with usual values of the settings that the mixer requires.
 ModelConfig with_mixer(ModelConfig config, const std::string& mixer);

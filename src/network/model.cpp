@@ -343,7 +343,7 @@ auto with_device(const DeviceChoice& choice, const std::string& type, Mode mode,
 std::unique_ptr<Model> make_model(const DeviceChoice& choice, const ModelConfig& config,
                                   const NetworkCapacity& capacity, double dropout, const std::string& type,
                                   Processes& processes) {
-  if (const std::string fault = fault_of_steps(config); capacity.positions > 0 && !fault.empty()) throw Error(fault);
+  if (const std::string fault = why_no_decoding(config); capacity.positions > 0 && !fault.empty()) throw Error(fault);
   return with_device(choice, type, Mode::compute,
                      [&]<class T, class Device>(std::unique_ptr<Device> device) -> std::unique_ptr<Model> {
                        const std::string name = name_of(*device, choice, type);

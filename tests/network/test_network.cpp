@@ -163,7 +163,7 @@ NetworkCase wider(NetworkCase network) {
 
 TEST_CASE("network: causal, bit by bit, in every instruction set", "[network]") {
   for (const NetworkCase& each : all_cases()) {
-    if (!fault_of_steps(each.config).empty()) continue;  // later positions decide whom earlier ones meet
+    if (!why_no_decoding(each.config).empty()) continue;  // later positions decide whom earlier ones meet
     const NetworkCase network = wider(each);
     CAPTURE(network.config.mixer, network.config.window, network.config.conv_kernel, network.config.positions);
     const Array<double> weights = network.weights();
@@ -234,7 +234,7 @@ TEST_CASE("network: step-by-step inference is the parallel pass", "[network]") {
     }
   }
   for (const NetworkCase& each : Rows<NetworkCase, ForSteps>::all(cases)) {
-    if (!fault_of_steps(each.config).empty()) continue;
+    if (!why_no_decoding(each.config).empty()) continue;
     const NetworkCase network = wider(each);
     CAPTURE(network.config.mixer, network.config.window, network.config.conv_kernel, network.config.positions);
     Reference device(1);

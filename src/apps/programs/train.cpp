@@ -268,7 +268,7 @@ int train_in(TaskKinds kinds, Processes& processes, int argc, char** argv) {
   print_unused(flags, idle_flags(a.model));
   print_unused(flags, idle_flags(a.training, a.model.context));
   if (has_start) std::cout << one_line("init: from " + source + ", " + started.summary) << "\n" << std::flush;
-  require_memory(host_bytes(a.device, memory) + other.data + other.files, other.data, fault_of_chunks(a.model).empty());
+  require_memory(host_bytes(a.device, memory) + other.data + other.files, other.data, why_no_chunks(a.model).empty());
 
   run.weights = std::move(started.weights);
   run.model = a.model;

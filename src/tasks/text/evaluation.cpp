@@ -68,7 +68,7 @@ Evaluation evaluate_text(const DeviceChoice& device, const std::string& type, co
     throw Error("--context: expected at most " + to_text(config.context) +
                 ", the rows of this model's position table, found " + to_text(cut.context));
   }
-  const std::string fault = fault_of_chunks(config);
+  const std::string fault = why_no_chunks(config);
   if (cut.chunk && !fault.empty()) throw Error(fault);
   if (const std::string of_length = fault_of_chunk(config, cut.chunk); !of_length.empty()) throw Error(of_length);
   // Faults of the text are reported before anything is computed.

@@ -69,7 +69,7 @@ std::string TextTask::final_line(const RunResult& result) const {
 
 std::optional<std::string> TextTask::sample(const ModelConfig& config, const std::vector<float>& weights,
                                             std::uint64_t seed, const std::function<bool()>& keep_going) const {
-  if (const std::string fault = fault_of_steps(config); !fault.empty()) return fault + "\n";
+  if (const std::string fault = why_no_decoding(config); !fault.empty()) return fault + "\n";
   const TextModel model{config, tokenizer_, weights};
   return generate_text({.device = "cpu", .threads = 1}, model, opening_of_text(tokenizer_), sample_length,
                        {.temperature = 0.8, .seed = seed}, keep_going);

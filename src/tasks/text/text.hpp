@@ -39,7 +39,7 @@ class TextTask : public Task {
   // A run of no steps has no training loss: `train -`.
   std::string final_line(const RunResult& result) const override;
   NetworkCapacity sample_capacity(const ModelConfig& config) const override {
-    if (!fault_of_steps(config).empty()) return {.B = 1, .C = 1};
+    if (!why_no_decoding(config).empty()) return {.B = 1, .C = 1};
     return generation_extent(config);
   }
   // The text that the network writes after a line break. One token at a time, the CPU is as quick as any.
