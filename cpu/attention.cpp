@@ -73,7 +73,7 @@ void attention_step(Device& device, const AttentionStep<T>& a) {
   parallel_for(device, a.N, [&](Index n, Index) {
     // The rows in reach, the last of which is that of the query.
     const Index reach = mask.of_head(n).window;
-    const Index rows = reach > 0 ? lesser(reach, a.length) : a.length, first = a.length - rows;
+    const Index rows = reach > 0 ? min_of(reach, a.length) : a.length, first = a.length - rows;
     A* score_c = score_nc + n * a.length;
     const auto row = [&](const T* rows_ch, Index c) { return rows_ch + a.row(first + c) * H + n * a.K; };
     A max = A(-infinity);
@@ -90,7 +90,7 @@ void attention_step(Device& device, const AttentionStep<T>& a) {
     A sum = A(0), sum_low = A(0);
     for (Index first_row = 0; first_row < rows; first_row += tile) {
       RowSum<T> of_tile;
-      for_lanes<T>(lesser(tile, rows - first_row), [&]<class L>(Index c) {
+      for_lanes<T>(min_of(tile, rows - first_row), [&]<class L>(Index c) {
         const L power = exponential<L>(load<L>(score_c + first_row + c) - max);
         of_tile += power;
         store<L>(score_c + first_row + c, power);
@@ -102,7 +102,7 @@ void attention_step(Device& device, const AttentionStep<T>& a) {
       L out = splat<L>(A(0)), low = splat<L>(A(0));
       for (Index first_row = 0; first_row < rows; first_row += tile) {
         L of_tile = splat<L>(A(0));
-        for (Index c = first_row; c < lesser(first_row + tile, rows); ++c) {
+        for (Index c = first_row; c < min_of(first_row + tile, rows); ++c) {
           of_tile = fused<L>(score_c[c], load<L>(row(a.value_ch, c) + k), of_tile);
         }
         add_compensated(out, low, of_tile);

@@ -39,7 +39,7 @@ class BackwardBlock {
         pieces_(pieces),
         K_(a.in.K),
         padded_K_(padded<T>(a.in.K)),
-        keys_(lesser(block, a.in.S - first_key)),
+        keys_(min_of(block, a.in.S - first_key)),
         mask_(a.in.mask.of_head(n)),
         delta_c_(delta_c),
         bias_x_(bias_x),
@@ -72,7 +72,7 @@ class BackwardBlock {
 
   __attribute__((always_inline)) void run() {
     for (Index key = 0; key < keys_; key += tile) {
-      const Index tile_keys = lesser(tile, keys_ - key);
+      const Index tile_keys = min_of(tile, keys_ - key);
       if (!seers_of(key, tile_keys).empty()) continue;
       clear_rows<T>(d_key_sum_sk_.from(key), tile_keys, padded_K_);
       clear_rows<T>(d_value_sum_sk_.from(key), tile_keys, padded_K_);
@@ -101,7 +101,7 @@ class BackwardBlock {
 
   // One tile of queries against every tile of keys.
   __attribute__((always_inline)) void meet_queries(Index first_query) {
-    const Index queries = lesser(tile, in_.C - first_query);
+    const Index queries = min_of(tile, in_.C - first_query);
     const Stretch seen = mask_.keys_of({first_query, first_query + queries}, in_.S);
     const bool begins_d_query = first_key_ < (seen.begin / block_ + pieces_) * block_;
     const Index begin = larger(seen.begin - first_key_, Index(0)) / tile * tile;
@@ -116,9 +116,9 @@ class BackwardBlock {
         .tile_keys = 0,
         .diagonal = false,
         .seers = {}};
-    const Index end = lesser(seen.end - first_key_, keys_);
+    const Index end = min_of(seen.end - first_key_, keys_);
     for (; m.key < end; m.key += tile) {
-      m.tile_keys = lesser(tile, keys_ - m.key);
+      m.tile_keys = min_of(tile, keys_ - m.key);
       m.diagonal =
           mask_.causal && first_key_ + m.key - first_query - mask_.query_offset == 0 && !mask_.strided_queries();
       m.seers = seers_of(m.key, m.tile_keys);
@@ -131,7 +131,7 @@ class BackwardBlock {
 
   // A group of the keys of a tile, from g on.
   __attribute__((always_inline)) void meet_group(const Meeting& m, Index g) {
-    const Index count = lesser(group<T>, m.tile_keys - g);
+    const Index count = min_of(group<T>, m.tile_keys - g);
     // On the diagonal, queries before the first key of the group are left out.
     const Index first = m.diagonal ? g : 0;
     multiply_pairs(m, g, count, weight_cs_, group<T>, m.query_ck, key_gks_);
@@ -164,7 +164,7 @@ class BackwardBlock {
                    .lanes = lanes,
                    .steps = K_});
     };
-    const Index first = m.diagonal ? g : 0, both = m.diagonal ? lesser(m.queries, g + width) : 0;
+    const Index first = m.diagonal ? g : 0, both = m.diagonal ? min_of(m.queries, g + width) : 0;
     multiply_queries(first, both, width);
     multiply_queries(both, m.queries, count > width ? group<T> : width);
   }
@@ -201,7 +201,7 @@ class BackwardBlock {
       if (mask_.window > 0) hide_more = lane_numbers<L>() > splat<L>(T(c - at - mask_.window)) ? hide_more : hidden;
       weigh_queries.template operator()<1>(c, hide_more);
     };
-    const auto until = [&](bool edge, Index c, Index otherwise) { return edge ? lesser(m.queries, c) : otherwise; };
+    const auto until = [&](bool edge, Index c, Index otherwise) { return edge ? min_of(m.queries, c) : otherwise; };
     const Index none = until(mask_.causal, at, first);
     const Index some = until(mask_.causal, query_at(width - 1) + 1, first);
     const Index all = until(mask_.window > 0, at + mask_.window, m.queries);
@@ -212,7 +212,7 @@ class BackwardBlock {
     };
     Index c = first;
     for (; c < none; ++c) clear(c);
-    for (; c < lesser(some, some_again); ++c) weigh_edge(c);
+    for (; c < min_of(some, some_again); ++c) weigh_edge(c);
     for (; c + weights_at_once <= all; c += weights_at_once) {
       weigh_queries.template operator()<weights_at_once>(c, hide);
     }
@@ -224,7 +224,7 @@ class BackwardBlock {
   __attribute__((always_inline)) void add_d_query(const Meeting& m) {
     const Index step = m.diagonal ? group<T> : m.queries;
     for (Index c = 0; c < m.queries; c += step) {
-      const Index some = lesser(step, m.queries - c);
+      const Index some = min_of(step, m.queries - c);
       const bool to_diagonal = m.diagonal && c + some <= m.tile_keys;
       multiply<T>({.out = m.d_query_ck.from(c),  // (attention.8)
                    .a = {d_score_cs_ + c * tile, tile, 1},
@@ -248,7 +248,7 @@ class BackwardBlock {
 
   __attribute__((always_inline)) void finish() {
     for (Index key = 0; key < keys_; key += tile) {
-      const Index tile_keys = lesser(tile, keys_ - key);
+      const Index tile_keys = min_of(tile, keys_ - key);
       if (!in_sections(seers_of(key, tile_keys))) continue;
       add_rows(d_key_sum_sk_.from(key), d_key_total_sk_.from(key), tile_keys, padded_K_);
       add_rows(d_value_sum_sk_.from(key), d_value_total_sk_.from(key), tile_keys, padded_K_);
@@ -293,12 +293,12 @@ void backward_in_tiles(Device& device, const AttentionBackward<T>& a) {
     return head_rows(first, stride, head / in.N, head % in.N, in.C, in.N, in.K);
   };
   const auto seen_by_tile = [&](Index t, Index head) {
-    return in.mask.of_head(head % in.N).keys_of({t * tile, lesser((t + 1) * tile, in.C)}, in.S);
+    return in.mask.of_head(head % in.N).keys_of({t * tile, min_of((t + 1) * tile, in.C)}, in.S);
   };
 
   parallel_for(device, in.B * tiles, [&](Index task, Index) {
     const Index t = task % tiles;
-    const Index first = t * tile, end = lesser(first + tile, in.C);
+    const Index first = t * tile, end = min_of(first + tile, in.C);
     for (Index head = task / tiles * in.N; head < (task / tiles + 1) * in.N; ++head) {
       sum_delta<T>(delta_bnc + head * in.C, rows(a.d_out_bch, 0, head), rows(a.out_bch, 0, head),  // (attention.6)
                    first, end, in.K);
@@ -330,8 +330,8 @@ void backward_in_tiles(Device& device, const AttentionBackward<T>& a) {
     // The blocks that the tile has met lie one after the other, and so do their pieces, in a circle.
     const Stretch seen = seen_by_tile(t, head);
     const Index met = seen.empty() ? 0 : blocks_of(seen.end, block) - seen.begin / block;
-    const Index first_piece = met == 0 ? 0 : seen.begin / block % pieces, pieces_here = lesser(pieces, met);
-    for (Index c = t * tile; c < lesser((t + 1) * tile, in.C); ++c) {
+    const Index first_piece = met == 0 ? 0 : seen.begin / block % pieces, pieces_here = min_of(pieces, met);
+    for (Index c = t * tile; c < min_of((t + 1) * tile, in.C); ++c) {
       for_lanes<T>(in.K, [&]<class L>(Index k) {
         L sum = splat<L>(T(0));
         for (Index i = 0; i < pieces_here; ++i) {

@@ -34,7 +34,7 @@ void transpose_band(T* out_kc, Rows<const T> in_ck, Index first, Index count, In
   for (Index c = 0; c < count; c += lane_width<T>) {
     LaneRows<T> rows(in_ck, larger(first + c, Index(0)), end);
     for (Index i = 0; i < lane_width<T>; ++i) {
-      rows.row_k[i] = in_ck[larger(Index(0), lesser(first + c + i, end - 1))];
+      rows.row_k[i] = in_ck[larger(Index(0), min_of(first + c + i, end - 1))];
     }
     Index k = 0;
     for (; k + 4 <= K; k += 4) {
@@ -86,7 +86,7 @@ void bias_of_queries(T* d_bias_i, const AttentionBiasBackward<T>& a, Index b, In
       const bool there = key >= 0 && key < in.S && !(mask.mask_bs && mask.mask_bs[b * in.S + key] == 0);
       hide_s[s] = there ? T(0) : T(-infinity);
     }
-    sum_delta<T>(delta_c, d_out_ck.from(first), out_ck.from(first), 0, lesser(at_once, in.C - first), K);
+    sum_delta<T>(delta_c, d_out_ck.from(first), out_ck.from(first), 0, min_of(at_once, in.C - first), K);
     for (Index c = 0; c < at_once; ++c) {
       const bool there = first + c < end;
       lse_here_c[c] = there ? lse_c[first + c] : T(infinity);  // the weight of no query is 0
@@ -125,7 +125,7 @@ void bias_in_lanes(Device& device, const AttentionBiasBackward<T>& a) {
   if (in.S > 0) {
     parallel_for(device, heads * sections, [&](Index task, Index worker) {
       const Index head = task / sections, first = task % sections * section;
-      bias_of_queries<T>(part_bnji + task * a.most, a, head / in.N, head % in.N, first, lesser(first + section, in.C),
+      bias_of_queries<T>(part_bnji + task * a.most, a, head / in.N, head % in.N, first, min_of(first + section, in.C),
                          per_worker + worker * band_scratch<T>(in.K, a.most));
     });
   }

@@ -31,7 +31,7 @@ class ForwardBlock {
         first_query_(first_query),
         K_(a.in.K),
         padded_K_(padded<T>(a.in.K)),
-        queries_(lesser(block, a.in.C - first_query)),
+        queries_(min_of(block, a.in.C - first_query)),
         // Each group of queries fetches a share of the next tile of keys and values.
         next_rows_(blocks_of(tile * group<T>, block)),
         mask_(a.in.mask.of_head(n)),
@@ -84,7 +84,7 @@ class ForwardBlock {
       sum_c_[c] = T(0);
     }
     for (Index g = 0; g < queries_; g += group<T>) {
-      const Index count = lesser(group<T>, queries_ - g);
+      const Index count = min_of(group<T>, queries_ - g);
       if (seen_by(g, count).empty()) clear_rows<T>(sum_ck_.from(g), count, padded_K_);
     }
     if (!in_sections(seen_)) return;
@@ -98,17 +98,17 @@ class ForwardBlock {
 
   // Every group of queries against one tile of keys.
   __attribute__((always_inline)) void meet_keys(Index first_key) {
-    const Index tile_keys = lesser(tile, in_.S - first_key);
+    const Index tile_keys = min_of(tile, in_.S - first_key);
     const Token* mask_s = mask_.mask_bs ? mask_.mask_bs + b_ * in_.S + first_key : nullptr;
     const Rows<const T> tile_value_sk =
         padded_rows<T>(value_sk_.from(first_key), tile_keys, K_, in_.C > tile, padded_sk_);
     for (Index g = 0; g < queries_; g += group<T>) {
-      const Index next = first_key + tile + g / group<T> * next_rows_, next_end = lesser(next + next_rows_, seen_.end);
+      const Index next = first_key + tile + g / group<T> * next_rows_, next_end = min_of(next + next_rows_, seen_.end);
       prefetch(key_sk_, next, next_end, K_);
       prefetch(value_sk_, next, next_end, K_);
       Meeting m{.first_key = first_key,
                 .g = g,
-                .queries = lesser(group<T>, queries_ - g),
+                .queries = min_of(group<T>, queries_ - g),
                 .seen = {},
                 .from = 0,
                 .keys = 0,
@@ -116,13 +116,13 @@ class ForwardBlock {
                 .diagonal = false};
       m.seen = seen_by(g, m.queries);
       m.from = larger(m.seen.begin - first_key, Index(0));
-      m.keys = lesser(m.seen.end - first_key, tile_keys);
+      m.keys = min_of(m.seen.end - first_key, tile_keys);
       if (m.from >= m.keys) continue;
       m.at_first = at_query(m, 0);
       m.diagonal = mask_.causal && m.at_first + 1 < m.keys;
       score(m);
       for (Index half = 0; half < m.queries; half += width) {
-        const Index seen = m.diagonal ? lesser(m.keys, behind_vector(m, half)) : m.keys;
+        const Index seen = m.diagonal ? min_of(m.keys, behind_vector(m, half)) : m.keys;
         join_bias(m, half, seen);
         hide(m, half, seen, mask_s);
         weigh(m, half, seen);
@@ -144,7 +144,7 @@ class ForwardBlock {
                    .steps = K_});
     };
     // On the diagonal the last keys are those of the second vector of queries only.
-    const Index keys_of_both = m.diagonal ? larger(m.from, lesser(m.keys, behind_vector(m, 0))) : m.keys;
+    const Index keys_of_both = m.diagonal ? larger(m.from, min_of(m.keys, behind_vector(m, 0))) : m.keys;
     multiply_keys(m.from, keys_of_both, 0, m.queries > width ? group<T> : width);
     multiply_keys(keys_of_both, m.keys, width, width);
   }
@@ -174,7 +174,7 @@ class ForwardBlock {
         store<L>(score_s + key * group<T>, splat<L>(T(key - at)) > further ? hidden : score);
       }
     }
-    for (Index key = m.from; mask_.window > 0 && key < lesser(seen, at + width - mask_.window); ++key) {
+    for (Index key = m.from; mask_.window > 0 && key < min_of(seen, at + width - mask_.window); ++key) {
       const L score = load<L>(score_s + key * group<T>);
       const L beyond = splat<L>(T(key - at + mask_.window));  // the first query that does not reach so far back
       store<L>(score_s + key * group<T>, beyond > lane_numbers<L>() ? score : hidden);
@@ -266,7 +266,7 @@ class ForwardBlock {
   // Adds up the sections and divides by the sums.
   __attribute__((always_inline)) void finish() {
     for (Index g = 0; g < queries_; g += group<T>) {
-      const Index count = lesser(group<T>, queries_ - g);
+      const Index count = min_of(group<T>, queries_ - g);
       if (!in_sections(seen_by(g, count))) continue;
       merge_section(g, count);
       for (Index c = g; c < g + count; ++c) {

@@ -180,7 +180,7 @@ inline typename LanesOf<T, width>::type every_fourth_row(const T* const* row_k, 
 template <class T>
 struct LaneRows {
   LaneRows(Rows<const T> x_ck, Index first, Index end) {
-    for (Index i = 0; i < lane_width<T>; ++i) row_k[i] = x_ck[lesser(first + i, end - 1)];
+    for (Index i = 0; i < lane_width<T>; ++i) row_k[i] = x_ck[min_of(first + i, end - 1)];
   }
 
   // One channel.

@@ -60,7 +60,7 @@ struct BiasTable {
     const AttentionMask<T>& mask = in.mask;
     if (!mask.distance_bias_nc) return;
     const Index farthest = larger(in.C - 1 + mask.query_offset, in.S - 1 - mask.query_offset);
-    middle = lesser(mask.distances, larger(farthest, Index(0)) + 1) + 2 * tile;
+    middle = min_of(mask.distances, larger(farthest, Index(0)) + 1) + 2 * tile;
     first = scratch.template take<T>(in.N * (2 * middle + 1));
   }
   const T* of_head(Index n) const { return first ? first + n * (2 * middle + 1) + middle : nullptr; }
@@ -165,13 +165,13 @@ void sum_delta(T* delta_c, Rows<const T> d_out_ck, Rows<const T> out_ck, Index f
     for (; k < K; ++k) sum = fused<L>(d_out.channel(k), out.channel(k), sum);
     T delta[lane_width<T>];
     store<L>(delta, sum);
-    for (Index i = 0; i < lesser(lane_width<T>, end - c); ++i) delta_c[c + i] = delta[i];
+    for (Index i = 0; i < min_of(lane_width<T>, end - c); ++i) delta_c[c + i] = delta[i];
   }
 }
 
 // A head's blocks of keys are dealt out to several tasks, each with its own d_query, only when there are few heads:
 // that depends on the shape alone, too.
-inline Index pieces_of(Index heads, Index blocks) { return lesser(blocks_of(enough_tasks, heads), blocks); }
+inline Index pieces_of(Index heads, Index blocks) { return min_of(blocks_of(enough_tasks, heads), blocks); }
 
 }  // namespace
 

@@ -24,7 +24,7 @@ void for_pieces(Device& device, Index B, Index C, const Body& body) {
   const Index pieces = blocks_of(C, positions_per_task);
   parallel_for(device, B * pieces, [&](Index task, Index) {
     const Index begin = task % pieces * positions_per_task;
-    body(task / pieces, begin, lesser(C, begin + positions_per_task));
+    body(task / pieces, begin, min_of(C, begin + positions_per_task));
   });
 }
 

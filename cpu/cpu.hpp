@@ -32,8 +32,8 @@ struct CpuDevice : SharesHostMemory<CpuDevice<isa>> {
 };
 
 // In place of the standard library's templates, which these files do without (cpu/lanes.hpp).
-constexpr Index lesser(Index a, Index b) { return a < b ? a : b; }
-constexpr Index greater(Index a, Index b) { return a < b ? b : a; }
+constexpr Index min_of(Index a, Index b) { return a < b ? a : b; }
+constexpr Index max_of(Index a, Index b) { return a < b ? b : a; }
 
 // How many blocks of `block` cover `count`.
 constexpr Index blocks_of(Index count, Index block) { return (count + block - 1) / block; }
@@ -51,7 +51,7 @@ void parallel_for(CpuDevice<isa>& device, Index tasks, const Body& body) {
 template <Isa isa, class Body>
 void parallel_pieces(CpuDevice<isa>& device, Index count, Index size, const Body& body) {
   parallel_for(device, blocks_of(count, size),
-               [&](Index task, Index) { body(task * size, lesser(count, (task + 1) * size)); });
+               [&](Index task, Index) { body(task * size, min_of(count, (task + 1) * size)); });
 }
 
 // Runs body(row) for every row of [0, rows), in parallel, `rows_per_task` neighbours a task.

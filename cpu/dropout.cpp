@@ -14,7 +14,7 @@ constexpr Index elements_per_task = 32 * dropout_run;
 template <class Device, class Body>
 void for_runs(Device& device, Index count, const Body& body) {
   parallel_pieces(device, count, elements_per_task, [&](Index begin, Index end) {
-    for (Index i = begin; i < end; i += dropout_run) body(i, lesser(dropout_run, end - i));
+    for (Index i = begin; i < end; i += dropout_run) body(i, min_of(dropout_run, end - i));
   });
 }
 

@@ -164,7 +164,7 @@ inline void dropout_factors(T* factors, const Dropout& dropout, Index first, Ind
   for (const Index end = first + count; first < end;) {
     // Whole groups go straight to their place; at the ends, the part that counts is copied.
     const Index skip = first % 4;
-    const Index size = lesser(end - first, drawn_together - skip);
+    const Index size = min_of(end - first, drawn_together - skip);
     T drawn[drawn_together];
     T* const to = size == drawn_together ? factors : drawn;
     WordLanes words[2 * group];

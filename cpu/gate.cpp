@@ -19,7 +19,7 @@ void for_gate_runs(Device& device, Index BC, Index D, const Dropout& dropout, co
     for (A& x : factor) x = A(1);
     for (Index bc = first_row; bc < end_row; ++bc) {
       for (Index d = 0; d < D; d += dropout_run) {
-        const Index size = lesser(dropout_run, D - d);
+        const Index size = min_of(dropout_run, D - d);
         if (dropout.p > 0) dropout_factors(factor, dropout, bc * D + d, size);
         body(bc, d, size, static_cast<const Accum<T>*>(factor));
       }

@@ -28,12 +28,12 @@ inline void column_tiles(const Gemm<float>& g, const ColumnBlock& block, const T
                             .K = block.count};
       const Index b_reads = target.columns <= half_columns ? half_columns : tile_columns;
       const Index last_whole =
-          g.K - greater(blocks_of(m + a_reads - g.M, g.a_col), blocks_of(n + b_reads - g.N, g.b_row));
+          g.K - max_of(blocks_of(m + a_reads - g.M, g.a_col), blocks_of(n + b_reads - g.N, g.b_row));
       if (last_whole >= block.k + block.count) {
         tile<GemmOrder::columns>(target, operands);
         continue;
       }
-      operands.K = greater(last_whole - block.k, 0);
+      operands.K = max_of(last_whole - block.k, 0);
       tile<GemmOrder::columns>(target, operands);
       float a_copy[most_copied * a_reads], b_copy[most_copied * tile_columns];
       std::memset(a_copy, 0, sizeof(a_copy));
@@ -62,14 +62,14 @@ void column_gemm(Device& device, const Gemm<float>& g) {
   Index m_blocks = blocks_of(M, max_rows), n_blocks = blocks_of(N, max_columns);
   const auto cut_k = [&](Index least) {
     const Index most = K / least > 0 ? K / least : 1;
-    return lesser(blocks_of(enough_tasks, m_blocks * n_blocks), most);
+    return min_of(blocks_of(enough_tasks, m_blocks * n_blocks), most);
   };
   Index parts = cut_k(long_part);
   while (parts * m_blocks * n_blocks < enough_tasks && m_blocks * n_blocks < m_tiles * n_tiles) {
     if (m_tiles * n_blocks > n_tiles * m_blocks) {
-      m_blocks = lesser(2 * m_blocks, m_tiles);
+      m_blocks = min_of(2 * m_blocks, m_tiles);
     } else {
-      n_blocks = lesser(2 * n_blocks, n_tiles);
+      n_blocks = min_of(2 * n_blocks, n_tiles);
     }
   }
   if (parts * m_blocks * n_blocks < enough_tasks) parts = cut_k(least_part);
@@ -83,16 +83,16 @@ void column_gemm(Device& device, const Gemm<float>& g) {
 
   parallel_for(device, tasks, [&](Index task, Index) {
     const Index part = task / (m_blocks * n_blocks);
-    const Index m_begin = task % m_blocks * block_m, m_end = lesser(M, m_begin + block_m);
-    const Index n_begin = task / m_blocks % n_blocks * block_n, n_end = lesser(N, n_begin + block_n);
+    const Index m_begin = task % m_blocks * block_m, m_end = min_of(M, m_begin + block_m);
+    const Index n_begin = task / m_blocks % n_blocks * block_n, n_end = min_of(N, n_begin + block_n);
     const Index k_begin = part * K / parts, k_end = (part + 1) * K / parts;
     for (Index k = k_begin; k < k_end; k += max_k) {
-      column_tiles(g, {m_begin, m_end, n_begin, n_end, k, lesser(max_k, k_end - k)}, [&](Index m, Index n) {
+      column_tiles(g, {m_begin, m_end, n_begin, n_end, k, min_of(max_k, k_end - k)}, [&](Index m, Index n) {
         TileTarget target{.out_mn = g.out_mn + m * g.out_row + n,
                           .out_row = g.out_row,
                           .bias_n = nullptr,
-                          .rows = lesser(tile_rows, m_end - m),
-                          .columns = lesser(tile_columns, n_end - n),
+                          .rows = min_of(tile_rows, m_end - m),
+                          .columns = min_of(tile_columns, n_end - n),
                           .scale = g.scale,
                           .accumulate = g.accumulate || k > k_begin};
         if (parts > 1) {
@@ -126,8 +126,8 @@ inline TileTarget column_target(const Gemm<float>& g, Index m, Index m_end, Inde
   return {.out_mn = g.out_mn + m * g.out_row + n,
           .out_row = g.out_row,
           .bias_n = nullptr,
-          .rows = lesser(tile_rows, m_end - m),
-          .columns = lesser(tile_columns, n_end - n),
+          .rows = min_of(tile_rows, m_end - m),
+          .columns = min_of(tile_columns, n_end - n),
           .scale = g.scale,
           .accumulate = g.accumulate || !first_steps,
           .row_sum_m = g.row_sum_m && n == 0 ? g.row_sum_m + m : nullptr};
@@ -158,7 +158,7 @@ inline void narrow_part_tiles(const Gemm<float>& g, const ColumnBlock& part) {
     for (Index m = part.m_begin, rows; m < part.m_end; m += rows) {
       // Four rows twice cost less than six and two, whose few sums wait for each other.
       const Index left = part.m_end - m;
-      rows = left == tile_rows + 1 || left == tile_rows + 2 ? tile_rows - 2 : lesser(tile_rows, left);
+      rows = left == tile_rows + 1 || left == tile_rows + 2 ? tile_rows - 2 : min_of(tile_rows, left);
       const bool first = n == part.n_begin, a_ends = m + a_reads > g.M;
       if (first && a_ends) pack_rows<tile_rows>(a_panel, 0, a_mk + m, g.a_col, rows, part.count);
       TileOperands operands{.a = a_panel, .a_stride = tile_rows, .b = b_panel, .b_row = tile_columns, .K = part.count};
@@ -183,7 +183,7 @@ inline void narrow_column_tiles(const Gemm<float>& g, const ColumnBlock& block) 
     for (Index m_part = 0; m_part < m_parts; ++m_part) {
       ColumnBlock part = block;
       part.m_begin = block.m_begin + m_part * m_tiles / m_parts * tile_rows;
-      part.m_end = lesser(block.m_end, block.m_begin + (m_part + 1) * m_tiles / m_parts * tile_rows);
+      part.m_end = min_of(block.m_end, block.m_begin + (m_part + 1) * m_tiles / m_parts * tile_rows);
       part.k = block.k + k_part * block.count / k_parts;
       part.count = block.k + (k_part + 1) * block.count / k_parts - part.k;
       narrow_part_tiles(g, part);
@@ -218,7 +218,7 @@ inline void packed_column_tiles(const Gemm<float>& g, const ColumnBlock& block, 
     return ColumnGroup{.k = k,
                        .count = k_of(i / groups + 1) - k,
                        .m = m_of(i % groups),
-                       .m_end = lesser(block.m_end, m_of(i % groups + 1)),
+                       .m_end = min_of(block.m_end, m_of(i % groups + 1)),
                        .a = a_panels + i % 2 * a_group};
   };
   const auto pack = [&](ColumnGroup& group, Index rows) {
@@ -237,7 +237,7 @@ inline void packed_column_tiles(const Gemm<float>& g, const ColumnBlock& block, 
       const float* b_kn = g.b_kn + n + group.k * g.b_row;
       const float* a = group.a;
       for (Index m = group.m; m < group.m_end; m += tile_rows, a += packed_a_panel) {
-        if (next.packed < next.count) pack(next, lesser(rows_each, next.count - next.packed));
+        if (next.packed < next.count) pack(next, min_of(rows_each, next.count - next.packed));
         TileOperands operands{.a = a, .a_stride = tile_rows, .b = b_panel, .b_row = tile_columns, .K = group.count};
         if (m == block.m_begin) pack_in_passing(operands, b_panel, b_kn, g.b_row, g.N - n);
         tile<GemmOrder::columns>(column_target(g, m, group.m_end, n, block.n_end, group.k == 0), operands);
@@ -273,14 +273,14 @@ void packed_column_gemm(Device& device, const Gemm<float>& g) {
   const auto row_of = [&](Index m_task) { return m_task == m_tasks ? M : m_task * M / m_tasks / 2 * 2; };
 
   typename Device::Scope scratch(device.workspace);
-  const Index task_elements = narrow ? 0 : lesser(K, packed_steps) * blocks_of(n_tiles, n_tasks) * tile_columns;
+  const Index task_elements = narrow ? 0 : min_of(K, packed_steps) * blocks_of(n_tiles, n_tasks) * tile_columns;
   float* b_panels = scratch.template take<float>(workers * task_elements);
   parallel_for(device, m_tasks * n_tasks, [&](Index task, Index worker) {
     const Index m_task = task % m_tasks, n_task = task / m_tasks;
     const ColumnBlock block{.m_begin = row_of(m_task),
                             .m_end = row_of(m_task + 1),
                             .n_begin = n_task * n_tiles / n_tasks * tile_columns,
-                            .n_end = lesser(N, (n_task + 1) * n_tiles / n_tasks * tile_columns),
+                            .n_end = min_of(N, (n_task + 1) * n_tiles / n_tasks * tile_columns),
                             .k = 0,
                             .count = K};
     if (block.m_begin >= block.m_end || block.n_begin >= block.n_end) return;

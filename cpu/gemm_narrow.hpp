@@ -59,7 +59,7 @@ struct WidenedTiles {
     constexpr Index piece = 64;
     alignas(64) float wide[columns * piece];
     for (Index begin = 0; begin < count; begin += piece) {
-      const Index size = lesser(piece, count - begin);
+      const Index size = min_of(piece, count - begin);
       for (Index c = 0; c < count_n; ++c) {
         const bf16* from = g.b_kn + (n + c) * g.b_col + k + begin;
         float* to = wide + c * piece;
@@ -113,7 +113,7 @@ void sum_rows_of_a(Device& device, const Gemm<bf16, float>& g) {
   parallel_pieces(device, g.M, rows_per_task, [&](Index begin, Index end) {
     for (Index first = 0; first < g.K; first += few) {
       float sum_m[rows_per_task] = {};
-      for (Index k = first; k < lesser(g.K, first + few); ++k) {
+      for (Index k = first; k < min_of(g.K, first + few); ++k) {
         const bf16* a_m = g.a_mk + k * g.a_col + begin;
         for_lanes<bf16>(end - begin,
                         [&]<class L>(Index m) { store<L>(sum_m + m, load<L>(sum_m + m) + load<L>(a_m + m)); });
@@ -131,7 +131,7 @@ void sum_rows_of_a(Device& device, const Gemm<bf16, float>& g) {
 template <class Device, class Out>
 void narrow_dot_gemm(Device& device, const Gemm<bf16, Out>& g) {
   constexpr Index task_elements = 1 << 16;
-  parallel_pieces(device, g.N, task_elements / greater(g.K, 1) + 1, [&](Index begin, Index end) {
+  parallel_pieces(device, g.N, task_elements / max_of(g.K, 1) + 1, [&](Index begin, Index end) {
     for (Index n = begin; n < end; ++n) {
       const bf16* b_k = g.b_kn + n * g.b_col;
       for (Index m = 0; m < g.M; ++m) {
@@ -153,9 +153,9 @@ void tiled_narrow_gemm(Device& device, const Gemm<bf16, Out>& g) {
   const Index n_blocks = blocks_of(g.N, most_columns);
   const Index block_n = blocks_of(blocks_of(g.N, n_blocks), Tiles::columns) * Tiles::columns;
   const Index m_wanted = blocks_of(enough_tasks, n_blocks);
-  const Index m_each = blocks_of(blocks_of(g.M, greater(m_wanted, blocks_of(g.M, most_rows))), Tiles::rows);
+  const Index m_each = blocks_of(blocks_of(g.M, max_of(m_wanted, blocks_of(g.M, most_rows))), Tiles::rows);
   const Index block_m = m_each * Tiles::rows, m_blocks = blocks_of(g.M, block_m);
-  const Index most_steps = Tiles::steps_of(lesser(g.K, block_k));
+  const Index most_steps = Tiles::steps_of(min_of(g.K, block_k));
   const bool by_columns = g.a_col != 1;
 
   const Index b_size = most_steps * block_n, a_size = most_steps * Tiles::rows + Tiles::a_slack;
@@ -165,24 +165,24 @@ void tiled_narrow_gemm(Device& device, const Gemm<bf16, Out>& g) {
   Number* all_b = scratch.template take<Number>(workers * b_size);
   Number* all_a = scratch.template take<Number>(workers * a_size);
   parallel_for(device, m_blocks * blocks_of(g.N, block_n), [&](Index task, Index worker) {
-    const Index m_begin = task % m_blocks * block_m, m_end = lesser(g.M, m_begin + block_m);
-    const Index n_begin = task / m_blocks * block_n, n_end = lesser(g.N, n_begin + block_n);
+    const Index m_begin = task % m_blocks * block_m, m_end = min_of(g.M, m_begin + block_m);
+    const Index n_begin = task / m_blocks * block_n, n_end = min_of(g.N, n_begin + block_n);
     float* sums = all_sums + worker * block_m * block_n;
     Number* b = all_b + worker * b_size;
     Number* a = all_a + worker * a_size;
     [[maybe_unused]] const typename Tiles::Session session;
     for (Index k = 0; k < g.K; k += block_k) {
-      const Index count = lesser(block_k, g.K - k), steps = Tiles::steps_of(count);
+      const Index count = min_of(block_k, g.K - k), steps = Tiles::steps_of(count);
       for (Index n = n_begin; n < n_end; n += Tiles::columns) {
-        Tiles::pack_b(b + (n - n_begin) * steps, g, n, lesser(Tiles::columns, n_end - n), k, count);
+        Tiles::pack_b(b + (n - n_begin) * steps, g, n, min_of(Tiles::columns, n_end - n), k, count);
       }
       for (Index m = m_begin; m < m_end; m += Tiles::rows) {
-        const Index rows = lesser(Tiles::rows, m_end - m);
+        const Index rows = min_of(Tiles::rows, m_end - m);
         Tiles::pack_a(a, g, m, rows, k, count);
         float* sum_rn = sums + (m - m_begin) * block_n;
         for (Index n = n_begin; n < n_end; n += Tiles::columns) {
           Tiles::multiply(sum_rn + n - n_begin, block_n, a, b + (n - n_begin) * steps, rows,
-                          lesser(Tiles::columns, n_end - n), steps, k > 0, by_columns);
+                          min_of(Tiles::columns, n_end - n), steps, k > 0, by_columns);
         }
         if (k + count < g.K) continue;
         for (Index r = 0; r < rows; ++r) finish_row(g, sum_rn + r * block_n, m + r, n_begin, n_end);

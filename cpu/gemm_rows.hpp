@@ -62,7 +62,7 @@ void row_gemm(Device& device, const Gemm<float>& g) {
   const Index n_blocks = blocks_of(N, n_block), n_tiles = blocks_of(N, tile_columns);
   // All blocks have about the same width, as every worker gets as many tasks: 384 columns are twice 192, not 256 and
   // 128.
-  const auto block_begin = [&](Index block) { return lesser(N, block * n_tiles / n_blocks * tile_columns); };
+  const auto block_begin = [&](Index block) { return min_of(N, block * n_tiles / n_blocks * tile_columns); };
   const Index packed_columns = pack ? blocks_of(n_tiles, n_blocks) * tile_columns : 0;
   typename Device::Scope scratch(device.workspace);
   float* all_packed = scratch.template take<float>(workers * K * packed_columns);
@@ -76,11 +76,11 @@ void row_gemm(Device& device, const Gemm<float>& g) {
   // A task walks through blocks of K by itself, with some rows for as long as a block of `b` is near.
   constexpr Index most_tiles = 8, enough_tasks = 32;
   const Index tiles_each = blocks_of(M, tile_rows) * n_blocks / enough_tasks;
-  const Index task_rows = lesser(greater(tiles_each, 1), most_tiles) * tile_rows;
+  const Index task_rows = min_of(max_of(tiles_each, 1), most_tiles) * tile_rows;
   const Index m_tasks = blocks_of(M, task_rows), tasks = m_tasks * n_blocks;
   parallel_for(device, tasks, [&](Index task, Index worker) {
     alignas(64) float a_copy[tile_rows * a_copy_stride];
-    const Index m_begin = task % m_tasks * task_rows, m_end = lesser(M, m_begin + task_rows);
+    const Index m_begin = task % m_tasks * task_rows, m_end = min_of(M, m_begin + task_rows);
     const Index column_block = task / m_tasks;
     const Index n_begin = block_begin(column_block), n_end = block_begin(column_block + 1);
     const bool first_of_block = pack && packed_block[worker * apart] != column_block;
@@ -88,18 +88,18 @@ void row_gemm(Device& device, const Gemm<float>& g) {
     float* packed = all_packed + worker * K * packed_columns;
     for (Index k = 0, k_end, block = 1; k < K; k = k_end, ++block) {
       // To begin at an odd step is one to two per cent faster for K of 768 to 1,536 on Zen 3.
-      k_end = lesser(K, (block * K / k_blocks) | 1);
+      k_end = min_of(K, (block * K / k_blocks) | 1);
       const Index count = k_end - k;
       float* panels = packed + k * packed_columns;
       if (first_of_block && g.b_col != 1) {
         for (Index n = n_begin; n < n_end; n += tile_columns) {
           pack_transposed(panels + (n - n_begin) * count, g.b_kn + k + n * g.b_col, g.b_col,
-                          lesser(tile_columns, N - n), count);
+                          min_of(tile_columns, N - n), count);
         }
       }
       for (Index m = m_begin; m < m_end; m += tile_rows) {
         const bool packs_rows = m == m_begin && first_of_block && g.b_col == 1;
-        const Index rows = lesser(tile_rows, m_end - m);
+        const Index rows = min_of(tile_rows, m_end - m);
         TileOperands operands{.a = g.a_mk + m * g.a_row + k, .a_stride = g.a_row, .b = nullptr, .b_row = 0, .K = count};
         if (rows % 2 != 0 || g.a_row % level1_way == 0) {
           for (Index r = 0; r < rows; ++r) {
@@ -116,7 +116,7 @@ void row_gemm(Device& device, const Gemm<float>& g) {
           // A row of `a` is fetched by every tile before the tiles that read it: the machine sees six streams that
           // begin at once too late.
           const Index next = m + tile_rows + (n - n_begin) / tile_columns;
-          operands.ahead = next < lesser(m + 2 * tile_rows, m_end) ? g.a_mk + next * g.a_row + k : operands.a;
+          operands.ahead = next < min_of(m + 2 * tile_rows, m_end) ? g.a_mk + next * g.a_row + k : operands.a;
           operands.b = pack ? panels + (n - n_begin) * count : g.b_kn + k * g.b_row + n;
           operands.b_row = pack ? Index{tile_columns} : g.b_row;
           if (packs_rows) {
@@ -126,7 +126,7 @@ void row_gemm(Device& device, const Gemm<float>& g) {
                                  .out_row = g.out_row,
                                  .bias_n = g.bias_n && k == 0 ? g.bias_n + n : nullptr,
                                  .rows = rows,
-                                 .columns = lesser(tile_columns, N - n),
+                                 .columns = min_of(tile_columns, N - n),
                                  .scale = g.scale,
                                  .accumulate = g.accumulate || k > 0},
                                 operands);
@@ -143,10 +143,10 @@ template <class Device>
 void dot_gemm(Device& device, const Gemm<float>& g) {
   // The numbers of `b` per task: some microseconds of reading, more than starting the threads takes.
   constexpr Index task_elements = 1 << 16;
-  const Index task_columns = task_elements / greater(g.K, 1) + 1;
+  const Index task_columns = task_elements / max_of(g.K, 1) + 1;
   parallel_for(device, blocks_of(g.N, task_columns), [&](Index task, Index) {
     const Index begin = task * task_columns;
-    for (Index n = begin; n < lesser(g.N, begin + task_columns); ++n) dot_column(g, 0, g.M, n);
+    for (Index n = begin; n < min_of(g.N, begin + task_columns); ++n) dot_column(g, 0, g.M, n);
   });
 }
 

@@ -60,7 +60,7 @@ inline __attribute__((noinline)) void finish_edge(const TileTarget& target, cons
   for (Index r = 0; r < target.rows; ++r) {
     for (Index n = 0; n < target.columns; n += lanes) {
       float* out = target.out_mn + r * target.out_row + n;
-      const std::size_t bytes = static_cast<std::size_t>(lesser(lanes, target.columns - n)) * sizeof(float);
+      const std::size_t bytes = static_cast<std::size_t>(min_of(lanes, target.columns - n)) * sizeof(float);
       float padded_out[lanes] = {};
       float padded_bias[lanes] = {};
       std::memcpy(padded_out, out, bytes);
@@ -125,7 +125,7 @@ inline __attribute__((always_inline)) void walk_by_element(Wide<float> (&sum)[ro
     L b_k[vectors], a_k[a_vectors + 1];
     unrolled<vectors>([&](auto v) __attribute__((always_inline)) { b_k[v] = load<L>(b + v * lanes); });
     unrolled<a_vectors>([&](auto i) __attribute__((always_inline)) {
-      constexpr std::size_t kept = lesser(lanes, tile_rows - i * lanes) * sizeof(float);
+      constexpr std::size_t kept = min_of(lanes, tile_rows - i * lanes) * sizeof(float);
       a_k[i] = load<L>(a + i * lanes);
       if constexpr (keep_a) std::memcpy(a_panel + i * lanes, &a_k[i], kept);
     });
@@ -328,7 +328,7 @@ __attribute__((noinline)) void pack_rows(float* panels, Index panel, const float
 inline void pack_transposed(float* panel, const float* from, Index stride, Index columns, Index K) {
   constexpr Index line = 16;
   for (Index begin = 0; begin < K; begin += line) {
-    const Index end = lesser(K, begin + line);
+    const Index end = min_of(K, begin + line);
     for (Index n = 0; n < columns; ++n) __builtin_prefetch(from + n * stride + begin + 2 * line, 0, 3);
     for (Index n = 0; n < tile_columns; n += 4) {
       Index k = begin;

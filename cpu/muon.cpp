@@ -64,7 +64,7 @@ template <class Device, class T>
 void muon_update(Device& device, const MuonUpdate<T>& u) {
   if (__builtin_isnan(u.state->clip_scale)) return;  // a gradient is not finite: nothing changes
   using A = Accum<T>;
-  const Index O = u.O, I = u.I, count = O * I, S = lesser(O, I), longer = greater(O, I);
+  const Index O = u.O, I = u.I, count = O * I, S = min_of(O, I), longer = max_of(O, I);
   // Complements and products are formed in double: 1 - 0.95f is off by some ten-millionths.
   const A beta = A(u.settings.beta), complement = A(1 - u.settings.beta);
   const A clip_scale = A(u.state->clip_scale);

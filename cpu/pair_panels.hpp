@@ -81,7 +81,7 @@ void pack_pairs(Pair* panel, const bf16* first, Index row, Index col, Index n, I
   constexpr Index piece = 32;
   alignas(64) Pair rows[width * piece];
   for (Index begin = 0; begin < steps; begin += piece) {
-    const Index size = lesser(piece, steps - begin), numbers = greater(lesser(2 * size, count - 2 * begin), 0);
+    const Index size = min_of(piece, steps - begin), numbers = max_of(min_of(2 * size, count - 2 * begin), 0);
     for (Index i = 0; i < count_n; ++i) {
       copy_pairs(rows + i * piece, first + (n + i) * col + k + 2 * begin, numbers, size);
     }

@@ -20,7 +20,7 @@ constexpr Index enough_chunks = 16;
 constexpr Index least_chunk = 256;
 Index chunks_of(const Shape& s) {
   if (s.B == 0 || s.B >= enough_sequences || s.C < 2 * least_chunk) return 1;
-  return lesser(enough_chunks / s.B, s.C / least_chunk);
+  return min_of(enough_chunks / s.B, s.C / least_chunk);
 }
 
 // Whether the rows of a pass may be expected in a cache that its threads share.
@@ -156,7 +156,7 @@ void average_rows_in_stretches(Rows<T> out, Rows<const T> x, const T* state_h, P
   const Index H = M * K;
   if (!state_h) {
     Chunk first = chunk;
-    first.end = lesser(chunk.end, chunk.begin + (first_h ? 1 : stretch));
+    first.end = min_of(chunk.end, chunk.begin + (first_h ? 1 : stretch));
     if (first_h) {
       // All of it: its weight, with what rounding left of its logit, is the sum so far.
       __builtin_memcpy(out[chunk.begin], x[chunk.begin], size_t(H) * sizeof(T));
@@ -177,11 +177,11 @@ void average_rows_in_stretches(Rows<T> out, Rows<const T> x, const T* state_h, P
     }
   };
   for (Index begin = chunk.begin; begin < chunk.end; begin += stretch) {
-    const Index end = lesser(chunk.end, begin + stretch);
+    const Index end = min_of(chunk.end, begin + stretch);
     if (begin > chunk.begin) begin_average(rows.anchor_h, rows.since_h, state_h, true, H);
     Index c = begin;
     for (; in_cache && c + at_once <= end; c += at_once) {
-      for (Index ahead = c + at_once; slices && ahead < lesser(c + 2 * at_once, chunk.end); ++ahead) {
+      for (Index ahead = c + at_once; slices && ahead < min_of(c + 2 * at_once, chunk.end); ++ahead) {
         prefetch_row(x[ahead], H);
       }
       run(Constant<int(at_once)>{}, c);
@@ -207,7 +207,7 @@ void weighted_sum_of_rows(T* sum_h, StretchRows<T> scratch, Rows<const T> x, Per
   T* few_h = scratch.since_h;
   T* low_h = scratch.anchor_h;
   for (Index begin = chunk.begin; begin < chunk.end; begin += few) {
-    const Index end = lesser(begin + few, chunk.end);
+    const Index end = min_of(begin + few, chunk.end);
     for (Index c = begin; c < end; ++c) {
       if (x.stride != M * K && c + rows_ahead < chunk.end) prefetch_row(x[c + rows_ahead], M * K);
       for (Index m = 0, n = 0; m < M; ++m, n = n + 1 < N ? n + 1 : 0) {

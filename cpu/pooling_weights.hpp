@@ -61,7 +61,7 @@ L nonzero(const L& sum) {
 template <class Body>
 inline __attribute__((always_inline)) void for_positions(Index C, Index block, PoolingOrder order, const Body& body) {
   for (Index begin = 0; begin < C; begin += block) {
-    const Index count = lesser(block, C - begin);
+    const Index count = min_of(block, C - begin);
     for (Index t = 0; t < count; ++t) body(order == PoolingOrder::up ? begin + t : begin + count - 1 - t, t == 0);
   }
 }

@@ -91,7 +91,7 @@ struct AmxTiles {
   static void pack_b(Pair* panel, const Gemm<bf16, Out>& g, Index n, Index count_n, Index k, Index count) {
     const Index steps = steps_of(count);
     for (Index half = 0; half < columns; half += amx_side) {
-      const Index some = greater(lesser(count_n - half, amx_side), 0);
+      const Index some = max_of(min_of(count_n - half, amx_side), 0);
       pack_pairs<amx_side>(panel + half * steps, g.b_kn, g.b_row, g.b_col, n + half, some, g.N, k, count, steps);
     }
   }

@@ -88,7 +88,7 @@ __global__ void __launch_bounds__(threads_per_block) update_kernel(Updates<T> al
   const Update<T>& a = all.update[piece_of_block(all.update, all.count)];
   Index i = (Index{blockIdx.x - a.first_block} * threads_per_block + threadIdx.x) * width;
   if (a.aligned && i + width <= a.count) return update<width>(a.arrays, a.factors, *state, i);
-  for (const Index end = smaller(i + width, a.count); i < end; ++i) update<1>(a.arrays, a.factors, *state, i);
+  for (const Index end = min_of(i + width, a.count); i < end; ++i) update<1>(a.arrays, a.factors, *state, i);
 }
 
 template <class T>

@@ -471,7 +471,7 @@ void attention_backward(Device& device, const AttentionBackward<T>& a) {
 
 template <class Device, class T>
 void attention_step(Device& device, const AttentionStep<T>& a) {
-  const Index in_reach = a.mask.window > 0 ? smaller(a.mask.window, a.length) : a.length;
+  const Index in_reach = a.mask.window > 0 ? min_of(a.mask.window, a.length) : a.length;
   const int chunks = int(blocks_for(in_reach, chunk));
   typename Device::Scope scratch(device.workspace);
   float* triple = scratch.template take<float>(a.N * chunks * (a.K + 2));

@@ -27,7 +27,7 @@ __global__ void bias_kernel(AttentionBiasBackward<T> a, float* part_bnji, int se
   const Rows<const T> value_sk = key_rows<true>(in.value_bsh, in.value_stride, in, at);
   const HeadMask<true> mask = mask_of<true>(in, at);
   const int warp = int(threadIdx.x) / warp_size, lane = int(threadIdx.x) % warp_size;
-  const int end = smaller(at.first + section, C);
+  const int end = min_of(at.first + section, C);
   for (int c = at.first + warp; c < end; c += bias_warps) {
     const float delta = dot_product(d_out_ck[c], out_ck[c], K);
     if (lane == 0) shared.delta[c - at.first] = delta;

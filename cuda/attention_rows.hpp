@@ -46,7 +46,7 @@ struct Place {
     at = {head / int(N), head % int(N), head, block % blocks_of_head * warps};
     row = at.first + warp;
     is_there = row < int(rows_of_head);
-    count = smaller(warps, int(rows_of_head) - at.first);
+    count = min_of(warps, int(rows_of_head) - at.first);
   }
   bool is_there;
   int count;  // rows of the block

@@ -159,7 +159,7 @@ struct HeadMask {
   }
   __device__ Range queries_of(int first_key, int count, int C) const {
     if constexpr (general) {
-      const Stretch queries = all.queries_of({first_key, smaller(first_key + count, S)}, C);
+      const Stretch queries = all.queries_of({first_key, min_of(first_key + count, S)}, C);
       return {int(queries.begin), int(queries.end)};
     } else {
       return {all.causal ? first_key : 0, C};
@@ -171,7 +171,7 @@ struct HeadMask {
   // A tile may hold queries beyond the last one, whose scores do not matter.
   __device__ float bias(int query, int key) const {
     const int distance = abs(query + int(all.query_offset) - key);
-    return distance_bias_c[smaller(distance, int(all.distances) - 1)];
+    return distance_bias_c[min_of(distance, int(all.distances) - 1)];
   }
   __device__ float join_bias(float x, int query, int key) const {
     return general && distance_bias_c ? x + bias(query, key) : x;

@@ -273,7 +273,7 @@ __global__ void __launch_bounds__(warp_size* gradient_rows)
   const unsigned slice = blockIdx.x % slices, part = blockIdx.x / slices;
   const int first_d = int(slice) * warp_size * channels, d = first_d + int(threadIdx.x) * channels;
   Floats<channels> sum[taps] = {};
-  const unsigned first = part * strips_per_part, count = smaller(s.all - first, strips_per_part);
+  const unsigned first = part * strips_per_part, count = min_of(s.all - first, strips_per_part);
   for (unsigned i = threadIdx.y; i < count && d < s.D; i += gradient_rows) {
     const int begin = s.begin(first + i);
     const Index origin = s.sequence(first + i) + d;

@@ -139,7 +139,7 @@ __device__ __forceinline__ void store_four(T* to, Index i, Index count, bool ali
 }
 
 template <class Number>
-__host__ __device__ Number smaller(Number a, Number b) {
+__host__ __device__ Number min_of(Number a, Number b) {
   return a < b ? a : b;
 }
 

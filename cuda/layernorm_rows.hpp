@@ -229,7 +229,7 @@ __global__ void __launch_bounds__(warps_of<T, held>* warp_size, 2)
 template <int width, int held, bool whole, class T, class Else = NothingElse>
 void run_backward(Gpu& device, const Means* means_bc, const LayernormBackward<T>& a, const Else& more = {}) {
   Gpu::Scope scratch(device.workspace);
-  const unsigned blocks = smaller(blocks_for(a.BC, warps_of<T, held>), most_blocks);
+  const unsigned blocks = min_of(blocks_for(a.BC, warps_of<T, held>), most_blocks);
   float* partial_pd = take_parts(device, scratch, Index{blocks} * 2 * a.D);  // p: block
   launch(backward_kernel<T, width, held, whole, Else>, dim3(blocks, blocks_for(a.D, warp_size * held)),
          warps_of<T, held> * warp_size, 0, device.stream(), partial_pd, means_bc, a, more);

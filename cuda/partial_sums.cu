@@ -33,7 +33,7 @@ __global__ void __launch_bounds__(warp_size* most_part_rows) add_partial_sums_ke
   const Index d = Index{block - (second ? blocks : 0)} * warp_size + threadIdx.x;
   const bool exists = d < s.D;
   const float* part_p = s.part_pd + (second ? s.D : 0) + d;
-  const int rows = smaller(int(s.parts), int(blockDim.y));
+  const int rows = min_of(int(s.parts), int(blockDim.y));
   const float sum = sum_of_parts(part_p, int(s.parts), s.stride, rows < 1 ? 1 : rows, exists);
   if (threadIdx.y == 0 && exists) (second ? s.second_d : s.to_d)[d] += sum;
 }

@@ -80,7 +80,7 @@ __device__ void running_max_of_older(float* max_c, float* keep_c, float* add_c, 
                                      int block, PoolingOrder order) {
   if constexpr (decays) {
     const auto aged = [&](int c) {
-      const int begin = c / block * block, end = smaller(begin + block, C) - 1;
+      const int begin = c / block * block, end = min_of(begin + block, C) - 1;
       return logit(c) - slope * float(order == PoolingOrder::up ? c - begin : end - c);  // (pooling_sliding_window.8)
     };
     running_max(max_c, keep_c, add_c, aged, C, block, order);

@@ -35,9 +35,9 @@ struct FewTiles : TileThread<T, tiles_width> {
   __device__ FewTiles(const Scan<T>& s, int tiles) : TileThread<T, tiles_width>(s, 0, tiles) {
     const int most = tile_channels<tiles_width> / s.K;
     first_head = this->h_tile * most;
-    heads = smaller(most, s.N - first_head);
+    heads = min_of(most, s.N - first_head);
     begin = this->tile * tile_positions;
-    after = smaller(begin + tile_positions, s.C);
+    after = min_of(begin + tile_positions, s.C);
   }
   // The same threads in another tile.
   __device__ TileThread<T, tiles_width> in_tile(int other) const {
@@ -130,7 +130,7 @@ template <bool decays, class T>
 void pooling_forward_in_tiles(Gpu& device, PoolingForward<T> a) {
   const PoolingShape& s = a.in.shape;
   a.in.x_stride = stride_or(a.in.x_stride, s.H());
-  const auto heads = std::size_t(smaller(Index{tile_channels<tiles_width>} / s.K, s.N));
+  const auto heads = std::size_t(min_of(Index{tile_channels<tiles_width>} / s.K, s.N));
   launch(forward_in_tiles_kernel<T, decays>, tile_blocks<tiles_width>(s.B, s.C, s.H()), tile_threads<tiles_width>,
          heads * sizeof(ForwardSequence), device.stream(), a, int(tiles_of(s.C)));
 }
@@ -217,7 +217,7 @@ __global__ __launch_bounds__(tile_threads<tiles_width>, 1) void backward_in_tile
 template <bool decays, class T>
 void pooling_backward_in_tiles(Gpu& device, PoolingBackward<T> a, const GlobalWeights& w, float* kappa_bnc) {
   const PoolingShape& s = a.in.shape;
-  const auto heads = std::size_t(smaller(Index{tile_channels<tiles_width>} / s.K, s.N));
+  const auto heads = std::size_t(min_of(Index{tile_channels<tiles_width>} / s.K, s.N));
   launch(backward_in_tiles_kernel<T, decays>, tile_blocks<tiles_width>(s.B, s.C, s.H()), tile_threads<tiles_width>,
          heads * sizeof(BackwardSequence), device.stream(), a, w, kappa_bnc, int(tiles_of(s.C)));
 }

@@ -45,7 +45,7 @@ struct TileHeads {
     const int most = tile_channels<width> / K, h_tiles = (N + most - 1) / most;
     b = int(blockIdx.x) / h_tiles;
     first = int(blockIdx.x) % h_tiles * most;
-    count = smaller(most, N - first);
+    count = min_of(most, N - first);
   }
 };
 
@@ -369,7 +369,7 @@ template <class T, class Logits>
 void run_backward_in_tile(Gpu& device, PoolingBackward<T> a, const Logits& logits, auto kernel) {
   constexpr int width = widest<T>;
   const PoolingShape& s = a.in.shape;
-  const auto heads = std::size_t(smaller(Index{tile_channels<width>} / s.K, s.N));
+  const auto heads = std::size_t(min_of(Index{tile_channels<width>} / s.K, s.N));
   launch(kernel, tile_blocks<width>(s.B, s.C, s.H()), tile_threads<width>,
          sizeof(PayloadAhead<T, width>) + heads * sizeof(BackwardHead), device.stream(), a, logits);
 }

@@ -292,11 +292,11 @@ __device__ __forceinline__ void write_dots(const Scan<T>& s, const TileThread<T,
     __syncwarp();
     static_assert(tile_lanes<width> == run_length);
     constexpr int channels = tile_channels<width>;
-    const int c = me.position(me.lane), first = me.h_tile * channels, end = smaller(first + channels, s.N * s.K);
+    const int c = me.position(me.lane), first = me.h_tile * channels, end = min_of(first + channels, s.N * s.K);
     if (c >= me.C) return;
     for (int n = first / s.K; n * s.K < end; ++n) {
       const int begin = n * s.K - first, first_lane = begin > 0 ? begin / width : 0;
-      const int end_lane = (smaller(n * s.K + s.K, end) - first) / width;
+      const int end_lane = (min_of(n * s.K + s.K, end) - first) / width;
       const int part = me.h_tile - n * s.K / channels;
       for (int d = 0; d < Emit::dots; ++d) {
         const Index BNC = s.B * s.N * me.C;

@@ -28,7 +28,7 @@ struct Running {
   float age;
 };
 template <bool decays>
-__device__ float max_of(const Running& state, float slope) {
+__device__ float aged_max(const Running& state, float slope) {
   if constexpr (decays) return state.top - slope * state.age;  // (pooling_decay.3)
   return state.top;
 }
@@ -39,8 +39,8 @@ template <bool decays>
 __device__ float push(Running& state, float logit, float slope) {
   if constexpr (decays) state.age += 1;
   if (logit == minus_infinity) return 0;
-  const float aged = max_of<decays>(state, slope);  // (pooling_decay.2)
-  const float most = fmaxf(aged, logit);            // (pooling.2)
+  const float aged = aged_max<decays>(state, slope);  // (pooling_decay.2)
+  const float most = fmaxf(aged, logit);              // (pooling.2)
   const float keep = state.sum == 0 ? 0 : expf(aged - most);
   const float add = expf(logit - most);
   const double sum = state.sum * keep + add;  // (pooling.3)
@@ -59,8 +59,8 @@ struct Merged {
 template <bool decays>
 __device__ Merged merge(Running older, const Running& newer, float slope, Index distance) {
   if constexpr (decays) older.age = float(distance);
-  const float max_older = max_of<decays>(older, slope);  // (pooling_sliding_window.8)
-  const float max_newer = max_of<decays>(newer, slope);
+  const float max_older = aged_max<decays>(older, slope);  // (pooling_sliding_window.8)
+  const float max_newer = aged_max<decays>(newer, slope);
   if (older.sum == 0) return {max_newer, float(newer.sum), 0};
   if (newer.sum == 0) return {max_older, float(older.sum), 1};
   const float most = fmaxf(max_older, max_newer);
@@ -119,7 +119,7 @@ __global__ void step_kernel(PoolingStep<T> a) {
   const Running older = read(suffix);
   const float alpha = push<decays>(sums, logit, slope);
   const Merged merged = windowed && !ends ? merge<decays>(older, sums, slope, in_block + 1)
-                                          : Merged{max_of<decays>(sums, slope), float(sums.sum), 0};
+                                          : Merged{aged_max<decays>(sums, slope), float(sums.sum), 0};
   for (int j = thread; j < channels; j += step_threads) {
     const int h = several ? (j / K * N + n) * K + j % K : n * K + j;
     const float x = float(a.x_h[h]);

@@ -42,7 +42,7 @@ __global__ void __launch_bounds__(columns_of_warp* warps_of_rows)
   auto& shared = shared_memory<RowSums<width>>();
   const Index chunk = blockIdx.x % chunks;
   const Index o = (Index{blockIdx.x / chunks} * columns_of_warp + threadIdx.x) * width;
-  const Index end = smaller((chunk + 1) * rows, BC);
+  const Index end = min_of((chunk + 1) * rows, BC);
   Floats<width> sum = {};
   for (Index first = chunk * rows + threadIdx.y; o < O && first < end; first += rows_at_once * warps_of_rows) {
     typename Values::template Loaded<width> loaded[rows_at_once];

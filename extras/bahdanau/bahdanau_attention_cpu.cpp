@@ -177,7 +177,7 @@ struct QueryGroup {
   T* power_kc;  // (KP, group): transposed
 
   QueryGroup(const Head<T>& head, Index begin, T* scratch)
-      : first(begin), count(lesser(group<T>, head.in.C - begin)), power_kc(scratch) {
+      : first(begin), count(min_of(group<T>, head.in.C - begin)), power_kc(scratch) {
     transpose_groups<T>(power_kc, head.query_power_ck.from(first), count, head.KP);
   }
 };
@@ -192,9 +192,9 @@ void fill_logits(T* logit_sc, const Head<T>& head, const QueryGroup<T>& queries,
   const L hidden = splat<L>(T(-infinity));
   for (Index half = 0; half < group<T>; half += width) {
     T* logit_s = logit_sc + half - begin * group<T>;
-    const Index first = queries.first + half, count = lesser(width, queries.count - half);
+    const Index first = queries.first + half, count = min_of(width, queries.count - half);
     const Stretch seen = count > 0 ? mask.keys_of({first, first + count}, end) : Stretch{begin, begin};
-    const Index seen_begin = lesser(greater(seen.begin, begin), end), seen_end = greater(seen.end, seen_begin);
+    const Index seen_begin = min_of(max_of(seen.begin, begin), end), seen_end = max_of(seen.end, seen_begin);
     for (Index s = begin; s < seen_begin; ++s) store<L>(logit_s + s * group<T>, hidden);
     for (Index s = seen_end; s < end; ++s) store<L>(logit_s + s * group<T>, hidden);
     if (seen_begin == seen_end) continue;
@@ -268,7 +268,7 @@ void forward_group(const AttentionForward<T>& a, const Head<T>& head, Index firs
     L sum = splat<L>(T(0)), low = sum;
     for (Index first_key = 0; first_key < keys; first_key += tile) {
       L of_tile = splat<L>(T(0));
-      for (Index s = first_key; s < lesser(first_key + tile, keys); ++s) {
+      for (Index s = first_key; s < min_of(first_key + tile, keys); ++s) {
         T* power = power_sc + s * group<T> + half;
         const L x = exponential<L>(load<L>(power) - base);
         store<L>(power, x);
@@ -282,7 +282,7 @@ void forward_group(const AttentionForward<T>& a, const Head<T>& head, Index firs
 
   out.clear(queries.count);
   for (Index first_key = 0; first_key < keys; first_key += tile) {
-    const Index steps = lesser(tile, keys - first_key);
+    const Index steps = min_of(tile, keys - first_key);
     multiply<T>({.out = of_tile_ck,
                  .a = {power_sc + first_key * group<T>, 1, group<T>},
                  .b = padded_rows<T>(head.value_sk.from(seen.begin + first_key), steps, K, false, padded_sk),
@@ -392,7 +392,7 @@ void backward_tile(const AttentionBackward<T>& a, const Head<T>& head, Index fir
   using L = Wide<T>;
   constexpr Index width = lane_width<T>;
   const Index K = head.K, KP = head.KP, lanes = padded<T>(K);
-  const Index keys = lesser(tile, head.in.S - first_key), whole = blocks_of(keys, at_once) * at_once;
+  const Index keys = min_of(tile, head.in.S - first_key), whole = blocks_of(keys, at_once) * at_once;
   const Rows<const T> d_out_ck = head.rows(a.d_out_bch, 0, head.in.C);
   const T* lse_c = a.lse_bnc + head.head * head.in.C;
   const AttentionMask<T>& mask = head.in.mask;
@@ -470,8 +470,8 @@ void backward_tile(const AttentionBackward<T>& a, const Head<T>& head, Index fir
     }
 
     for (Index s = 0; s < whole; s += at_once) {
-      const Stretch seers_here = mask.queries_of({first_key + s, first_key + lesser(s + at_once, keys)}, head.in.C);
-      const Index from = greater(seers_here.begin - first, 0), end = lesser(seers_here.end - first, count);
+      const Stretch seers_here = mask.queries_of({first_key + s, first_key + min_of(s + at_once, keys)}, head.in.C);
+      const Index from = max_of(seers_here.begin - first, 0), end = min_of(seers_here.end - first, count);
       for (Index k = 0; k < KP; k += width) {
         L key_power[at_once], of_key[at_once], of_score = splat<L>(T(0));
         for (Index j = 0; j < at_once; ++j) {
@@ -525,7 +525,7 @@ void backward_by_lanes(Device& device, const AttentionBackward<T>& a, const T* s
   plan.fill(device);
   parallel_for(device, heads * query_tiles, [&](Index task, Index) {
     const Head<T> head(plan, task / query_tiles);
-    const Index first = task % query_tiles * tile, end = lesser(first + tile, in.C);
+    const Index first = task % query_tiles * tile, end = min_of(first + tile, in.C);
     sum_delta<T>(delta_bnc + head.head * in.C, head.rows(a.d_out_bch, 0, in.C),  // (bahdanau_attention.6)
                  head.rows(a.out_bch, 0, in.C), first, end, in.K);
   });
@@ -543,7 +543,7 @@ void backward_by_lanes(Device& device, const AttentionBackward<T>& a, const T* s
     const Head<T> head(plan, task / query_tiles);
     const Rows<T> d_query_ck = head.rows(a.d_query_bch, a.d_query_stride, in.C);
     const Index first = task % query_tiles * tile;
-    for (Index c = first; c < lesser(first + tile, in.C); ++c) {
+    for (Index c = first; c < min_of(first + tile, in.C); ++c) {
       for_lanes<T>(in.K, [&]<class L>(Index k) {
         L sum = splat<L>(T(0));
         for (Index piece = 0; piece < pieces; ++piece) {

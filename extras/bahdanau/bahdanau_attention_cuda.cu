@@ -91,7 +91,7 @@ __device__ __forceinline__ float logit_of_slabs(const Tiles& tiles, const float*
   float lack_sum = 0, score_sum = 0;
   for (int first = 0; first < K4; first += slab) {
     fetch(first);
-    lack_sum += sum_of_slab(power_k + first, tiles.power[lane], score_k + first, smaller(slab, K4 - first));
+    lack_sum += sum_of_slab(power_k + first, tiles.power[lane], score_k + first, min_of(slab, K4 - first));
   }
   for (int k = 0; k < K4; ++k) score_sum += score_k[k];
   return score_sum - 2 * lack_sum;
@@ -150,7 +150,7 @@ __global__ void forward_kernel(AttentionForward<T> a, const T* score_nk, int blo
         fetch_slab(tiles.other, value_sk, begin, keys.end, first, K, itself);
         __syncthreads();
       }
-      for (int k = first + lane; k < smaller(first + slab, K); k += warp_size) {
+      for (int k = first + lane; k < min_of(first + slab, K); k += warp_size) {
         float mixed = 0;
         for (int j = 0; j < side; ++j) mixed = fmaf(power_s[j], tiles.other[j][k - first], mixed);
         total_k[k] *= shrink;
@@ -247,7 +247,7 @@ __global__ void backward_query_kernel(AttentionBackward<T> a, const T* score_nk,
       fetch_slab(tiles.power, key_sk, begin, keys.end, first, K, power_of);
       fetch_slab(tiles.other, value_sk, begin, keys.end, first, K, itself);
       __syncthreads();
-      for (int k = first; k < smaller(first + slab, K); ++k) {
+      for (int k = first; k < min_of(first + slab, K); ++k) {
         d_weight = fmaf(d_out_k[k], tiles.other[lane][k - first], d_weight);
       }
     });
@@ -262,7 +262,7 @@ __global__ void backward_query_kernel(AttentionBackward<T> a, const T* score_nk,
         fetch_slab(tiles.power, key_sk, begin, keys.end, first, K, power_of);
         __syncthreads();
       }
-      for (int k = first + lane; k < smaller(first + slab, K); k += warp_size) {
+      for (int k = first + lane; k < min_of(first + slab, K); k += warp_size) {
         float slopes = 0, lacks = 0;
         for (int j = 0; j < side; j += 4) {
           float lack[4];
@@ -334,7 +334,7 @@ __global__ void backward_key_kernel(AttentionBackward<T> a, const T* score_nk, c
       fetch_slab(tiles.power, query_ck, begin, queries.end, first, K, power_of);
       fetch_slab(tiles.other, d_out_ck, begin, queries.end, first, K, itself);
       __syncthreads();
-      for (int k = first; k < smaller(first + slab, K); ++k) {
+      for (int k = first; k < min_of(first + slab, K); ++k) {
         d_weight = fmaf(tiles.other[lane][k - first], value_k[k], d_weight);
       }
     });
@@ -353,7 +353,7 @@ __global__ void backward_key_kernel(AttentionBackward<T> a, const T* score_nk, c
         fetch_slab(tiles.other, d_out_ck, begin, queries.end, first, K, itself);
         __syncthreads();
       }
-      for (int k = first + lane; k < smaller(first + slab, K); k += warp_size) {
+      for (int k = first + lane; k < min_of(first + slab, K); k += warp_size) {
         float slopes = 0, mixed = 0;
         for (int j = 0; j < side; j += 4) {
           float lack[4];

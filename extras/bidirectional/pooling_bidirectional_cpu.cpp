@@ -23,7 +23,7 @@ void for_pieces(Device& device, const PoolingShape& s, const Body& body) {
   const Index pieces = blocks_of(s.C, piece_positions);
   parallel_for(device, s.B * pieces, [&](Index number, Index) {
     const Index begin = number % pieces * piece_positions;
-    body(Piece{number / pieces, begin, lesser(begin + piece_positions, s.C)}, number);
+    body(Piece{number / pieces, begin, min_of(begin + piece_positions, s.C)}, number);
   });
 }
 
@@ -68,7 +68,7 @@ void pooling_bidirectional_forward(Device& device, const PoolingForward<T>& a) {
     Extended<A> all = Extended<A>(0);
     for (Index begin = 0; begin < C; begin += piece_positions) {
       RowSum<A> powers;
-      for_lanes<A>(lesser(piece_positions, C - begin),
+      for_lanes<A>(min_of(piece_positions, C - begin),
                    [&]<class L>(Index c) { powers += load<L>(alpha_c + begin + c); });
       all += Extended<A>(powers.total());
     }

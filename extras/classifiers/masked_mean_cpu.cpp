@@ -16,7 +16,7 @@ void masked_mean_forward(Device& device, T* mean_bd, Accum<T>* share_b, const T*
   // A task walks along the positions with some of the channels: their sums are at hand, and nobody adds up parts.
   const Index pieces = blocks_of(D, channels_per_task);
   parallel_for(device, B * pieces, [&](Index task, Index) {
-    const Index b = task / pieces, d = task % pieces * channels_per_task, size = lesser(channels_per_task, D - d);
+    const Index b = task / pieces, d = task % pieces * channels_per_task, size = min_of(channels_per_task, D - d);
     A sum_d[channels_per_task];
     for (A& sum : sum_d) sum = A(0);
     Index count = 0;

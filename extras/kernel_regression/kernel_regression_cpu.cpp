@@ -43,7 +43,7 @@ template <class T, class Body>
 inline __attribute__((always_inline)) void for_runs(const KernelRegressionInputs<T>& in, Index c, const Body& body) {
   const Index hidden = in.leave_one_out ? c : -1;
   for (Index first = 0, end; first < in.S; first = end == hidden ? end + 1 : end) {
-    end = lesser(first + longest_run, in.S);
+    end = min_of(first + longest_run, in.S);
     if (first <= hidden && hidden < end) end = hidden;
     if (first < end) body(first, end - first);
   }
@@ -155,7 +155,7 @@ void kernel_regression_backward(Device& device, const KernelRegressionBackward<T
       L key_high = splat<L>(T(0)), key_low = key_high, value_high = key_high, value_low = key_high;
       for (Index first = 0; first < in.C; first += longest_run) {
         L of_key = splat<L>(T(0)), of_value = of_key;
-        for (Index c = first; c < lesser(first + longest_run, in.C); ++c) {
+        for (Index c = first; c < min_of(first + longest_run, in.C); ++c) {
           const L distance = in.query_c[c] - key;
           const L gap = gap_of<L>(splat<L>(in.query_c[c]), key, splat<L>(a.near_c[c]));
           L weight = a.share_c[c] * power_of<L>(gap, factor);

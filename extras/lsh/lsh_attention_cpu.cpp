@@ -36,7 +36,7 @@ void order_round(const LshOrdering<T>& a, Index task, T* scratch, Index* end_of_
   Token *bucket_c = a.out.bucket_bnuc + task * a.C, *place_c = a.out.place_bnuc + task * a.C,
         *position_c = a.out.position_bnuc + task * a.C;
   for (Index first = 0; first < a.C && !a.buckets_stand; first += tile) {
-    const Index rows = lesser(tile, a.C - first);
+    const Index rows = min_of(tile, a.C - first);
     multiply<T>({.out = rotated_cr,  // (lsh_attention.3)
                  .a = {query_ck[first], query_ck.stride, 1},
                  .b = padded_kr,
@@ -215,8 +215,8 @@ struct ScoreTile {
 // Calls each(place, count) for the tiles of a piece.
 template <class T, class Each>
 void for_tiles(const LshInputs<T>& in, Index piece, const Each& each) {
-  const Index end = lesser((piece + 1) * in.piece_size, in.C);
-  for (Index place = piece * in.piece_size; place < end; place += tile) each(place, lesser(tile, end - place));
+  const Index end = min_of((piece + 1) * in.piece_size, in.C);
+  for (Index place = piece * in.piece_size; place < end; place += tile) each(place, min_of(tile, end - place));
 }
 
 template <class Device, class T>
@@ -225,7 +225,7 @@ void make_inverses(Device& device, T* inverse_bnc, const LshInputs<T>& in) {
   parallel_for(device, in.B * in.N * tiles, [&](Index task, Index) {
     const Index head = task / tiles, first = task % tiles * tile;
     const Rows<const T> query_ck = head_rows(in.query_bch, in.query_stride, head / in.N, head % in.N, in.C, in.N, in.K);
-    for (Index c = first; c < lesser(first + tile, in.C); ++c) {
+    for (Index c = first; c < min_of(first + tile, in.C); ++c) {
       const T* query_k = query_ck[c];
       RowSum<T> square;
       for_terms<T>(in.K, [&]<class L>(Index k) { square.add_product(load<L>(query_k + k), load<L>(query_k + k)); });
@@ -311,7 +311,7 @@ void forward_by_lanes(Device& device, const LshForward<T>& a) {
   T* per_worker = scratch.template take<T>(device.threads.count() * size);
   make_inverses(device, inverse_bnc, in);
   parallel_for(device, call.heads * tiles, [&](Index task, Index) {
-    const Index first = task % tiles * tile, count = lesser(tile, in.C - first), at = task / tiles * in.C + first;
+    const Index first = task % tiles * tile, count = min_of(tile, in.C - first), at = task / tiles * in.C + first;
     clear_rows<T>(met.out_ck.from(at), count, call.KP);
     for (Index c = at; c < at + count; ++c) {
       met.max_bnc[c] = T(-infinity);
@@ -331,7 +331,7 @@ void forward_by_lanes(Device& device, const LshForward<T>& a) {
     };
     const Rows<const T> value_ck = rows_of(in.value_bch, in.value_stride);
     const Rows<T> out_ck = rows_of(a.out_bch, Index(0));
-    for (Index c = first; c < lesser(first + tile, in.C); ++c) {
+    for (Index c = first; c < min_of(first + tile, in.C); ++c) {
       const Index at = head * in.C + c;
       const T sum = met.sum_bnc[at];
       const bool meets_nobody = sum == T(0);  // else the largest score has added a share of exp(0) = 1
@@ -454,7 +454,7 @@ void backward_by_lanes(Device& device, const LshBackward<T>& a) {
   parallel_for(device, call.heads * tiles, [&](Index task, Index) {
     const Index head = task / tiles, first = task % tiles * tile;
     sum_delta<T>(delta_bnc + head * in.C, rows_of(a.d_out_bch, 0, head),  // (lsh_attention.12)
-                 rows_of(a.out_bch, 0, head), first, lesser(first + tile, in.C), K);
+                 rows_of(a.out_bch, 0, head), first, min_of(first + tile, in.C), K);
   });
   for (Index u = 0; u < in.U; ++u) {
     parallel_for(device, call.heads * call.pieces, [&](Index task, Index worker) {
@@ -468,7 +468,7 @@ void backward_by_lanes(Device& device, const LshBackward<T>& a) {
                         d_out_ck = rows_of(a.d_out_bch, 0, head);
     const Rows<T> d_query_ck = rows_of(a.d_query_bch, a.d_query_stride, head),
                   d_value_ck = rows_of(a.d_value_bch, a.d_value_stride, head);
-    for (Index c = first; c < lesser(first + tile, in.C); ++c) {
+    for (Index c = first; c < min_of(first + tile, in.C); ++c) {
       const Index at = head * in.C + c;
       const T *query_k = query_ck[c], *d_out_k = d_out_ck[c];
       const T *d_asked_k = sums.d_asked_ck[at], *own_k = sums.d_key_sk[0][at], *before_k = sums.d_key_sk[1][at],

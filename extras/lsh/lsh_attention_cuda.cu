@@ -175,7 +175,7 @@ __global__ void forward_kernel(LshForward<T> a, const float* inverse_bnc, float 
 
   float max = -infinity, sum = 0;
   for (int u = 0; u < int(a.in.U); ++u) {
-    const int piece = head.piece_of(u, c), end = smaller((piece + 1) * head.piece_size, head.C);
+    const int piece = head.piece_of(u, c), end = min_of((piece + 1) * head.piece_size, head.C);
     for (int begin = (piece > 0 ? piece - 1 : 0) * head.piece_size; begin < end; begin += side) {
       const bool is_there = begin + lane < end;
       const int s = is_there ? head.position_c(u)[begin + lane] : 0;
@@ -237,7 +237,7 @@ __global__ void backward_query_kernel(LshBackward<T> a, const float* inverse_bnc
   if (lane == 0) delta_bnc[bnc] = delta;
 
   for (int u = 0; u < int(a.in.U); ++u) {
-    const int piece = head.piece_of(u, c), end = smaller((piece + 1) * head.piece_size, head.C);
+    const int piece = head.piece_of(u, c), end = min_of((piece + 1) * head.piece_size, head.C);
     for (int begin = (piece > 0 ? piece - 1 : 0) * head.piece_size; begin < end; begin += side) {
       const bool is_there = begin + lane < end;
       const int s = is_there ? head.position_c(u)[begin + lane] : 0;
@@ -283,7 +283,7 @@ __global__ void backward_key_kernel(LshBackward<T> a, const float* inverse_bnc, 
   const float inverse = head.inverse_c[s];
 
   for (int u = 0; u < int(a.in.U); ++u) {
-    const int piece = head.piece_of(u, s), end = smaller((piece + 2) * head.piece_size, head.C);
+    const int piece = head.piece_of(u, s), end = min_of((piece + 2) * head.piece_size, head.C);
     for (int begin = piece * head.piece_size; begin < end; begin += side) {
       const bool is_there = begin + lane < end;
       const int c = is_there ? head.position_c(u)[begin + lane] : 0;

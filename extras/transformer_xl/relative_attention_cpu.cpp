@@ -32,7 +32,7 @@ struct Segments {
   Segments(const AttentionInputs<T>& in, const RelativeTerms<T>& terms)
       : C(in.C),
         offset(in.mask.query_offset),
-        segment(greater(1, lesser(terms.segment, in.C))),
+        segment(max_of(1, min_of(terms.segment, in.C))),
         memory(terms.memory),
         of_segment(blocks_of(segment, tile)),
         before(blocks_of(offset, tile)) {}
@@ -42,15 +42,15 @@ struct Segments {
   // May be empty in the last segment.
   Stretch queries(Index t) const {
     const Index segment_begin = t / of_segment * segment, begin = segment_begin + t % of_segment * tile;
-    return {begin, lesser(lesser(begin + tile, segment_begin + segment), C)};
+    return {begin, min_of(min_of(begin + tile, segment_begin + segment), C)};
   }
   Stretch keys(Index t) const {
-    if (t < before) return {t * tile, lesser((t + 1) * tile, offset)};
+    if (t < before) return {t * tile, min_of((t + 1) * tile, offset)};
     const Stretch own = queries(t - before);
     return {offset + own.begin, offset + own.end};
   }
   // The first key that the queries of a tile see.
-  Index first_key(Index t) const { return greater(0, t / of_segment * segment + offset - memory); }
+  Index first_key(Index t) const { return max_of(0, t / of_segment * segment + offset - memory); }
 };
 
 // The data of one call, for both passes.
@@ -146,7 +146,7 @@ struct ScoreTile {
     }
     const Index offset = head.in.mask.query_offset;
     for (Index c = 0; c < rows; ++c) {
-      const Index seen = lesser(lanes, queries.begin + c + offset + 1 - keys.begin);
+      const Index seen = min_of(lanes, queries.begin + c + offset + 1 - keys.begin);
       T *score_s = score_cs[c], *position_s = shifted_cr[c] + first_diagonal(c);
       for (Index s = 0; s < padded<T>(lanes); s += width) {
         const L score = (load<L>(score_s + s) + load<L>(position_s + s)) * head.call.scale;  // (relative_attention.1)
@@ -165,7 +165,7 @@ struct ScoreTile {
   template <class Each>
   void for_shifts(const Each& each) const {
     for (Index c = 0; c < count(queries); c += shift_rows) {
-      const Index some = lesser(shift_rows, count(queries) - c);
+      const Index some = min_of(shift_rows, count(queries) - c);
       each(c, some, first_diagonal(c + some - 1), count(keys) + some - 1);
     }
   }
@@ -176,7 +176,7 @@ struct ScoreTile {
     constexpr Index width = lane_width<T>;
     const Index K = head.call.K, met = met_diagonals();
     for (Index r = 0; r < met; ++r) {
-      const T* from_k = head.rho_pk[head.call.terms.row_of(greater(0, distance(r)))];
+      const T* from_k = head.rho_pk[head.call.terms.row_of(max_of(0, distance(r)))];
       T* to_k = rho_rk[r];
       for_lanes<T>(K, [&]<class M>(Index k) { store<M>(to_k + k, load<M>(from_k + k)); });
       for (Index k = K; k < head.call.KP; ++k) to_k[k] = T(0);
@@ -232,7 +232,7 @@ void forward_tile(const AttentionForward<T>& a, const Head<T>& head, Index t, T*
   scores.take_queries(queries);
   const Index first = segments.first_key(t), end = queries.end + segments.offset;
   for (Index key = first; key < end; key += tile) {
-    const Index keys = lesser(tile, end - key), lanes = padded<T>(keys);
+    const Index keys = min_of(tile, end - key), lanes = padded<T>(keys);
     scores.take_keys({key, key + keys});
     scores.compute(first);
     T shrink_c[tile];
@@ -484,7 +484,7 @@ void backward_by_lanes(Device& device, const AttentionBackward<T>& a, const Rela
   const Index heads = in.B * in.N, C = in.C, P = terms.distances, K = in.K, KP = call.KP;
   const Index tiles = segments.key_tiles(), query_tiles = blocks_of(C, tile);
   // With few heads each has several tasks: that depends on the shape alone.
-  const Index pieces = pieces_of(heads, greater(1, tiles));
+  const Index pieces = pieces_of(heads, max_of(1, tiles));
   const Index size = backward_scratch_of<T>(K, KP), sum_numbers = BackwardSums<T>::numbers(C, P, KP);
   typename Device::Scope scratch(device.workspace);
   T* delta_bnc = scratch.template take<T>(heads * C);
@@ -496,7 +496,7 @@ void backward_by_lanes(Device& device, const AttentionBackward<T>& a, const Rela
     const Head<T> head{call, task / query_tiles};
     const Index first = task % query_tiles * tile;
     sum_delta<T>(delta_bnc + head.head * C, head.rows(a.d_out_bch, 0, C),  // (relative_attention.6)
-                 head.rows(a.out_bch, 0, C), first, lesser(first + tile, C), K);
+                 head.rows(a.out_bch, 0, C), first, min_of(first + tile, C), K);
   });
   parallel_for(device, heads * pieces, [&](Index task, Index worker) {
     const Head<T> head{call, task / pieces};
@@ -536,7 +536,7 @@ void backward_by_lanes(Device& device, const AttentionBackward<T>& a, const Rela
     const Head<T> head{call, task / query_tiles};
     const Rows<T> d_query_ck = head.rows(a.d_query_bch, a.d_query_stride, C);
     const Index first = task % query_tiles * tile;
-    for (Index c = first; c < lesser(first + tile, C); ++c) {
+    for (Index c = first; c < min_of(first + tile, C); ++c) {
       for_lanes<T>(K, [&]<class L>(Index k) {
         L sum = splat<L>(T(0));
         for (Index piece = 0; piece < pieces; ++piece) {

@@ -80,7 +80,7 @@ __device__ __forceinline__ void for_slabs(int K, bool begins, const Fetch& fetch
       fetch(first);
       __syncthreads();
     }
-    each(first, smaller(first + slab, K));
+    each(first, min_of(first + slab, K));
   }
 }
 
@@ -314,7 +314,7 @@ __global__ void backward_key_kernel(AttentionBackward<T> a, RelativeTerms<T> ter
     const Stretch of_first = terms.queries_of(my.at.first, head.offset, head.C);
     const int first_query = past ? int(terms.own_end(my.at.first, head.offset)) : int(of_first.begin);
     const int end = past ? int(terms.queries_of(last, head.offset, head.C).end)
-                         : smaller(int(terms.own_end(last, head.offset)), head.C);
+                         : min_of(int(terms.own_end(last, head.offset)), head.C);
     for (int begin = first_query; begin < end; begin += side) {
       const auto fetch = [&](int first) { tiles.fetch(head, d_out_ck, my.at.first, begin, first, K); };
       float score = 0, d_weight = 0;
@@ -386,7 +386,7 @@ __global__ void backward_rho_kernel(AttentionBackward<T> a, RelativeTerms<T> ter
   const int warp = int(threadIdx.x) / warp_size, lane = int(threadIdx.x) % warp_size;
   const bool is_last = block == blocks_of_head - 1;
   const int first_row = is_last ? P - 1 : block * warps;
-  const int K = int(a.in.K), C = int(a.in.C), longest = int(smaller(terms.memory + terms.segment, a.in.S)) - 1;
+  const int K = int(a.in.K), C = int(a.in.C), longest = int(min_of(terms.memory + terms.segment, a.in.S)) - 1;
   const OwnRows<2, 3> own(K, warp);
   float *rho_k = own[0], *sum_k = own[1], *low_k = own[2], *content_bias_k = own.common,
         *position_bias_k = own.common + own.K4, *d_score_c = tiles.d_score[warp];

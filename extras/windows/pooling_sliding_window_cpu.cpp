@@ -33,7 +33,7 @@ inline WindowPart part_of(const PoolingShape& s, Index number) {
   const Index parts = parts_of_payload(s);
   const Index payload = number / parts;
   const Index first = number % parts * channels_per_part;
-  const Index size = parts == 1 ? s.K : lesser(channels_per_part, s.K - first);
+  const Index size = parts == 1 ? s.K : min_of(channels_per_part, s.K - first);
   return {number, payload * s.N * s.K + first, payload * s.K + first, size};
 }
 
@@ -83,7 +83,7 @@ T sum_of_parts(const T* partial_pc, Index parts, Index C, Index c) {
 template <class Body>
 inline __attribute__((always_inline)) void for_stretches(Index n, bool in_stretches, const Body& body) {
   for (Index begin = 0, end; begin < n; begin = end) {
-    end = in_stretches ? lesser(begin + stretch, n) : n;
+    end = in_stretches ? min_of(begin + stretch, n) : n;
     body(begin, end);
   }
 }
@@ -110,7 +110,7 @@ void running_max_of_older(T* max_c, T* keep_c, T* add_c, const Logits& logit, T 
     PoolingOrder order;
     T operator[](Index c) const {
       const Index begin = c / block * block;
-      const Index first = order == PoolingOrder::up ? begin : lesser(begin + block, C) - 1;
+      const Index first = order == PoolingOrder::up ? begin : min_of(begin + block, C) - 1;
       return fused<T>(-slope, T(order == PoolingOrder::up ? c - first : first - c),
                       logit[c]);  // (pooling_sliding_window.8)
     }
@@ -213,7 +213,7 @@ void forward_windows(Device& device, const PoolingForward<T>& a) {
     for (Index begin = 0; begin < C; begin += block) {
       // Prefix averages of this block; the row before is the state. They must all be there before the first is merged:
       // each is the state of the next.
-      for_stretches(lesser(block, C - begin), in_stretches, [&](Index i, Index end) {
+      for_stretches(min_of(block, C - begin), in_stretches, [&](Index i, Index end) {
         Index c = begin + i;
         end += begin;
         if (i == 0) {
@@ -266,10 +266,10 @@ void forward_windows(Device& device, const PoolingForward<T>& a) {
 template <class Down, class Up>
 inline __attribute__((always_inline)) void for_windows(Index C, Index block, const Down& down, const Up& up) {
   for (Index begin = 0; begin < C; begin += block) {
-    const Index end = lesser(begin + block, C);
+    const Index end = min_of(begin + block, C);
     for (Index c = end - 1; c >= begin; --c) down(c, end - 1 - c);
     if (end == C) break;
-    for (Index c = begin + 1; c < end; ++c) up(c, lesser(c + block - 1, C), c - begin - 1);
+    for (Index c = begin + 1; c < end; ++c) up(c, min_of(c + block - 1, C), c - begin - 1);
   }
 }
 
@@ -361,7 +361,7 @@ void backward_windows(Device& device, const PoolingBackward<T>& a) {
     running_max_of_older(level[slot], keep_up[slot], add_up[slot], reversed, slope, C, block, PoolingOrder::up);
     for (Index c = 0; c < C; ++c) weight_up[slot][c] = minus_infinity<A>();
     for_windows(C, block, ignore_down, [&](Index c, Index last, Index) {
-      const A highest = level[slot][lesser(last, C - 1)];
+      const A highest = level[slot][min_of(last, C - 1)];
       const A age = A(block - c % block);                                // up to the block that level counts from
       weight_up[slot][c] = exponent(c, fused<A>(-slope, age, highest));  // (pooling_sliding_window.9)
     });

@@ -19,7 +19,7 @@ struct WindowWeights {
   int C, N, block;
 };
 // The last window that c lies in, of those that exist.
-__device__ inline int last_window(int c, int C, int block) { return smaller(c + block, C) - 1; }
+__device__ inline int last_window(int c, int C, int block) { return min_of(c + block, C) - 1; }
 
 // With decay, logits rise by a slope a position as long as one maximum of the forward pass stays. Compared to the last
 // bit, each of them, or none, would replace the one before by its rounding, and all sums would drift away; so one that

@@ -544,7 +544,7 @@ TEST_CASE("equation tags: a line that computes, and the tail of one", "[equation
     INFO(code);
     CHECK(computes(code));
   }
-  for (const char* code : {"});", "in.K);", "lesser(a + b, c), K);", "float(a));", "E{a + b, c});", "device,",
+  for (const char* code : {"});", "in.K);", "min_of(a + b, c), K);", "float(a));", "E{a + b, c});", "device,",
                            ": -infinity;", "if (!(a > b)) continue;", "if (a) return;"}) {
     INFO(code);
     CHECK_FALSE(computes(code));
