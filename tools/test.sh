@@ -49,7 +49,7 @@ count tests/programs/test_need_script.sh
 count extras/seq2seq/test_pairs_script.sh
 count tests/base/test_model_file.py
 count tests/network/test_interchange.py "$build"
-count tests/network/test_alone.sh "$build"
+count tests/network/test_freestanding.sh "$build"
 count tests/documents/test_documents.sh "$build"
 count tests/test_gpu_report.sh "$build"
 echo

@@ -1,12 +1,12 @@
 #!/bin/sh
-# tests/network/test_alone.sh BUILD: networks need no threads, files, signals and terminal, and compute without them
+# tests/network/test_freestanding.sh BUILD: networks need no threads, files, signals and terminal, and compute without them
 # what they compute with them, bit by bit.
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/harness/checks.sh
 build=${1:-build}
-cmake --build "$build" --target on_network_alone on_core >/dev/null
-asked=$(nm -uC "$build/src/device/alone/libnetwork_alone.a" | sed -n 's/^ *U //p' | sed 's/@.*//' | sort -u)
+cmake --build "$build" --target on_network_freestanding on_core >/dev/null
+asked=$(nm -uC "$build/src/device/freestanding/libnetwork_freestanding.a" | sed -n 's/^ *U //p' | sed 's/@.*//' | sort -u)
 
 # Search the names of the functions that the library needs from the system.
 asks_for() { printf '%s\n' "$asked" | grep -qE "$1"; }
@@ -17,8 +17,8 @@ check "no files" asks_for_no '^(open|openat|creat|fopen|fopen64|read|write|close
 check "no signals" asks_for_no 'sigaction|^signal$|^raise$|^kill$'
 check "no terminal" asks_for_no 'isatty|ioctl|tcgetattr|std::c(out|in|err)|^(printf|puts|putchar|fwrite|stdout|stderr)$|getrusage'
 
-alone=$("$build/on_network_alone") others=$(ATTENTION_ISA=baseline "$build/on_core")
-check "a network alone says something" test -n "$alone"
-check "the same bits" test "$alone" = "$others"
+freestanding=$("$build/on_network_freestanding") others=$(ATTENTION_ISA=baseline "$build/on_core")
+check "a freestanding network says something" test -n "$freestanding"
+check "the same bits" test "$freestanding" = "$others"
 echo "$passed passed, $failed failed"
 [ "$failed" = 0 ]

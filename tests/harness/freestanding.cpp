@@ -1,5 +1,5 @@
 // A network that is trained, saved, read again and written with, by what needs neither threads nor files: built once
-// without them and once as all programs are, it says the same (tests/network/test_alone.sh).
+// without them and once as all programs are, it says the same (tests/network/test_freestanding.sh).
 
 #include <cstddef>
 #include <cstdio>
