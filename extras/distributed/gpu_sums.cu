@@ -5,7 +5,7 @@
 
 #include "cuda/platform.hpp"
 #include "extras/distributed/gpu_sums.hpp"
-#include "extras/distributed/halving.hpp"
+#include "extras/distributed/recursive_halving.hpp"
 #include "layers/dropout.hpp"
 
 // NCCL, where this build has it, or the emulator's.

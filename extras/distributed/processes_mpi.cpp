@@ -24,7 +24,7 @@
 #include <vector>
 
 #include "device/processes.hpp"
-#include "extras/distributed/halving.hpp"
+#include "extras/distributed/recursive_halving.hpp"
 
 namespace abh {
 
