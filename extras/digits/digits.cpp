@@ -301,20 +301,22 @@ std::unique_ptr<TaskTraining> digits_training() { return std::make_unique<Digits
 
 namespace {
 
-class DrawnPictures : public DrawnTask {
+class DrawnPictures : public TaskFigures {
  public:
   void add_flags(Flags& flags) override {
     flags.text("data", data_, "FILE",
                "pictures to evaluate on: their test set, or the last fifth where they have none");
   }
 
-  Subject subject(const Trained& trained, const Wanted& wanted, Index, const std::string& source) override {
-    if (wanted.text) throw UsageError("--text: expected --example, as " + source + " has learned pictures");
+  FigureExample subject(const Trained& trained, const FigureRequest& request, Index,
+                        const std::string& source) override {
+    if (request.text) throw UsageError("--text: expected --example, as " + source + " has learned pictures");
     grid_ = grid_of_task(trained.task, source);
     has_cls_ = trained.config.has_cls();
     const std::unique_ptr<AnswerTask> task = digits_again(trained.task, trained.config, {.path = data_}, source);
-    require_example(wanted.example, task->validation_rows(), source);
-    Subject subject{.title = "picture " + to_text(wanted.example), .batch = task->test_batch(wanted.example, 1)};
+    require_example(request.example, task->validation_rows(), source);
+    FigureExample subject{.title = "picture " + to_text(request.example),
+                          .batch = task->test_batch(request.example, 1)};
     if (constexpr Index most = 2 * longest_drawn + 1; subject.batch.C > most) {
       throw Error(source + ": expected at most " + to_text(most) + " patches, to be drawn, found " +
                   to_text(subject.batch.C));
@@ -330,7 +332,7 @@ class DrawnPictures : public DrawnTask {
   }
 
   // Where cls looks, or all patches together where there is none.
-  PictureSection section(const Subject& subject, const Observed& seen, const Thinning& thinning) const override {
+  PictureSection section(const FigureExample& subject, const Observed& seen, const Thinning& thinning) const override {
     const std::string who = has_cls_ ? "cls looks" : "all patches look";
     PictureSection section{"Where " + who, "", {}};
     const auto C = static_cast<std::size_t>(seen.positions()), first = static_cast<std::size_t>(has_cls_ ? 1 : 0);
@@ -375,7 +377,7 @@ class DrawnPictures : public DrawnTask {
 
 }  // namespace
 
-std::unique_ptr<DrawnTask> drawn_digits() { return std::make_unique<DrawnPictures>(); }
+std::unique_ptr<TaskFigures> drawn_digits() { return std::make_unique<DrawnPictures>(); }
 
 std::unique_ptr<TaskCommand> digits_drawing() { return drawing(drawn_digits()); }
 

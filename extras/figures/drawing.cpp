@@ -30,7 +30,8 @@ std::string mixers_of_layers(const ModelConfig& config) {
 }
 
 // As many pictures as fit; of a single head of a single layer there is nothing to leave out.
-PicturePage page_of(const Observed& seen, const Subject& subject, const DrawnTask& task, const PicturePage& empty) {
+PicturePage page_of(const Observed& seen, const FigureExample& subject, const TaskFigures& task,
+                    const PicturePage& empty) {
   Thinning thinning;
   while (true) {
     PicturePage page = empty;
@@ -87,7 +88,7 @@ void write_page(const PicturePage& page, const std::filesystem::path& folder) {
 
 class Drawing : public TaskCommand {
  public:
-  explicit Drawing(std::unique_ptr<DrawnTask> task) : task_(std::move(task)) {}
+  explicit Drawing(std::unique_ptr<TaskFigures> task) : task_(std::move(task)) {}
 
   void add_flags(Flags& flags) override { task_->add_flags(flags); }
 
@@ -102,13 +103,13 @@ class Drawing : public TaskCommand {
   }
 
   int run(Trained trained, const std::string& source, const Machine& machine, const Flags& flags) override {
-    DrawnTask::Wanted wanted;
-    if (flags.given("text")) wanted.text = flags.value("text");
-    if (wanted.text && flags.given("data")) throw UsageError("--data: expected --example beside it, found --text");
-    if (flags.given("example")) wanted.example = *from_text<Index>(flags.value("example"));
+    TaskFigures::FigureRequest request;
+    if (flags.given("text")) request.text = flags.value("text");
+    if (request.text && flags.given("data")) throw UsageError("--data: expected --example beside it, found --text");
+    if (flags.given("example")) request.example = *from_text<Index>(flags.value("example"));
     const ModelConfig& config = trained.config;
     const Index longest = config.has_position_table() ? std::min(longest_drawn, config.context) : longest_drawn;
-    Subject subject = task_->subject(trained, wanted, longest, source);
+    FigureExample subject = task_->subject(trained, request, longest, source);
 
     std::string folder = flags.value("out");
     if (folder.empty()) folder = std::filesystem::path(source).replace_filename("pictures").string();
@@ -153,12 +154,12 @@ class Drawing : public TaskCommand {
   }
 
  private:
-  std::unique_ptr<DrawnTask> task_;
+  std::unique_ptr<TaskFigures> task_;
 };
 
 }  // namespace
 
-std::unique_ptr<TaskCommand> drawing(std::unique_ptr<DrawnTask> task) {
+std::unique_ptr<TaskCommand> drawing(std::unique_ptr<TaskFigures> task) {
   return std::make_unique<Drawing>(std::move(task));
 }
 

@@ -25,7 +25,7 @@ struct Thinning {
 };
 
 // One sequence that is shown to a network.
-struct Subject {
+struct FigureExample {
   std::string title{};                  // "the array 3 1 2 1 3 2"
   Batch batch{};                        // without padding; without a target that counts where the answer is not known
   std::vector<std::string> name_c{};    // of the positions, for people
@@ -34,27 +34,28 @@ struct Subject {
 };
 
 // The interface of a task for draw. Flags of its own, if it has any, are read into members.
-class DrawnTask : public TaskFlags {
+class TaskFigures : public TaskFlags {
  public:
   // From --text, else --example.
-  struct Wanted {
+  struct FigureRequest {
     std::optional<std::string> text;
     Index example = 0;
   };
   void add_flags(Flags&) override {}
   // The sequence, of at most `longest` positions, which says in a note that it was cut. Error for what a network of the
   // file `source` cannot be shown.
-  virtual Subject subject(const Trained& trained, const Wanted& wanted, Index longest, const std::string& source) = 0;
+  virtual FigureExample subject(const Trained& trained, const FigureRequest& request, Index longest,
+                                const std::string& source) = 0;
   // A section for this task alone; one without pictures is left out.
-  virtual PictureSection section(const Subject&, const Observed&, const Thinning&) const { return {}; }
+  virtual PictureSection section(const FigureExample&, const Observed&, const Thinning&) const { return {}; }
 };
 
 // The command of such a task.
-std::unique_ptr<TaskCommand> drawing(std::unique_ptr<DrawnTask> task);
+std::unique_ptr<TaskCommand> drawing(std::unique_ptr<TaskFigures> task);
 // Some of them, for whoever shows a network in another way.
-std::unique_ptr<DrawnTask> drawn_text();
-std::unique_ptr<DrawnTask> drawn_sort();
-std::unique_ptr<DrawnTask> drawn_reviews();
-std::unique_ptr<DrawnTask> drawn_digits();
+std::unique_ptr<TaskFigures> drawn_text();
+std::unique_ptr<TaskFigures> drawn_sort();
+std::unique_ptr<TaskFigures> drawn_reviews();
+std::unique_ptr<TaskFigures> drawn_digits();
 
 }  // namespace abh

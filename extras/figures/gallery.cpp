@@ -38,7 +38,7 @@ Figure figure_of(const std::string& file, const StripPicture& strip, const std::
 // ---- What it answers ----
 
 // The targets that count, and what each cost.
-Figure figure_of_losses(const Observed& seen, const Subject& subject) {
+Figure figure_of_losses(const Observed& seen, const FigureExample& subject) {
   StripPicture strip{.text = {"The loss of every answer", "nats that each right answer cost", ""},
                      .cells = {},
                      .scale = {.unit = "nats"}};
@@ -63,7 +63,7 @@ Figure figure_of_losses(const Observed& seen, const Subject& subject) {
                        nats(worst) + ".");
 }
 
-Figure figure_of_classes(const Observed& seen, const Subject& subject) {
+Figure figure_of_classes(const Observed& seen, const FigureExample& subject) {
   StripPicture strip{.text = {"How likely each class is", "what the classifier makes of it", ""},
                      .cells = {},
                      .scale = {.largest = 1, .unit = "probability"},
@@ -80,7 +80,7 @@ Figure figure_of_classes(const Observed& seen, const Subject& subject) {
   return figure_of("classes", strip, strip.text.description);
 }
 
-Figure figure_of_worth(const Observed& seen, const Subject& subject) {
+Figure figure_of_worth(const Observed& seen, const FigureExample& subject) {
   StripPicture strip{.text = {"What every position is worth", "loss without it less loss with it", ""},
                      .cells = {},
                      .scale = {.colours = Colours::both_signs, .unit = "nats"}};
@@ -101,7 +101,7 @@ Figure figure_of_worth(const Observed& seen, const Subject& subject) {
                        name + ", " + short_number(largest) + " nats.");
 }
 
-PictureSection section_of_answer(const Observed& seen, const Subject& subject) {
+PictureSection section_of_answer(const Observed& seen, const FigureExample& subject) {
   PictureSection section{"Its answer", "", {}};
   if (!seen.likely_o().empty()) {
     section.figures.push_back(figure_of_classes(seen, subject));
@@ -143,7 +143,7 @@ MatrixPicture matrix_of_distances(const std::string& title, const std::string& o
 }
 
 // The embedding vectors of the tokens that occur.
-std::optional<Figure> figure_of_embeddings(const Observed& seen, const Subject& subject) {
+std::optional<Figure> figure_of_embeddings(const Observed& seen, const FigureExample& subject) {
   constexpr std::size_t most = 40;
   const ObservedArray* own_vd = seen.find(seen.config().own_prefix() + "embedding.token_vd");
   const ObservedArray* token_vd = own_vd ? own_vd : seen.find("embedding.token_vd");  // shared with an encoder
@@ -188,7 +188,7 @@ std::optional<Figure> figure_of_positions(const Observed& seen) {
 }
 
 // By how much of its length each block changes a row.
-Figure figure_of_stream(const Observed& seen, const Subject& subject) {
+Figure figure_of_stream(const Observed& seen, const FigureExample& subject) {
   const Index C = seen.positions(), D = seen.config().channels;
   MatrixPicture matrix{.text = {"What every block changes", "length of the change by that of the row", ""},
                        .column_names = subject.name_c,
@@ -223,7 +223,7 @@ Figure figure_of_stream(const Observed& seen, const Subject& subject) {
   return figure_of("stream", matrix, "Every block adds to the rows that pass through it. " + matrix.text.description);
 }
 
-PictureSection section_of_rows(const Observed& seen, const Subject& subject) {
+PictureSection section_of_rows(const Observed& seen, const FigureExample& subject) {
   PictureSection section{"Tokens, positions, rows", "", {}};
   if (auto figure = figure_of_embeddings(seen, subject)) section.figures.push_back(*std::move(figure));
   if (auto figure = figure_of_positions(seen)) section.figures.push_back(*std::move(figure));
@@ -235,7 +235,7 @@ PictureSection section_of_rows(const Observed& seen, const Subject& subject) {
 
 class LayerPictures {
  public:
-  LayerPictures(const Observed& seen, const Subject& subject, const Thinning& thinning, Index layer)
+  LayerPictures(const Observed& seen, const FigureExample& subject, const Thinning& thinning, Index layer)
       : seen_(seen),
         subject_(subject),
         thinning_(thinning),
@@ -491,7 +491,7 @@ class LayerPictures {
   }
 
   const Observed& seen_;
-  const Subject& subject_;
+  const FigureExample& subject_;
   const Thinning& thinning_;
   Index layer_;
   std::string block_, file_;
@@ -526,7 +526,7 @@ std::string worth_of(const AttentionMap& map, const Observed& seen, const Names&
          (std::isnan(agreement) ? "no degree" : fixed_text(agreement, 2)) + " (rank correlation).";
 }
 
-std::vector<PictureSection> gallery(const Observed& seen, const Subject& subject, const Thinning& thinning) {
+std::vector<PictureSection> gallery(const Observed& seen, const FigureExample& subject, const Thinning& thinning) {
   std::vector<PictureSection> sections = {section_of_answer(seen, subject), section_of_rows(seen, subject)};
   for (Index layer = 0; layer < seen.config().own_layers(); layer += thinning.layers) {
     sections.push_back(LayerPictures(seen, subject, thinning, layer).section());

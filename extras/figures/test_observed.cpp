@@ -117,7 +117,7 @@ TEST_CASE("gallery: what a position is worth, in words, and heads left out", "[d
   ModelConfig config{.layers = 2, .channels = 12, .heads = 3, .context = 9, .vocabulary = 7, .mixer = "dot"};
   Batch batch = some_batch(9);
   const Observed seen = observed_of(config, batch);
-  Subject subject{.title = "tokens", .batch = batch};
+  FigureExample subject{.title = "tokens", .batch = batch};
   for (Index c = 0; c < 9; ++c) subject.name_c.push_back(std::to_string(c));
   for (Index v = 0; v < 7; ++v) subject.answer_o.push_back(std::to_string(v));
   const std::string words = worth_of(seen.maps().front(), seen, subject.name_c);

@@ -38,13 +38,14 @@ std::string name_of(const std::string& bytes) {
   }
 }
 
-class DrawnText : public DrawnTask {
+class DrawnText : public TaskFigures {
  public:
-  Subject subject(const Trained& trained, const Wanted& wanted, Index longest, const std::string& source) override {
-    if (!wanted.text) throw UsageError("--example: expected --text, as " + source + " has learned texts");
+  FigureExample subject(const Trained& trained, const FigureRequest& request, Index longest,
+                        const std::string& source) override {
+    if (!request.text) throw UsageError("--example: expected --text, as " + source + " has learned texts");
     const Tokenizer tokenizer = tokenizer_of(trained.task, source);
-    std::string text = *wanted.text;
-    Subject subject;
+    std::string text = *request.text;
+    FigureExample subject;
     subject.notes = prepare_text(text, "--text", "", &tokenizer);
     const std::vector<Token> tokens = tokenizer.encode(text, "--text");
     const Index count = static_cast<Index>(tokens.size()), C = std::min(count, longest);
@@ -69,7 +70,7 @@ class DrawnText : public DrawnTask {
 
 }  // namespace
 
-std::unique_ptr<DrawnTask> drawn_text() { return std::make_unique<DrawnText>(); }
+std::unique_ptr<TaskFigures> drawn_text() { return std::make_unique<DrawnText>(); }
 
 std::unique_ptr<TaskCommand> text_drawing() { return drawing(drawn_text()); }
 

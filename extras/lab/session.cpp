@@ -31,7 +31,7 @@ namespace {
 
 const DeviceChoice page_device{.device = "cpu", .threads = 1};
 
-std::unique_ptr<DrawnTask> drawn_task(const std::string& task) {
+std::unique_ptr<TaskFigures> drawn_task(const std::string& task) {
   if (task == "text") return drawn_text();
   if (task == "sort") return drawn_sort();
   if (task == "reviews") return drawn_reviews();
@@ -211,7 +211,7 @@ std::string Session::description() const {
   for (const Parameter& parameter : parameter_table(config_)) {
     weights.add_json(JsonObject().add("name", parameter.name).add("extents", parameter.shape).text());
   }
-  const Subject subject = {};
+  const FigureExample subject = {};
   std::vector<std::string> vocabulary;
   if (metadata_.at("task") == "text") {
     const Tokenizer tokenizer = tokenizer_of(metadata_, name_);
@@ -291,13 +291,13 @@ std::string Session::evaluation() const {
 
 // ---- A look ----
 
-Subject Session::subject_of(const std::string& input) {
+FigureExample Session::subject_of(const std::string& input) {
   // "e12": example 12 of the test set; "t3 1 2": a text; "p" and floats: the pixels of a picture, row by row, 0 to 1.
   const std::string rest = input.substr(1);
   const Index longest = std::min(longest_drawn, config_.context);
   if (input[0] == 'p') {
     const PatchGrid grid = grid_of_task(metadata_, name_);
-    Subject subject = drawn_->subject(trained(), {.text = {}, .example = 0}, longest, name_);
+    FigureExample subject = drawn_->subject(trained(), {.text = {}, .example = 0}, longest, name_);
     std::vector<float> pixels(rest.size() / sizeof(float));
     std::memcpy(pixels.data(), rest.data(), pixels.size() * sizeof(float));
     if (static_cast<Index>(pixels.size()) != grid.pixels()) {
@@ -328,7 +328,7 @@ Subject Session::subject_of(const std::string& input) {
 
 std::string Session::example(Index number) {
   if (!task_) throw Error(name_ + ": expected a task with a test set, found none");
-  const Subject subject = subject_of("e" + to_text(number));
+  const FigureExample subject = subject_of("e" + to_text(number));
   const std::string& task = metadata_.at("task");
   JsonObject out;
   out.add("example", number);
@@ -366,7 +366,7 @@ std::string Session::example(Index number) {
 }
 
 std::string Session::look(const std::string& input) {
-  Subject subject = subject_of(input);
+  FigureExample subject = subject_of(input);
   Batch& batch = subject.batch;
   const bool asked =
       std::any_of(batch.target_r.begin(), batch.target_r.end(), [](Token target) { return target != ignored_target; });
@@ -604,7 +604,7 @@ std::string Session::write_some(Index tokens) {
 }
 
 std::string Session::answer(const std::string& input) {
-  Subject subject = subject_of(input);
+  FigureExample subject = subject_of(input);
   Batch& batch = subject.batch;
   const std::string& task = metadata_.at("task");
   if (task == "text") throw Error(name_ + ": expected a task with answers, found text");

@@ -84,7 +84,7 @@ class Session {
 
  private:
   Trained trained() const;
-  Subject subject_of(const std::string& input);
+  FigureExample subject_of(const std::string& input);
   // The number of the first core of a layer, and how many the layer has.
   std::pair<Index, Index> cores_of(const std::string& layer) const;
   void touch_around_head(const std::string& layer, const std::string& what, Index head);
@@ -106,7 +106,7 @@ class Session {
   std::vector<float> weights_;  // of a network that is not trained here
   Index step_ = 0;
   Model::StepResult result_{};
-  std::unique_ptr<DrawnTask> drawn_;
+  std::unique_ptr<TaskFigures> drawn_;
   std::vector<float> gradient_;  // of the last look
 
   std::vector<Touch> touches_;

@@ -145,19 +145,20 @@ Token asked(const std::vector<Token>& token_c) {
   throw Error("--text: expected a marker * with a symbol behind it, and a marker at the end, as in 31*57204*");
 }
 
-class DrawnRecall : public DrawnTask {
+class DrawnRecall : public TaskFigures {
  public:
-  Subject subject(const Trained& trained, const Wanted& wanted, Index longest, const std::string& source) override {
+  FigureExample subject(const Trained& trained, const FigureRequest& request, Index longest,
+                        const std::string& source) override {
     const RecallSize size = recall_size_of(trained.task, trained.config);
     const RecallTask task(size);
-    Subject subject;
-    if (wanted.text) {
-      const std::vector<Token> token_c = tokens_of(*wanted.text);
+    FigureExample subject;
+    if (request.text) {
+      const std::vector<Token> token_c = tokens_of(*request.text);
       subject.batch = {.B = 0, .C = static_cast<Index>(token_c.size())};
       append_recall(subject.batch, token_c, asked(token_c));
     } else {
-      require_example(wanted.example, task.validation_rows(), source);
-      subject.batch = task.test_batch(wanted.example, 1);
+      require_example(request.example, task.validation_rows(), source);
+      subject.batch = task.test_batch(request.example, 1);
     }
     if (subject.batch.C > longest) {
       throw Error(source + ": expected a sequence of at most " + to_text(longest) + " symbols, to be drawn, found " +

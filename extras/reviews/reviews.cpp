@@ -423,25 +423,26 @@ std::unique_ptr<TaskTraining> reviews_training() { return std::make_unique<Revie
 
 namespace {
 
-class DrawnReviews : public DrawnTask {
+class DrawnReviews : public TaskFigures {
  public:
   void add_flags(Flags& flags) override {
     flags.text("data", data_, "FILE", "file of the reviews, whose last tenth is the test set that --example indexes");
   }
 
-  Subject subject(const Trained& trained, const Wanted& wanted, Index longest, const std::string& source) override {
-    Subject subject;
+  FigureExample subject(const Trained& trained, const FigureRequest& request, Index longest,
+                        const std::string& source) override {
+    FigureExample subject;
     const ReviewWords known = words_of_reviews(trained.task, source);
     const Index first = trained.config.has_cls() ? 1 : 0;
     std::vector<Token> words;
     subject.batch.target_r = {ignored_target};
-    if (wanted.text) {
-      words = tokens_of(*wanted.text, known, trained.task.at("labels") == "file", subject.notes);
+    if (request.text) {
+      words = tokens_of(*request.text, known, trained.task.at("labels") == "file", subject.notes);
     } else {
       const std::unique_ptr<AnswerTask> task = reviews_again(trained.task, trained.config, {.path = data_}, source);
-      require_example(wanted.example, task->validation_rows(), source);
+      require_example(request.example, task->validation_rows(), source);
       subject.notes = task->notes();
-      const Batch example = task->test_batch(wanted.example, 1);
+      const Batch example = task->test_batch(request.example, 1);
       subject.batch.target_r = example.target_r;
       for (Index c = first; c < example.C; ++c) {
         if (example.mask_bc[static_cast<std::size_t>(c)])
@@ -495,7 +496,7 @@ class DrawnReviews : public DrawnTask {
 
 }  // namespace
 
-std::unique_ptr<DrawnTask> drawn_reviews() { return std::make_unique<DrawnReviews>(); }
+std::unique_ptr<TaskFigures> drawn_reviews() { return std::make_unique<DrawnReviews>(); }
 
 std::unique_ptr<TaskCommand> reviews_drawing() { return drawing(drawn_reviews()); }
 

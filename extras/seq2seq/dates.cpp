@@ -14,14 +14,14 @@ constexpr Index training_dates = 20000, test_dates = 1000;
 }  // namespace
 
 DatesTask::DatesTask()
-    : SequenceTask("dates", words_of_dates(), longest_written_date, date_length + 1, training_dates, test_dates) {}
+    : Seq2SeqTask("dates", words_of_dates(), longest_written_date, date_length + 1, training_dates, test_dates) {}
 
 SequenceWords DatesTask::words_of_dates() {
   const auto tokenizer = [](const char* characters) { return Tokenizer::of_characters(characters, "dates"); };
   return {tokenizer(characters_of_written_dates), tokenizer(characters_of_dates), false, true};
 }
 
-SequenceTask::Pair DatesTask::pair(Index example) const {
+Seq2SeqTask::Pair DatesTask::pair(Index example) const {
   const DrawnDate date = drawn_date(static_cast<std::uint32_t>(example));
   return {.source = words().source_tokens(date.written, "dates"), .target = words().target_tokens(date.date, "dates")};
 }

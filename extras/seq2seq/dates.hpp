@@ -2,13 +2,13 @@
 
 #include <string>
 
-#include "extras/seq2seq/sequence_task.hpp"
+#include "extras/seq2seq/seq2seq_task.hpp"
 #include "tasks/task.hpp"
 
 namespace abh {
 
 // A date as people write it is read, and the same as machines write it is asked for (drawn_dates.hpp).
-class DatesTask : public SequenceTask {
+class DatesTask : public Seq2SeqTask {
  public:
   DatesTask();
   static SequenceWords words_of_dates();

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "extras/seq2seq/beam_search.hpp"
-#include "extras/seq2seq/sequence_task.hpp"
+#include "extras/seq2seq/seq2seq_task.hpp"
 #include "network/model.hpp"
 #include "program/flags.hpp"
 #include "tasks/programs.hpp"

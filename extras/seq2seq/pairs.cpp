@@ -78,7 +78,7 @@ std::unique_ptr<PairsTask> PairsTask::of_lines(const std::vector<PairedLine>& li
 
 PairsTask::PairsTask(std::vector<Pair> pairs, Index training, Index left_out, SequenceWords words,
                      std::string fingerprint, const std::string& path, Index longest)
-    : SequenceTask("pairs", std::move(words), longest, longest, training, static_cast<Index>(pairs.size()) - training),
+    : Seq2SeqTask("pairs", std::move(words), longest, longest, training, static_cast<Index>(pairs.size()) - training),
       fingerprint_(std::move(fingerprint)),
       name_(one_line(path)),
       pairs_(std::move(pairs)),
@@ -91,7 +91,7 @@ Index PairsTask::known_test_pairs() const {
   return std::count_if(first_test, pairs_.end(), [&](const Pair& tested) { return known.contains(tested); });
 }
 
-SequenceTask::Pair PairsTask::pair(Index example) const {
+Seq2SeqTask::Pair PairsTask::pair(Index example) const {
   const Index first_test = static_cast<Index>(first_test_example);
   return pairs_[static_cast<std::size_t>(example < first_test ? example : example - first_test + training_)];
 }
@@ -143,7 +143,7 @@ Batch PairsTask::training_batch(Index B, std::uint64_t seed, Index step) const {
 }
 
 Batch PairsTask::validation_batch(Index first, Index B, Index rows) const {
-  Batch batch = SequenceTask::validation_batch(first, B, rows);
+  Batch batch = Seq2SeqTask::validation_batch(first, B, rows);
   cut_padding(batch);
   return batch;
 }

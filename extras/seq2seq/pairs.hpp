@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "extras/seq2seq/paired_lines.hpp"
-#include "extras/seq2seq/sequence_task.hpp"
+#include "extras/seq2seq/seq2seq_task.hpp"
 #include "tasks/plain_text.hpp"
 #include "tasks/task.hpp"
 
@@ -15,7 +15,7 @@ namespace abh {
 
 // A user's own pairs: lines of a source and a target, such as sentences of two languages. The last tenth of them is the
 // test set. Batches hold pairs of similar length.
-class PairsTask : public SequenceTask {
+class PairsTask : public Seq2SeqTask {
  public:
   // Lines of `file` of at most `longest` tokens each, the end of the target included; longer ones are left out. Error,
   // which names `path`, where fewer than ten are left. all: every pair is one of the test set, and one is enough.

@@ -20,7 +20,7 @@ namespace {
 
 std::string shown_character(const std::string& character) { return character == " " ? "\u2423" : character; }
 
-class DrawnSequences : public DrawnTask {
+class DrawnSequences : public TaskFigures {
  public:
   DrawnSequences(MakeAnswerTask make, MakeWords words, std::string data_help)
       : make_(std::move(make)), make_words_(words), data_help_(std::move(data_help)) {}
@@ -30,21 +30,22 @@ class DrawnSequences : public DrawnTask {
     add_decoding_flags(flags, decoding_, most_lanes);
   }
 
-  Subject subject(const Trained& trained, const Wanted& wanted, Index longest, const std::string& source) override {
+  FigureExample subject(const Trained& trained, const FigureRequest& request, Index longest,
+                        const std::string& source) override {
     const SequenceWords words = make_words_(trained, source);
-    Subject subject;
+    FigureExample subject;
     std::vector<Token> asked;
-    if (wanted.text) {
-      std::string text = *wanted.text;
+    if (request.text) {
+      std::string text = *request.text;
       subject.notes = prepare_text(text, "--text", "", nullptr);
       asked = words.source_tokens(prompt_line(text), "--text");
       subject.batch = answered(words, asked, trained);
       subject.notes.push_back("The right answer is not known: the loss is that of the network's own.");
     } else {
       const std::unique_ptr<AnswerTask> task = make_(trained.task, trained.config, {.path = data_}, source);
-      require_example(wanted.example, task->validation_rows(), source);
+      require_example(request.example, task->validation_rows(), source);
       subject.notes = task->notes();
-      subject.batch = task->test_batch(wanted.example, 1);
+      subject.batch = task->test_batch(request.example, 1);
       cut_padding(subject.batch);
       for (std::size_t s = 0; s < subject.batch.source_bs.size(); ++s) {
         if (subject.batch.source_mask_bs[s] != 0) asked.push_back(subject.batch.source_bs[s]);
@@ -75,7 +76,7 @@ class DrawnSequences : public DrawnTask {
   }
 
   // Which characters of the source each character of the answer looks at, where it is said; and how a beam finds one.
-  PictureSection section(const Subject& subject, const Observed& seen, const Thinning& thinning) const override {
+  PictureSection section(const FigureExample& subject, const Observed& seen, const Thinning& thinning) const override {
     PictureSection section{"From the source to its answer",
                            "A row for each character of the answer, as it is said, and a column for each one of the "
                            "source: where cross-attention looks. Then how a beam search finds its answers.",

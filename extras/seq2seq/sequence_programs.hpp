@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "extras/seq2seq/sequence_task.hpp"
+#include "extras/seq2seq/seq2seq_task.hpp"
 #include "tasks/programs.hpp"
 
 namespace abh {

@@ -68,7 +68,7 @@ std::vector<std::vector<Token>> listed_arrays(const ArraySize& size, bool all) {
 }
 
 // The arrays of an evaluation, one after the other.
-std::vector<Token> evaluated(const ArraySize& size, SortTask::Arrays wanted) {
+std::vector<Token> evaluated(const ArraySize& size, SortTask::Arrays request) {
   require_both_kinds(size);
   const bool all = wanted == SortTask::Arrays::all, few = size.arrays(most_listed_arrays) <= most_listed_arrays;
   if (all && !few) {
@@ -114,7 +114,7 @@ void require_both_kinds(const ArraySize& size) {
                    " arrays are kept for testing; expected longer arrays, or more digits");
 }
 
-SortTask::SortTask(const ArraySize& size, Arrays wanted) : SortTask(size, evaluated(size, wanted)) {}
+SortTask::SortTask(const ArraySize& size, Arrays request) : SortTask(size, evaluated(size, request)) {}
 
 SortTask::SortTask(const ArraySize& size, std::vector<Token> evaluated_el)
     : AnswerTask("sort", size.context(), size.length, 0, static_cast<Index>(evaluated_el.size()) / size.length),
@@ -312,17 +312,18 @@ std::string agreement(const std::string& what, const std::vector<double>& x, con
   return what + " agree to " + (std::isnan(rho) ? "no degree" : fixed_text(rho, 2)) + " (rank correlation).";
 }
 
-class DrawnSort : public DrawnTask {
+class DrawnSort : public TaskFigures {
  public:
-  Subject subject(const Trained& trained, const Wanted& wanted, Index, const std::string& source) override {
+  FigureExample subject(const Trained& trained, const FigureRequest& request, Index,
+                        const std::string& source) override {
     const ArraySize size = array_size_of(trained.task);
     std::vector<Token> array_l;
-    if (wanted.text) {
-      array_l = array_of_line(*wanted.text, size, "--text");
+    if (request.text) {
+      array_l = array_of_line(*request.text, size, "--text");
     } else {
       const SortTask task(size);
-      require_example(wanted.example, task.validation_rows(), source);
-      array_l = task.array(task.test_example(wanted.example));
+      require_example(request.example, task.validation_rows(), source);
+      array_l = task.array(task.test_example(request.example));
     }
     length_ = static_cast<Index>(array_l.size());
     require_length(trained, length_, "--text", source);
@@ -330,7 +331,7 @@ class DrawnSort : public DrawnTask {
       throw Error(source + ": expected arrays of at most " + to_text(most) + " digits, to be drawn, found " +
                   to_text(length_));
     }
-    Subject subject{.title = "the array " + array_text(array_l), .batch = {.B = 0, .C = 2 * length_ - 1}};
+    FigureExample subject{.title = "the array " + array_text(array_l), .batch = {.B = 0, .C = 2 * length_ - 1}};
     append_array(subject.batch, array_l);
     for (Index digit = 1; digit <= size.digits; ++digit) subject.answer_o.push_back(to_text(digit));
     for (Index c = 0; c < subject.batch.C; ++c) {
@@ -344,7 +345,7 @@ class DrawnSort : public DrawnTask {
   }
 
   // The way from the array to its answer: where those look, digit by digit of the array, that say the answer.
-  PictureSection section(const Subject& subject, const Observed& seen, const Thinning& thinning) const override {
+  PictureSection section(const FigureExample& subject, const Observed& seen, const Thinning& thinning) const override {
     const auto L = static_cast<std::size_t>(length_), C = static_cast<std::size_t>(seen.positions());
     PictureSection section{"From the array to its answer",
                            "Above the array, below its answer: every digit of that is joined with those of the array "
@@ -403,7 +404,7 @@ class DrawnSort : public DrawnTask {
 
 }  // namespace
 
-std::unique_ptr<DrawnTask> drawn_sort() { return std::make_unique<DrawnSort>(); }
+std::unique_ptr<TaskFigures> drawn_sort() { return std::make_unique<DrawnSort>(); }
 
 std::unique_ptr<TaskCommand> sort_drawing() { return drawing(drawn_sort()); }
 

@@ -12,7 +12,7 @@ namespace abh {
 // Tasks whose examples are a source, which an encoder reads, and a target, which a network is to write: it is given the
 // beginning and each token of the target, and asked for the next one and, behind the last, for the end. Shorter ones
 // are padded behind; padding of the source is masked, and that of the target is not asked.
-class SequenceTask : public AnswerTask {
+class Seq2SeqTask : public AnswerTask {
  public:
   struct Pair {
     std::vector<Token> source, target;  // of words(), without begin and end
@@ -20,8 +20,8 @@ class SequenceTask : public AnswerTask {
   };
 
   // longest_source, longest_target: tokens, the end of the target included.
-  SequenceTask(std::string name, SequenceWords words, Index longest_source, Index longest_target,
-               Index training_examples, Index test_examples);
+  Seq2SeqTask(std::string name, SequenceWords words, Index longest_source, Index longest_target,
+              Index training_examples, Index test_examples);
 
   // An example by its number, as in AnswerTask.
   virtual Pair pair(Index example) const = 0;

@@ -1,4 +1,4 @@
-#include "extras/seq2seq/sequence_task.hpp"
+#include "extras/seq2seq/seq2seq_task.hpp"
 
 #include <algorithm>
 #include <utility>
@@ -30,21 +30,21 @@ Index needed_columns(const std::vector<Token>& rows, Index count, const IsNeeded
 
 }  // namespace
 
-SequenceTask::SequenceTask(std::string name, SequenceWords words, Index longest_source, Index longest_target,
-                           Index training_examples, Index test_examples)
+Seq2SeqTask::Seq2SeqTask(std::string name, SequenceWords words, Index longest_source, Index longest_target,
+                         Index training_examples, Index test_examples)
     : AnswerTask(std::move(name), longest_target, longest_target, training_examples, test_examples),
       words_(std::move(words)),
       S_(std::max<Index>(longest_source, 1)),
       longest_target_(longest_target) {}
 
-void SequenceTask::shape(ModelConfig& config) const {
+void Seq2SeqTask::shape(ModelConfig& config) const {
   config.source_vocabulary = words_.source_size();
   config.vocabulary = words_.target_size();
   config.source_context = S_;
   config.context = longest_target_;
 }
 
-void SequenceTask::append(Batch& batch, Index example) const {
+void Seq2SeqTask::append(Batch& batch, Index example) const {
   const Pair pair = this->pair(example);
   const auto fill = [](std::vector<Token>& rows, Index count, Token token) {
     rows.insert(rows.end(), static_cast<std::size_t>(count), token);
@@ -65,7 +65,7 @@ void SequenceTask::append(Batch& batch, Index example) const {
   ++batch.B;
 }
 
-std::string SequenceTask::shown(const Batch& batch, Index b, const std::vector<Token>& best_r) const {
+std::string Seq2SeqTask::shown(const Batch& batch, Index b, const std::vector<Token>& best_r) const {
   const auto R = static_cast<std::size_t>(batch.C) * static_cast<std::size_t>(b);
   std::vector<Token> said, expected;
   for (std::size_t r = R; r < R + static_cast<std::size_t>(batch.C); ++r) {
