@@ -28,7 +28,7 @@ COPIES = {"copy_rows", "pooling_put_low_part", "pooling_zeta", "adaptive_span_fo
           "adaptive_span_clamp", "attention_bias_backward"}
 SUMS = {"add": "dropout"}
 MEMBER = re.compile(r"\b(\w+_)\b(?:\.(\w+))?")  # norm_.forward: a part, and what is called of it
-# AttentionCore, whose part Comparison is Products unless whoever has one says otherwise.
+# AttentionCore, whose part ScoreKernel is DotProductScores unless whoever has one says otherwise.
 CHOICE = re.compile(r"template <class Device, class T, template <class, class> class (\w+) = (\w+)>\nclass (\w+)")
 LONGEST_EXCERPT = 8
 FAR_IN = 16  # columns: from there on what a statement goes on in is lined up with a bracket, far from its beginning
@@ -303,7 +303,7 @@ class Calls:
         self._parts = {}  # PoolingCore: {"forward": {"pooling"}, ...}
         members: dict[str, dict[str, str]] = {}
         inner: dict[str, list[tuple[str, str, str]]] = {}
-        choices: dict[str, tuple[str, str]] = {}  # AttentionCore: (Comparison, Products)
+        choices: dict[str, tuple[str, str]] = {}  # AttentionCore: (ScoreKernel, DotProductScores)
         headers = [*sorted((root / "src/blocks").rglob("*.hpp")), *sorted(root.glob("extras/*/*.hpp"))]
         sources = [Source(root, path.relative_to(root).as_posix()) for path in headers]
         for source in sources:

@@ -42,8 +42,8 @@ namespace abh {
 // Saved: h (unless it is computed again), query, key, value, t and the log-sum-exp of every row of scores. Step by
 // step: keys and values of the memory are made once, at the start, and nothing is kept of the positions.
 //
-// Comparison: how queries are compared with keys (attention_core.hpp); a weight of its own stands before the output's.
-template <class Device, class T, template <class, class> class Comparison = Products>
+// ScoreKernel: how queries are compared with keys (attention_core.hpp); a weight of its own stands before the output's.
+template <class Device, class T, template <class, class> class ScoreKernel = DotProductScores>
 class CrossBlock : public Block<Device, T> {
  public:
   // source: a memory of E channels, and of at most capacity.S positions, as it is in each pass.
@@ -55,14 +55,14 @@ class CrossBlock : public Block<Device, T> {
         norm_(layout, prefix + "norm_", options.norm, D_, capacity),
         query_(layout, prefix, {"query_hd"}, H_, D_, Init::normal, config.attention_bias),
         key_value_(layout, prefix, {"key_he", "value_he"}, H_, E, Init::normal, config.attention_bias),
-        comparison_(Comparison<Device, T>::of(layout, prefix, config)),
+        scores_(ScoreKernel<Device, T>::of(layout, prefix, config)),
         output_(layout, prefix, {"output_dh"}, D_, H_, Init::normal_residual, config.attention_bias),
         residual_(options, sites::LayerUse::cross, D_),
         query_bch_(layout.template activation<T>(capacity.B * capacity.C * H_)),
         // Steps find what start has made of the source.
         key_value_bsq_(capacity.positions ? layout.template persistent_activation<T>(capacity.B * capacity.S * 2 * H_)
                                           : layout.template activation<T>(capacity.B * capacity.S * 2 * H_)),
-        core_(layout, config, capacity, 0, comparison_) {}
+        core_(layout, config, capacity, 0, scores_) {}
 
   void forward(Device& device, T* out_bcd, const T* in_bcd, const PassContext& pass) override {
     key_value_.forward(device, key_value_bsq_, source_.memory_bse, pass.B * source_.S);  // (cross.3)
@@ -127,12 +127,12 @@ class CrossBlock : public Block<Device, T> {
   Index D_, H_;
   Norm<Device, T> norm_;
   Linear<Device, T> query_, key_value_;
-  Comparison<Device, T> comparison_;
+  ScoreKernel<Device, T> scores_;
   Linear<Device, T> output_;
   Residual<Device, T> residual_;
   T* query_bch_;
   T* key_value_bsq_;
-  AttentionCore<Device, T, Comparison> core_;
+  AttentionCore<Device, T, ScoreKernel> core_;
 };
 
 }  // namespace abh

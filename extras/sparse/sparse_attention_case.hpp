@@ -1,7 +1,7 @@
 #pragma once
 
 #include "cases/attention.hpp"
-#include "extras/sparse/sparse_products.hpp"
+#include "extras/sparse/patterned_scores.hpp"
 
 namespace abh {
 
@@ -33,7 +33,7 @@ struct SparseAttentionCase : AttentionCase {
   }
 
   template <class Device, class T, class Arrays>
-  SparseProducts<Device, T> products(Arrays& a) const {
+  PatternedScores<Device, T> products(Arrays& a) const {
     return {pattern, tables, C, a.saved[1].data(), a.saved[2].data()};
   }
 };

@@ -16,7 +16,7 @@ class Rescale;
 template <class Device, class T>
 class Rotary;
 template <class Device, class T>
-class SparseProducts;
+class PatternedScores;
 
 // The dot-product attention block: multi-head softmax attention (Vaswani et al., 2017), the baseline that the other
 // mixers are compared with. Chapter: docs/blocks/dot.md.
@@ -71,7 +71,7 @@ class DotBlock : public Block<Device, T> {
         rescale_(layout, config.rescale > 0, capacity, 2 * N_, K_, 3 * H_),
         rotary_(layout, config, capacity, 2 * N_, 3 * H_),
         core_(layout, config, options, capacity, true, config.rescale / static_cast<double>(K_),
-              SparseProducts<Device, T>::of(layout, config, options, capacity), {layout, prefix, config}) {}
+              PatternedScores<Device, T>::of(layout, config, options, capacity), {layout, prefix, config}) {}
 
   void forward(Device& device, T* out_bcd, const T* in_bcd, const PassContext& pass) override {
     project_input(device, out_bcd, in_bcd, pass);
@@ -152,7 +152,7 @@ class DotBlock : public Block<Device, T> {
   // They transform queries and keys, the first heads of a row.
   Rescale<Device, T> rescale_;
   Rotary<Device, T> rotary_;
-  AttentionCore<Device, T, SparseProducts> core_;
+  AttentionCore<Device, T, PatternedScores> core_;
 };
 
 struct DotMixer {

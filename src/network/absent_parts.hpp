@@ -58,11 +58,11 @@ class Sinusoids : public AbsentRows {
   const T* rows_cd(Device&, const PassContext&) const { return nullptr; }
 };
 
-// sparse/sparse_products.hpp: the scores of all pairs.
+// sparse/patterned_scores.hpp: the scores of all pairs.
 template <class Device, class T>
-class SparseProducts : public Products<Device, T> {
+class PatternedScores : public DotProductScores<Device, T> {
  public:
-  static SparseProducts of(Layout<T>&, const ModelConfig&, const BlockOptions&, const BlockCapacity&) { return {}; }
+  static PatternedScores of(Layout<T>&, const ModelConfig&, const BlockOptions&, const BlockCapacity&) { return {}; }
 };
 
 // adaptive_span/span.hpp: every head sees all positions.

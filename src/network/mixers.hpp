@@ -38,7 +38,7 @@
 #include "extras/seq2seq/encoder.hpp"
 #include "extras/seq2seq/norm_after.hpp"
 #include "extras/seq2seq/relu_rows.hpp"
-#include "extras/sparse/sparse_products.hpp"
+#include "extras/sparse/patterned_scores.hpp"
 #include "extras/transformer_xl/memory_flag.hpp"
 #include "extras/transformer_xl/transformer_xl.hpp"
 #if defined(ABH_CUDA) || defined(ABH_EMULATOR)

@@ -32,8 +32,8 @@ struct Source {
 
 // How a core compares queries with keys: by their products. Its functions take what the core has filled in.
 template <class Device, class T>
-struct Products {
-  static Products of(Layout<T>&, const std::string&, const ModelConfig&) { return {}; }
+struct DotProductScores {
+  static DotProductScores of(Layout<T>&, const std::string&, const ModelConfig&) { return {}; }
 
   void forward(Device& device, const AttentionForward<T>& a) const { attention_forward<Device, T>(device, a); }
   void backward(Device& device, const AttentionBackward<T>& a) const { attention_backward<Device, T>(device, a); }
@@ -49,20 +49,20 @@ struct Products {
 
 // The core of attention with what it saves for its backward pass, the block's t and the log-sum-exp of every row of
 // scores; and the keys and values of the positions before, in step-by-step inference and where passes are chunks.
-template <class Device, class T, template <class, class> class Comparison = Products>
+template <class Device, class T, template <class, class> class ScoreKernel = DotProductScores>
 class AttentionCore {
  public:
   // Attends to a source, all of which is seen. scale: of the scores; 0: 1/sqrt(K).
   AttentionCore(Layout<T>& layout, const ModelConfig& config, const BlockCapacity& capacity, double scale = 0,
-                const Comparison<Device, T>& comparison = {})
+                const ScoreKernel<Device, T>& scores = {})
       : AttentionCore(layout, config, {.causal = false}, capacity, {.B = capacity.B, .C = capacity.C, .positions = 0},
-                      false, scale, comparison, {}) {}
+                      false, scale, scores, {}) {}
   // Attends to the queries' own sequence. caches_keys: whether steps compare with keys that are kept, else with the
   // values.
   AttentionCore(Layout<T>& layout, const ModelConfig& config, const BlockOptions& options,
                 const BlockCapacity& capacity, bool caches_keys, double scale = 0,
-                const Comparison<Device, T>& comparison = {}, const Span<Device, T>& span = {})
-      : AttentionCore(layout, config, options, capacity, capacity, caches_keys, scale, comparison, span) {
+                const ScoreKernel<Device, T>& scores = {}, const Span<Device, T>& span = {})
+      : AttentionCore(layout, config, options, capacity, capacity, caches_keys, scale, scores, span) {
     if (!config.has_alibi() && !config.learns_reach()) return;
     const Index longest = std::max(capacity.longest(), capacity.positions);
     mask_.distances = mask_.window > 0 ? std::min(mask_.window, longest) : longest;
@@ -102,7 +102,7 @@ class AttentionCore {
     span_.forward(device);
     past_.append(device, rows, pass);
     const auto joined = past_.join(device, scratch, rows, pass);
-    comparison_.forward(device, {.out_bch = t_bch_, .lse_bnc = lse_bnc_, .in = inputs(joined, source, pass)});
+    scores_.forward(device, {.out_bch = t_bch_, .lse_bnc = lse_bnc_, .in = inputs(joined, source, pass)});
     past_.leave(device, joined, pass);
   }
 
@@ -126,7 +126,7 @@ class AttentionCore {
                                  .out_bch = t_bch_,
                                  .lse_bnc = lse_bnc_,
                                  .in = inputs(joined, source, pass)};
-    comparison_.backward(device, a);
+    scores_.backward(device, a);
     span_.backward(device, a, pass);
     past_.split(device, d_rows, d_joined, pass);
   }
@@ -137,16 +137,16 @@ class AttentionCore {
 
   // t_h of one query over the positions up to its own.
   void decode(Device& device, const T* query_h, Index position) const {
-    comparison_.decode(device, {.out_h = t_bch_,
-                                .query_h = query_h,
-                                .key_ch = past_.keys(),
-                                .value_ch = past_.values(),
-                                .mask = mask_,
-                                .scale = scale_,
-                                .length = past_.length(position),
-                                .oldest = past_.oldest(position),
-                                .N = N_,
-                                .K = K_});
+    scores_.decode(device, {.out_h = t_bch_,
+                            .query_h = query_h,
+                            .key_ch = past_.keys(),
+                            .value_ch = past_.values(),
+                            .mask = mask_,
+                            .scale = scale_,
+                            .length = past_.length(position),
+                            .oldest = past_.oldest(position),
+                            .N = N_,
+                            .K = K_});
   }
   void reset(Device& device) const { span_.forward(device); }
   void continue_after_prefill(Device& device, Index positions) const {
@@ -156,11 +156,11 @@ class AttentionCore {
  private:
   AttentionCore(Layout<T>& layout, const ModelConfig& config, const BlockOptions& options,
                 const BlockCapacity& capacity, const BlockCapacity& of_past, bool caches_keys, double scale,
-                const Comparison<Device, T>& comparison, const Span<Device, T>& span)
+                const ScoreKernel<Device, T>& scores, const Span<Device, T>& span)
       : N_(config.heads),
         K_(config.mixer_head_channels()),
         scale_(scale),
-        comparison_(comparison),
+        scores_(scores),
         t_bch_(layout.template activation<T>(capacity.B * capacity.C * N_ * K_)),
         lse_bnc_(layout.template activation<Accum<T>>(capacity.B * capacity.C * N_)),
         past_(layout, N_ * K_, window_of(config, options), of_past, caches_keys),
@@ -208,7 +208,7 @@ class AttentionCore {
       if (attention_mask.mask_bs) in.mask.mask_bs = mask.data();
       if (attention_mask.distance_bias_nc) in.mask.distance_bias_nc = bias.data();
       if (attention_mask.window_n) in.mask.window_n = reach.data();
-      comparison_.template weights<A>(device, weight.data(), lse.data(), in);
+      scores_.template weights<A>(device, weight.data(), lse.data(), in);
       inspector("weight_bncs", {B, N_, C, S}, std::vector<double>(weight.begin(), weight.end()));
     }
   }
@@ -242,7 +242,7 @@ class AttentionCore {
 
   Index N_, K_;
   double scale_;
-  Comparison<Device, T> comparison_;
+  ScoreKernel<Device, T> scores_;
   AttentionMask<Accum<T>> mask_;  // but for the mask, which every pass has of its own
   T* t_bch_;
   Accum<T>* lse_bnc_;

@@ -15,18 +15,18 @@ namespace abh {
 // side; their results are merged. Backward every fold takes the merged outputs and log-sum-exps, and adds its share to
 // the gradients. Without a pattern it is the layer itself.
 template <class Device, class T>
-class SparseProducts {
+class PatternedScores {
  public:
   using A = Accum<T>;
 
   // For sequences of up to `longest` positions. lse: of a fold of the even heads (or of all of
   // them) and of one of the odd heads, rows_of_folds of them a head and sequence.
-  SparseProducts(const Pattern& pattern = {}, const PatternTables& tables = {}, Index longest = 0,
-                 A* lse_even = nullptr, A* lse_odd = nullptr)
+  PatternedScores(const Pattern& pattern = {}, const PatternTables& tables = {}, Index longest = 0,
+                  A* lse_even = nullptr, A* lse_odd = nullptr)
       : pattern_(pattern), tables_(tables), longest_(longest), lse_{lse_even, lse_odd} {}
 
-  static SparseProducts of(Layout<T>& layout, const ModelConfig& config, const BlockOptions& options,
-                           const BlockCapacity& capacity) {
+  static PatternedScores of(Layout<T>& layout, const ModelConfig& config, const BlockOptions& options,
+                            const BlockCapacity& capacity) {
     const Pattern pattern = Pattern::of(config, options.layer);
     if (pattern.form == Pattern::Form::none) return {};
     const Index C = capacity.C, N = config.heads;
