@@ -3,8 +3,8 @@
 
     python3 tests/golden_cases.py OUT_DIR && build/golden OUT_DIR/*.safetensors
 
-Everything is computed the naive way, straight from the equations (tools/equations.py): poolings and attention as dense
-C x C weights, gradients by automatic differentiation. Needs torch and nothing else.
+Everything is computed the naive way, straight from the equations (tools/reference_model.py): poolings and attention as
+dense C x C weights, gradients by automatic differentiation. Needs torch and nothing else.
 The numbers depend on the seed alone (the name of the file). It is a tool for developers, no part of the tests.
 """
 
@@ -18,7 +18,7 @@ import torch
 import torch.nn.functional as F
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tools"))
-from equations import (
+from reference_model import (
     AttentionMask,
     additive,
     bahdanau,
@@ -41,8 +41,8 @@ from equations import (
     segment,
     sparse,
 )
-from model_file import ATTENTION_BIASES, conv_shapes, ffn_shapes, mixer_shapes, network_shapes, norm_shapes, settings_of
-from model_file import write as write_file
+from checkpoint import ATTENTION_BIASES, conv_shapes, ffn_shapes, mixer_shapes, network_shapes, norm_shapes, settings_of
+from checkpoint import write as write_file
 
 
 # ---- the file -------------------------------------------------------------------------------------------------------

@@ -8,8 +8,8 @@ their targets. Of a network with an encoder TEXT holds lines SOURCE TAB TARGET, 
 metadata than our programs need to read them (docs/checkpoints.md); --golden writes a golden file (docs/golden.md) with
 the logits, for `build/golden FILE --type float --tolerance 1e-5`. Needs torch, and --copy safetensors and NumPy.
 
-The network is tools/equations.py. A key, a value or a tensor that it does not know is an error, as in
-tools/model_file.py, which reads the file: nothing that decides what a network computes is passed over.
+The network is tools/reference_model.py. A key, a value or a tensor that it does not know is an error, as in
+tools/checkpoint.py, which reads the file: nothing that decides what a network computes is passed over.
 """
 
 import argparse
@@ -17,8 +17,8 @@ import pathlib
 import sys
 from dataclasses import dataclass
 
-from model_file import BEGIN, END, FIRST_TARGET, PADDING, SETTINGS, FileError, first_source, read_model
-from model_file import words_of, write
+from checkpoint import BEGIN, END, FIRST_TARGET, PADDING, SETTINGS, FileError, first_source, read_model
+from checkpoint import words_of, write
 
 NOT_OF_CASES = ("task", "source_context")  # keys of a checkpoint that a golden file has no use for
 IGNORED = -100  # the target of what is not asked
@@ -114,7 +114,7 @@ def compute(path, text_path):
         inputs = window.tensors()
     except ImportError:
         raise FileError("torch is missing; install it with: python3 -m pip install torch") from None
-    from equations import cross_entropy, logits, tensors_of
+    from reference_model import cross_entropy, logits, tensors_of
 
     weights = tensors_of(tensors)
     source = {"source_bs": inputs["source_bs"], "source_mask_bs": inputs["mask_bs"]} if settings.encoder_layers else {}
@@ -134,7 +134,7 @@ def write_copy(path, weights, metadata):
 
 
 def write_golden(path, inputs, logits_bcv, loss, weights, metadata):
-    from equations import parts_of
+    from reference_model import parts_of
 
     tensors = {"weight." + name: tensor for name, tensor in weights.items()}
     tensors |= {"input." + name: tensor for name, tensor in inputs.items()}

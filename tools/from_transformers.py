@@ -15,7 +15,7 @@ import math
 import pathlib
 import sys
 
-from model_file import FileError, check_tensors, read, settings_of, write
+from checkpoint import FileError, check_tensors, read, settings_of, write
 
 # What stands in front of the names where the file was written by GPT2LMHeadModel; GPT2Model writes none.
 PREFIX = "transformer."

@@ -4,9 +4,9 @@
     tools/largest_scores.py BUILD_DIR TEXT OUT_DIR [--svg docs/results/largest_scores.svg]
 
 Trains a network of one layer with leap and with dot, at several widths, with and without --rescale, and stops every so
-often: reads the weights of the run, computes the network again on the whole validation split (tools/equations.py), and
-finds the largest score. That it is the program's network is seen by its loss, which has to be what the program says;
-anything else ends it. Prints a Markdown table and draws a figure.
+often: reads the weights of the run, computes the network again on the whole validation split
+(tools/reference_model.py), and finds the largest score. That it is the program's network is seen by its loss, which has
+to be what the program says; anything else ends it. Prints a Markdown table and draws a figure.
 
 The schedule is inverse-sqrt, which does not depend on the number of steps: a run that is stopped and goes on has the
 same bits as one that is not. Runs that OUT_DIR already holds are not repeated.
@@ -26,9 +26,9 @@ try:
 except ImportError:
     sys.exit("tools/largest_scores.py: torch is missing; install it with: python3 -m pip install torch")
 
-from equations import cross_entropy, logits, tensors_of
+from reference_model import cross_entropy, logits, tensors_of
 from figures.largest_scores import drawn
-from model_file import OF_MODELS, check_tensors, read, settings_of
+from checkpoint import OF_MODELS, check_tensors, read, settings_of
 
 HEADS, CONTEXT, RESCALE = 4, 64, 10
 

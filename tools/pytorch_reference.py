@@ -11,8 +11,8 @@ after round in one run, so that whatever else the machine does meets all of them
 of each, from a process of its own that makes three steps to warm up and five that count. The second measures causal
 attention alone, on a GPU in bf16 with six heads of 64 channels, beside the kernels of scaled_dot_product_attention. The
 third writes a golden file (docs/golden.md) with the loss and the gradients of this model at a tiny size, for `build/golden FILE`: the proof
-that both compute the same, as do the equations (tools/equations.py), with which they are compared before. Needs torch;
-runs on a CPU as well.
+that both compute the same, as do the equations (tools/reference_model.py), with which they are compared before. Needs
+torch; runs on a CPU as well.
 
 PyTorch gets what makes it fast: all CPUs (--threads), bf16 autocast, the fused AdamW, scaled_dot_product_attention, one
 matrix for query, key and value, and no wait for the GPU between steps (bench reads the loss back after each). Additive
@@ -494,8 +494,8 @@ def compare_attention(arguments):
 def write_golden(arguments):
     """A model of random weights and no dropout, in double, and all its gradients. Logits and gradients have to be those
     of the equations, too."""
-    from equations import logits, parts_of  # it makes double the default, which this needs too
-    from model_file import settings_of, write
+    from reference_model import logits, parts_of  # it makes double the default, which this needs too
+    from checkpoint import settings_of, write
 
     torch.manual_seed(1)
     B, C, V, layers, heads = 2, 9, 11, 2, 3

@@ -14,7 +14,7 @@ import pathlib
 import sys
 
 from from_transformers import ACTIVATIONS, JOINED, OF_BLOCK, OUTSIDE, PREFIX, transposed
-from model_file import FileError, read_model, write
+from checkpoint import FileError, read_model, write
 
 # Settings with the only value that GPT-2 has.
 FIXED = {"task": "text", "positions": "learned", "norm": "pre", "causal": True, "conv_kernel": 0, "reversible": False,

@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 
 sys.path.append(str(Path(__file__).resolve().parents[2] / "tools"))
-from equations import meetings  # noqa: E402
+from reference_model import meetings  # noqa: E402
 
 C, K, PIECE, BUCKETS, DRAWS = 1024, 64, 64, 32, 16
 

@@ -17,8 +17,8 @@ except ImportError:
 
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[2] / "tools"))
 from checkpoint_in_pytorch import encode  # noqa: E402
-from equations import cross_entropy, logits, tensors_of  # noqa: E402
-from model_file import FileError, read_model, words_of  # noqa: E402
+from reference_model import cross_entropy, logits, tensors_of  # noqa: E402
+from checkpoint import FileError, read_model, words_of  # noqa: E402
 
 
 def main():

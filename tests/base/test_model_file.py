@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Whether tools/model_file.py reads and refuses the same files as the C++ reader and safetensors 0.8.0.
+"""Whether tools/checkpoint.py reads and refuses the same files as the C++ reader and safetensors 0.8.0.
 
     tests/base/test_model_file.py            all checks; those with safetensors only where 0.8.0 is installed
     tests/base/test_model_file.py --mutate   prints 200 changed headers for the list, with the verdict of safetensors
@@ -18,7 +18,7 @@ import zlib
 
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(SOURCE / "tools"))
-from model_file import MARKS, VERSION, FileError, read, write
+from checkpoint import MARKS, VERSION, FileError, read, write
 
 LIST = pathlib.Path(__file__).with_name("safetensors_headers.txt")
 REFERENCE = "0.8.0"

@@ -18,7 +18,7 @@ import tempfile
 
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(SOURCE / "tools"))
-from model_file import read, write
+from checkpoint import read, write
 
 TEXT = "".join(f"{i * i % 97} to {i * 7 % 89}, then {i % 13}.\n" for i in range(200))
 CHARACTERS = "".join(sorted(set(TEXT)))
@@ -193,7 +193,7 @@ def check_gpt2(place):
         check(f"evaluate of {changes}", abs(ours - theirs) <= 6e-5, f"{ours}, transformers {theirs}")  # of four decimals
         status, line = tool("checkpoint_in_pytorch.py", file, place.window, "--golden", golden)
         check(f"the loss of {changes}", abs(float(re.search(r"([0-9.]+) nats", line)[1]) - theirs) <= 1e-5, line)
-        # The logits and the loss of transformers, in the place of those of tools/equations.py.
+        # The logits and the loss of transformers, in the place of those of tools/reference_model.py.
         tensors, metadata = read(golden)
         for name, value in (("output.logits_bcv", logits), ("output.loss", torch.tensor(theirs))):
             value = value.double().contiguous()

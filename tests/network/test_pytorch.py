@@ -25,7 +25,7 @@ except ImportError:
     sys.exit("tests/network/test_pytorch.py: torch is missing; install it with: python3 -m pip install torch")
 
 import checkpoint_in_pytorch as bridge
-from model_file import MARKS, MIXERS, POSITIONS, read, write
+from checkpoint import MARKS, MIXERS, POSITIONS, read, write
 
 WINDOW = 13  # positions of a window
 COMMON = {"layers": 1, "channels": 12, "heads": 3, "context": WINDOW, "batch": 4, "steps": 40, "warmup": 2,

@@ -138,12 +138,12 @@ void write_model(const std::string& path, const ModelConfig& config, const Metad
   write_as_others_do(path, tensors_of(config, weights), metadata);
 }
 
-// Reads models with tools/model_file.py: one line each, with the settings or the error message. Needs no PyTorch.
+// Reads models with tools/checkpoint.py: one line each, with the settings or the error message. Needs no PyTorch.
 std::vector<std::string> read_in_python(const std::vector<std::string>& paths) {
   const TestFolder folder;
   write_bytes(folder / "read.py", R"(import sys
 sys.path.insert(0, sys.argv[1])
-from model_file import FileError, read_model
+from checkpoint import FileError, read_model
 for path in sys.argv[2:]:
     try:
         print("read:", sorted(vars(read_model(path)[1]).items()))

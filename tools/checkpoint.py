@@ -287,7 +287,7 @@ def settings_of(metadata, shapes, path, others=OF_MODELS):
         if text in shapes and key not in shapes:
             continue  # safetensors.torch.save_model names a tied tensor that it left out, and the one that it saved
         if key not in SETTINGS and key not in others:
-            fail(key, "not known here, expected a key of tools/model_file.py")
+            fail(key, "not known here, expected a key of tools/checkpoint.py")
     read = {}
     for key, (reader, absent) in SETTINGS.items():
         text = metadata.get(key, absent)

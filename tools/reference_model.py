@@ -4,7 +4,7 @@ chapters and shares nothing with the code; golden files (tests/golden_cases.py),
 (tools/checkpoint_in_pytorch.py), tools/largest_scores.py and the proof of tools/pytorch_reference.py compute with it.
 
 `logits(weights, settings, tokens_bc)` is the whole network; one with an encoder is given a source beside. Weights are tensors under their names in a checkpoint
-(docs/checkpoints.md), settings what tools/model_file.py reads from its metadata.
+(docs/checkpoints.md), settings what tools/checkpoint.py reads from its metadata.
 """
 
 import ctypes
@@ -15,7 +15,7 @@ from typing import Callable
 import torch
 import torch.nn.functional as F
 
-from model_file import WINDOWED_CORES, own_prefix
+from checkpoint import WINDOWED_CORES, own_prefix
 
 torch.set_default_dtype(torch.float64)
 
