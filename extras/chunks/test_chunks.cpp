@@ -10,11 +10,11 @@
 #include "base/random.hpp"
 #include "extras/chunks/pooling_chunk.hpp"
 #include "network/devices.hpp"
-#include "tests/harness/heard_sums.hpp"
 #include "tests/harness/model_case.hpp"
 #include "tests/harness/near.hpp"
 #include "tests/harness/network_case.hpp"
 #include "tests/harness/plain_and_cpu.hpp"
+#include "tests/harness/spy_processes.hpp"
 
 namespace abh {
 namespace {
@@ -228,7 +228,7 @@ TEST_CASE("chunks: every weight is finished once", "[chunks]") {
   for (const NetworkCase& network : chunk_cases()) {
     for (const bool truncated : {false, true}) {
       if (truncated && !truncates(network)) continue;
-      HeardSums sums;
+      SpyProcesses sums;
       Index finished = 0;
       sums.heard = [&](const float*, Index count) { finished += count; };
       InChunks<CpuDevice<Isa::baseline>, float> parts(device, network, 7, truncated, sums);

@@ -10,14 +10,14 @@
 #include "base/error.hpp"
 #include "files/atomic_file.hpp"
 #include "tests/harness/catch.hpp"
-#include "tests/harness/child.hpp"
 #include "tests/harness/error_of.hpp"
 #include "tests/harness/folder.hpp"
+#include "tests/harness/subprocess.hpp"
 
 namespace fs = std::filesystem;
 using abh::AtomicFile;
 using abh::read_bytes;
-using abh::status_of_child;
+using abh::subprocess_status;
 using abh::TestFolder;
 using abh::write_file_atomically;
 
@@ -40,7 +40,7 @@ struct OldFile : TestFolder {
 
 // A writer that is killed with half of its content written.
 void die_while_writing(const std::string& path, const std::string& half) {
-  const int status = status_of_child([&] {
+  const int status = subprocess_status([&] {
     AtomicFile file(path);
     file.write(half.data(), half.size());
     ::_exit(0);  // no destructor runs
@@ -133,7 +133,7 @@ TEST_CASE("atomic_file: the temporary of a living writer is left alone, in this 
   first.write("fi", 2);
   second.write("second", 6);
   CHECK(folder.temporaries().size() == 2);
-  const int status = status_of_child([&] {
+  const int status = subprocess_status([&] {
     write_file_atomically(path, "third");
     ::_exit(read_bytes(path) == "third" ? 0 : 1);
   });
@@ -237,7 +237,7 @@ TEST_CASE("atomic_file: a size limit becomes an Error and keeps the old file", "
   const std::string large(100'000, 'x');
   const std::string expected = path + ": cannot write: File too large";
   // In a child, since the limit cannot be lifted again. The limit falls within the content: the first write is short.
-  const int status = status_of_child([&] {
+  const int status = subprocess_status([&] {
     abh::ignore_file_size_signal();
     const rlimit limit{50'000, 50'000};
     if (::setrlimit(RLIMIT_FSIZE, &limit) != 0) ::_exit(2);

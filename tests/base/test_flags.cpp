@@ -21,7 +21,7 @@
 #include "base/text.hpp"
 #include "program/flags.hpp"
 #include "program/run_program.hpp"
-#include "tests/harness/captured.hpp"
+#include "tests/harness/captured_output.hpp"
 #include "tests/harness/catch.hpp"
 #include "tests/harness/folder.hpp"
 #include "tests/harness/lines.hpp"
@@ -272,14 +272,14 @@ TEST_CASE("positional arguments are refused or kept", "[flags]") {
 }
 
 TEST_CASE("help and version are printed whatever else is wrong", "[flags]") {
-  const Captured out(std::cout);
+  const CapturedOutput out(std::cout);
   Program program;
   CHECK(program.parse({"--version"}) == 0);
   CHECK(out.text() == "prog (Attention by Hand) " + std::string(version) + "\n");
-  const Captured help(std::cout);
+  const CapturedOutput help(std::cout);
   CHECK(program.parse({"--xyzzy", "--steps", "--help"}) == 0);
   CHECK(help.text() == program.flags.help());
-  const Captured short_help(std::cout);
+  const CapturedOutput short_help(std::cout);
   CHECK(program.parse({"--xyzzy", "-h", "--version"}) == 0);
   CHECK(short_help.text() == program.flags.help());
   CHECK(message_of({"--help=1"}) == "--help: takes no value, found \"1\"");
@@ -397,8 +397,8 @@ TEST_CASE("one flag can be read before the others", "[flags]") {
 
 TEST_CASE("a program turns exceptions into one line and a status", "[flags]") {
   const auto run = [](int (*body)(int, char**)) {
-    const Captured out(std::cout);
-    const Captured error(std::cerr);
+    const CapturedOutput out(std::cout);
+    const CapturedOutput error(std::cerr);
     char name[] = "ignored";
     char* argv[] = {name, nullptr};
     const int status = run_program("prog", 1, argv, body);

@@ -8,11 +8,11 @@
 #include "device/memory.hpp"
 #include "device/pages.hpp"
 #include "tests/harness/catch.hpp"
-#include "tests/harness/child.hpp"
 #include "tests/harness/error_of.hpp"
 #include "tests/harness/folder.hpp"
 #include "tests/harness/layer_case.hpp"
 #include "tests/harness/red_zones.hpp"
+#include "tests/harness/subprocess.hpp"
 
 // Sanitizers otherwise end the program where the system would refuse memory. Both symbols are theirs to look up.
 extern "C" const char* __asan_default_options() { return "allocator_may_return_null=1"; }
@@ -259,10 +259,10 @@ TEST_CASE("memory: addresses without memory", "[memory]") {
   CHECK(address(first) % 64 == 0);
   CHECK(address(second) % 64 == 0);
   CHECK(address(second) - address(first) == 1000 * terabyte + 64);
-  CHECK(status_of_child([] {}) == 0);
+  CHECK(subprocess_status([] {}) == 0);
   for (void* place : {first, static_cast<void*>(static_cast<char*>(first) + 999 * terabyte), second}) {
-    CHECK(status_of_child([=] { static_cast<void>(*static_cast<volatile char*>(place)); }) != 0);
-    CHECK(status_of_child([=] { *static_cast<volatile char*>(place) = 1; }) != 0);
+    CHECK(subprocess_status([=] { static_cast<void>(*static_cast<volatile char*>(place)); }) != 0);
+    CHECK(subprocess_status([=] { *static_cast<volatile char*>(place) = 1; }) != 0);
   }
   source.release(first);
   // All that can be addressed, once; and again when all was given back.
@@ -286,8 +286,8 @@ TEST_CASE("memory: who reads past an array of the tests is stopped", "[memory]")
     CHECK(address(array.data()) % 16 == shift);
     shift_array();
     const auto read = [&](std::size_t i) { static_cast<void>(*static_cast<const volatile float*>(&array.data()[i])); };
-    CHECK(status_of_child([&] { read(array.size() - 1); }) == 0);
-    CHECK(status_of_child([&] { read(array.size()); }) != 0);
+    CHECK(subprocess_status([&] { read(array.size() - 1); }) == 0);
+    CHECK(subprocess_status([&] { read(array.size()); }) != 0);
   }
 }
 #endif

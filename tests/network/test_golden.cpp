@@ -7,7 +7,7 @@
 #include "apps/golden/golden_networks.hpp"
 #include "base/error.hpp"
 #include "cpu/cpu.hpp"
-#include "tests/harness/captured.hpp"
+#include "tests/harness/captured_output.hpp"
 #include "tests/harness/catch.hpp"
 #include "tests/harness/folder.hpp"
 #include "tests/harness/golden_case.hpp"
@@ -23,7 +23,7 @@ GoldenRun run_golden(std::vector<std::string> arguments) {
   arguments.insert(arguments.begin(), "golden");
   std::vector<char*> argv;
   for (std::string& argument : arguments) argv.push_back(argument.data());
-  const Captured out(std::cout), err(std::cerr);
+  const CapturedOutput out(std::cout), err(std::cerr);
   const int status = golden_main(static_cast<int>(argv.size()), argv.data());
   return {status, out.text(), err.text()};
 }

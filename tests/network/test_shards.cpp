@@ -10,11 +10,11 @@
 #include "base/random.hpp"
 #include "network/devices.hpp"
 #include "settings/schedule.hpp"
-#include "tests/harness/heard_sums.hpp"
 #include "tests/harness/model_case.hpp"
 #include "tests/harness/near.hpp"
 #include "tests/harness/network_case.hpp"
 #include "tests/harness/program.hpp"
+#include "tests/harness/spy_processes.hpp"
 
 namespace abh {
 namespace {
@@ -120,7 +120,7 @@ TEST_CASE("shards: backward tells once of every weight, when its gradient is com
     for (NetworkCase network : all_cases()) {
       network.config.channels = channels;
       CAPTURE(network.config.mixer, network.config.window, network.config.conv_kernel, channels);
-      HeardSums sums;
+      SpyProcesses sums;
       Built<Reference, float> built(network, network.weights(), 1, sums);
       built.forward();
       const Index count = built.net.weights().count();

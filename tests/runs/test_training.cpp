@@ -15,8 +15,8 @@
 #include "tests/harness/folder.hpp"
 #include "tests/harness/model_case.hpp"
 #include "tests/harness/near.hpp"
+#include "tests/harness/quiet_output.hpp"
 #include "tests/harness/settings.hpp"
-#include "tests/harness/silence.hpp"
 
 using namespace abh;
 
@@ -326,7 +326,7 @@ TEST_CASE("training: a signal stops the run that it was sent to, and no later on
     run.training.eval_every = 0;
     run.device = {.device = "cpu", .threads = 1};
     std::filesystem::create_directory(run.run);
-    const Silence silence;
+    const QuietOutput quiet;
     return train(run, task);
   };
   struct sigaction own {

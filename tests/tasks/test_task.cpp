@@ -17,10 +17,10 @@
 #include "tasks/programs.hpp"
 #include "tasks/task.hpp"
 #include "tests/harness/catch.hpp"
-#include "tests/harness/child.hpp"
 #include "tests/harness/folder.hpp"
 #include "tests/harness/pattern.hpp"
-#include "tests/harness/silence.hpp"
+#include "tests/harness/quiet_output.hpp"
+#include "tests/harness/subprocess.hpp"
 
 namespace abh {
 namespace {
@@ -121,7 +121,7 @@ TEST_CASE("task: a run learns another one", "[task]") {
     CAPTURE(shards);
     const TrainingRun run = run_of(folder / ("echo" + to_text(shards)), 80, shards);
     {
-      const Silence silence;
+      const QuietOutput quiet;
       REQUIRE(train(run, echo) == 0);
     }
     CHECK(read_bytes(run.run + "/sample.txt").ends_with(" weights"));
@@ -244,7 +244,7 @@ int run(Main program, std::vector<std::string> arguments) {
   arguments.insert(arguments.begin(), "program");
   std::vector<char*> words;
   for (std::string& argument : arguments) words.push_back(argument.data());
-  const Silence silence;
+  const QuietOutput quiet;
   return program(kinds, static_cast<int>(words.size()), words.data());
 }
 

@@ -8,15 +8,15 @@
 namespace abh {
 
 // Standard output goes nowhere while it lives.
-class Silence {
+class QuietOutput {
  public:
-  Silence() : output_(::dup(STDOUT_FILENO)) {
+  QuietOutput() : output_(::dup(STDOUT_FILENO)) {
     std::fflush(stdout);
     const int nowhere = ::open("/dev/null", O_WRONLY);
     ::dup2(nowhere, STDOUT_FILENO);
     ::close(nowhere);
   }
-  ~Silence() {
+  ~QuietOutput() {
     std::fflush(stdout);
     ::dup2(output_, STDOUT_FILENO);
     ::close(output_);

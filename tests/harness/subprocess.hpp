@@ -17,7 +17,7 @@ namespace abh {
 // Does `body` in a process of its own and gives its exit status, 0 unless the body ends it with another; -1 if it did
 // not end by itself.
 template <class Body>
-int status_of_child(const Body& body) {
+int subprocess_status(const Body& body) {
   const pid_t child = ::fork();
   REQUIRE(child >= 0);
   if (child == 0) {

@@ -8,7 +8,7 @@
 namespace abh {
 
 // This process alone, of which a test hears what would be summed over several, and when.
-class HeardSums : public Processes {
+class SpyProcesses : public Processes {
  public:
   std::function<void(const float* values, Index count)> heard = [](const float*, Index) {};
 

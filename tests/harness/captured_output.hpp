@@ -7,10 +7,10 @@
 namespace abh {
 
 // Takes what is written to a standard stream while it lives.
-class Captured {
+class CapturedOutput {
  public:
-  explicit Captured(std::ostream& stream) : stream_(stream), old_(stream.rdbuf(text_.rdbuf())) {}
-  ~Captured() { stream_.rdbuf(old_); }
+  explicit CapturedOutput(std::ostream& stream) : stream_(stream), old_(stream.rdbuf(text_.rdbuf())) {}
+  ~CapturedOutput() { stream_.rdbuf(old_); }
   std::string text() const { return text_.str(); }
 
  private:
