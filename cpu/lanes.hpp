@@ -140,7 +140,7 @@ inline constexpr bool is_narrow = false;
 template <>
 inline constexpr bool is_narrow<bf16> = true;
 
-// What an optimizer updates: the weights, or the master copy of narrower ones.
+// The array that an optimizer updates: the weights, or the master copy of narrower ones.
 template <class T>
 inline Accum<T>* exact_weights(T* weight, Accum<T>* master) {
   if constexpr (is_narrow<T>) {
@@ -305,7 +305,7 @@ inline __attribute__((always_inline)) void unrolled(const Body& body) {
 }
 
 // Calls body.operator()<L>(i) for consecutive pieces of [0, n): L = Wide<T> as long as a whole one fits, then scalars.
-// What the body writes for one piece it must not read or write for another, but for its own sums. A body that stores
+// The body must not read or write for one piece what it writes for another, except its own sums. A body that stores
 // should capture by value: what it captures by reference is read again after every store, which could have changed it
 // for all a compiler knows.
 template <class T, class Body>

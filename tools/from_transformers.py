@@ -17,7 +17,7 @@ import sys
 
 from checkpoint import FileError, check_tensors, read, settings_of, write
 
-# What stands in front of the names where the file was written by GPT2LMHeadModel; GPT2Model writes none.
+# The prefix of names in files of GPT2LMHeadModel; GPT2Model writes none.
 PREFIX = "transformer."
 
 # Names there and here. Matrices of the blocks are (in, out) there: they are transposed.
