@@ -28,6 +28,13 @@ from sources import layout
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
+# Layers that were renamed: their old address leads to the new one.
+MOVED = {
+    "layers/merge_parts.html": "merge_softmax.html",
+    "layers/place.html": "copy_rows.html",
+    "layers/pooling_of_all.html": "pooling_bidirectional.html",
+    "layers/pooling_windowed.html": "pooling_sliding_window.html",
+}
 
 
 def style(largest: int, math_font: bytes) -> str:
@@ -40,6 +47,16 @@ def style(largest: int, math_font: bytes) -> str:
     data = base64.b64encode(math_font).decode()
     face = f'@font-face {{ font-family: "Page Math"; src: url(data:font/woff2;base64,{data}) format("woff2"); }}'
     return "\n".join([(HERE / "page.css").read_text(encoding="utf-8"), lit, face, ""])
+
+
+def moved_page(new: str) -> str:
+    """A page that leads on, with the tag or line of its address where there is a script."""
+    return (
+        f'<!doctype html><html lang="en"><meta charset="utf-8"><title>Moved</title>'
+        f'<noscript><meta http-equiv="refresh" content="0; url={new}"></noscript>'
+        f"<script>location.replace('{new}' + location.hash)</script>"
+        f'<p>This page has moved: <a href="{new}">{new}</a></p></html>\n'
+    )
 
 
 def build(
@@ -74,6 +91,8 @@ def main() -> int:
         pictures = PICTURES + touch.figures(touch.has_tools())
         files, faults = build(ROOT, pictures, lambda characters: font.subset(characters, font_file), scripts)
         faults += constants_faults(ROOT)
+        faults += [f"{old}: its new page is not there" for old, new in MOVED.items() if f"layers/{new}" not in files]
+        files |= {old: moved_page(new) for old, new in MOVED.items()}
         shutil.rmtree(out, ignore_errors=True)
         for path, text in files.items():
             (out / path).parent.mkdir(parents=True, exist_ok=True)

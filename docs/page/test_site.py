@@ -60,6 +60,13 @@ class WithoutTools(unittest.TestCase):
             main = page.read_text(encoding="utf-8").split("<main", 1)[1]
             self.assertRegex(main.split("<h2")[0].split("<figure")[0], r'<a href="(\.\./)?lab\.html[#"]', page.name)
 
+    def test_old_addresses_of_layers_lead_to_new_ones(self) -> None:
+        text = (self.site / "layers/pooling_windowed.html").read_text()
+        new = re.search(r'<a href="([^"]+)">', text)
+        assert new is not None
+        self.assertTrue((self.site / "layers" / new[1]).exists())
+        self.assertIn(f"location.replace('{new[1]}' + location.hash)", text)
+
     def test_the_lab_shows_pictures(self) -> None:
         lab = (self.site / "lab.html").read_text(encoding="utf-8")
         self.assertEqual(re.findall(r'<script src="([^"]+)"', lab), ["page.js"])
