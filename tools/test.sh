@@ -35,7 +35,7 @@ if [ $# -gt 0 ]; then
 else
   # All of them in two halves that take about as long, one beside the other. Those that run programs are a process of
   # their own, which is small and therefore quickly copied when a program starts.
-  "$build/tests" -d yes "[gpu]" >"$build/beside.txt" 2>&1 &
+  "$build/tests" -d yes "[gpu]~[check_all]" >"$build/beside.txt" 2>&1 &
   beside=$!
   trap 'kill "$beside" 2>/dev/null; exit 130' INT TERM
   count "$build/tests" -d yes "[programs]~[gpu],[run_folder]~[gpu]"
