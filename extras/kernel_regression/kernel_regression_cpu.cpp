@@ -1,5 +1,6 @@
 #include "cpu/lanes.hpp"
 #include "cpu/math.hpp"
+#include "cpu/widened.hpp"
 #include "extras/kernel_regression/kernel_regression.hpp"
 
 namespace abh {
@@ -81,10 +82,8 @@ struct LongSum {
   T total() const { return high + low; }
 };
 
-}  // namespace
-
 template <class Device, class T>
-void kernel_regression_forward(Device& device, const KernelRegressionForward<T>& a) {
+void forward_of_all(Device& device, const KernelRegressionForward<T>& a) {
   const KernelRegressionInputs<T> in = a.in;
   parallel_rows(device, in.C, queries_per_task, [=](Index c) {
     const T width = width_in(in), factor = T(-0.5) * width * width, query = in.query_c[c];
@@ -119,7 +118,7 @@ void kernel_regression_forward(Device& device, const KernelRegressionForward<T>&
 }
 
 template <class Device, class T>
-void kernel_regression_backward(Device& device, const KernelRegressionBackward<T>& a) {
+void backward_of_all(Device& device, const KernelRegressionBackward<T>& a) {
   const KernelRegressionInputs<T> in = a.in;
   typename Device::Scope scratch(device.workspace);
   T* d_width_c = scratch.template take<T>(in.C);
@@ -183,6 +182,53 @@ void kernel_regression_backward(Device& device, const KernelRegressionBackward<T
   });
 }
 
-ABH_INSTANTIATE_WIDE(Cpu, kernel_regression_forward, kernel_regression_backward)
+template <class Wide>
+KernelRegressionInputs<float> widened(Wide& wide, const KernelRegressionInputs<bf16>& in) {
+  return {.query_c = wide.in(in.query_c, 1, in.C),
+          .key_s = wide.in(in.key_s, 1, in.S),
+          .value_s = wide.in(in.value_s, 1, in.S),
+          .width = wide.in(in.width, 1, 1),
+          .fixed_width = in.fixed_width,
+          .leave_one_out = in.leave_one_out,
+          .C = in.C,
+          .S = in.S};
+}
+
+}  // namespace
+
+template <class Device, class T>
+void kernel_regression_forward(Device& device, const KernelRegressionForward<T>& a) {
+  if constexpr (is_narrow<T>) {
+    in_float(device, [&](auto& wide) {
+      kernel_regression_forward<Device, float>(
+          device,
+          {.out_c = wide.out(a.out_c, 1, a.in.C), .near_c = a.near_c, .share_c = a.share_c, .in = widened(wide, a.in)});
+    });
+  } else {
+    forward_of_all(device, a);
+  }
+}
+
+template <class Device, class T>
+void kernel_regression_backward(Device& device, const KernelRegressionBackward<T>& a) {
+  if constexpr (is_narrow<T>) {
+    const Index C = a.in.C, S = a.in.S;
+    in_float(device, [&](auto& wide) {
+      kernel_regression_backward<Device, float>(device, {.d_query_c = wide.out(a.d_query_c, 1, C),
+                                                         .d_key_s = wide.out(a.d_key_s, 1, S),
+                                                         .d_value_s = wide.out(a.d_value_s, 1, S),
+                                                         .d_width = a.d_width,
+                                                         .d_out_c = wide.in(a.d_out_c, 1, C),
+                                                         .out_c = wide.in(a.out_c, 1, C),
+                                                         .near_c = a.near_c,
+                                                         .share_c = a.share_c,
+                                                         .in = widened(wide, a.in)});
+    });
+  } else {
+    backward_of_all(device, a);
+  }
+}
+
+ABH_INSTANTIATE(Cpu, kernel_regression_forward, kernel_regression_backward)
 
 }  // namespace abh
