@@ -50,8 +50,9 @@ struct MuonUpdate {
 };
 
 // Updates the matrices and their moments in place; d_weight is only read. Of *state it reads learning_rate and
-// clip_scale; where that is NaN (see global_norm.hpp) nothing changes. (muon.4) to (muon.7) are computed in T on a GPU,
-// in Accum<T> elsewhere: in bf16 a step on a gradient of low rank is off by up to its own length (docs/layers/muon.md).
+// clip_scale; where that is NaN (see global_norm.hpp) nothing changes. (muon.4) to (muon.7) are computed in Accum<T>
+// on a CPU, in T on a GPU: there, in bf16, a step on a gradient of low rank is off by up to its own length
+// (docs/layers/muon.md).
 //
 // 2 R (2 O I + R^2) flops a matrix and round, R the smaller of O and I, and 20 bytes a weight beside them, in the
 // arenas alone; scratch memory for 2 (O I + R^2) numbers, on a GPU for each of up to 32 matrices, which are computed
