@@ -176,7 +176,8 @@ def _():
                "output.loss": ("F64", (), np.float64(loss).tobytes())}  # fmt: skip
     write(f"{FOLDER.name}/mean.safetensors", tensors, {"case": "cross_entropy"})
     line = golden("mean.safetensors", "--type", "float").stdout.splitlines()[0]
-    return f"{text(float(re.search(r"\] +([^ ]+)", line)[1]))}; plain: {text(plain)}"
+    cpu = float(re.search(r"\] +([^ ]+)", line)[1])
+    return f"{text(cpu)}; plain: {text(plain)}"
 
 
 @cell("to_bf16")
