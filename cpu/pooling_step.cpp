@@ -156,8 +156,9 @@ void pooling_step(Device&, const PoolingStep<T>& a) {
       T* out_k = a.out_h + (p * s.N + n) * s.K;
       for_lanes<T>(s.K, [&]<class L>(Index k) {
         const L newer = load<L>(prefix_k + k);
-        store<L>(out_k + k,
-                 fused<L>(load<L>(suffix_k + k) - newer, merged.share, newer));  // (pooling_sliding_window.3)
+        const L merged_out =
+            fused<L>(load<L>(suffix_k + k) - newer, merged.share, newer);  // (pooling_sliding_window.3)
+        store<L>(out_k + k, merged_out);
       });
     }
 

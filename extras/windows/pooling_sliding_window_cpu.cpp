@@ -111,8 +111,8 @@ void running_max_of_older(T* max_c, T* keep_c, T* add_c, const Logits& logit, T 
     T operator[](Index c) const {
       const Index begin = c / block * block;
       const Index first = order == PoolingOrder::up ? begin : min_of(begin + block, C) - 1;
-      return fused<T>(-slope, T(order == PoolingOrder::up ? c - first : first - c),
-                      logit[c]);  // (pooling_sliding_window.8)
+      const T distance = T(order == PoolingOrder::up ? c - first : first - c);
+      return fused<T>(-slope, distance, logit[c]);  // (pooling_sliding_window.8)
     }
   };
   running_max(max_c, keep_c, add_c, Aged{logit, slope, C, block, order}, C, block, order);

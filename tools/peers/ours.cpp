@@ -24,10 +24,10 @@ AttentionInputs<float> inputs_of(const float* query, const float* key, const flo
                                  bool causal, Index offset, Index window, Index C, Index S, Index K) {
   AttentionInputs<float> in{
       .query_bch = query, .key_bsh = key, .value_bsh = value, .B = 1, .C = C, .S = S, .N = 1, .K = K};
-  in.sight.causal = causal;
-  in.sight.offset = offset;
-  in.sight.reach = window;
-  in.sight.mask_bs = mask_s;
+  in.mask.causal = causal;
+  in.mask.query_offset = offset;
+  in.mask.window = window;
+  in.mask.mask_bs = mask_s;
   return in;
 }
 

@@ -1,5 +1,5 @@
 """This project: the layers of plain/ in float, compiled from ours.cpp; the cells of beam search with the program golden of
-the build folder BUILD, which compares them with tools/equations.py (needs PyTorch)."""
+the build folder BUILD, which compares them with tools/reference_model.py (needs PyTorch)."""
 
 import ctypes
 import os
@@ -15,7 +15,7 @@ from rows import MIXED, cell, main
 
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(SOURCE / "tools"))
-from model_file import write
+from checkpoint import write
 
 FOLDER = tempfile.TemporaryDirectory()
 
