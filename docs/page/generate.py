@@ -30,10 +30,10 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 # Layers that were renamed: their old address leads to the new one.
 MOVED = {
-    "layers/merge_softmax.html": "merge_softmax.html",
-    "layers/copy_rows.html": "copy_rows.html",
-    "layers/pooling_bidirectional.html": "pooling_bidirectional.html",
-    "layers/pooling_sliding_window.html": "pooling_sliding_window.html",
+    "layers/merge_parts.html": "merge_softmax.html",
+    "layers/place.html": "copy_rows.html",
+    "layers/pooling_of_all.html": "pooling_bidirectional.html",
+    "layers/pooling_windowed.html": "pooling_sliding_window.html",
 }
 
 

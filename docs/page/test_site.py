@@ -64,7 +64,7 @@ class WithoutTools(unittest.TestCase):
             self.assertRegex(main.split("<h2")[0].split("<figure")[0], r'<a href="(\.\./)?lab\.html[#"]', page.name)
 
     def test_old_addresses_of_layers_lead_to_new_ones(self) -> None:
-        text = (self.site / "layers/pooling_sliding_window.html").read_text()
+        text = (self.site / "layers/pooling_windowed.html").read_text()
         new = re.search(r'<a href="([^"]+)">', text)
         assert new is not None
         self.assertTrue((self.site / "layers" / new[1]).exists())
