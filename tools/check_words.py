@@ -16,7 +16,7 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-FIRST_COMMIT = "MERGED"
+FIRST_COMMIT = "f19539a"
 BAD_BEGIN = re.compile(r"(Of|What|Who|Whoever)\b|Whether\b[^.]*\bor\b")
 SHELL_LIKE = {".sh", ".py", ".cmake", ".txt", ".yml"}
 FOLD = re.compile(r"<details.*?</details>", re.S)
