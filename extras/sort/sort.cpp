@@ -68,7 +68,7 @@ std::vector<std::vector<Token>> listed_arrays(const ArraySize& size, bool all) {
 }
 
 // The arrays of an evaluation, one after the other.
-std::vector<Token> evaluated(const ArraySize& size, SortTask::Arrays request) {
+std::vector<Token> evaluated(const ArraySize& size, SortTask::Arrays wanted) {
   require_both_kinds(size);
   const bool all = wanted == SortTask::Arrays::all, few = size.arrays(most_listed_arrays) <= most_listed_arrays;
   if (all && !few) {
@@ -114,7 +114,7 @@ void require_both_kinds(const ArraySize& size) {
                    " arrays are kept for testing; expected longer arrays, or more digits");
 }
 
-SortTask::SortTask(const ArraySize& size, Arrays request) : SortTask(size, evaluated(size, request)) {}
+SortTask::SortTask(const ArraySize& size, Arrays wanted) : SortTask(size, evaluated(size, wanted)) {}
 
 SortTask::SortTask(const ArraySize& size, std::vector<Token> evaluated_el)
     : AnswerTask("sort", size.context(), size.length, 0, static_cast<Index>(evaluated_el.size()) / size.length),
