@@ -153,7 +153,7 @@ void print_counts(const BenchSettings& s) {
 template <class T, Isa isa>
 void bench_on(std::type_identity<CpuDevice<isa>>, const BenchSettings& s, Results& results) {
   constexpr bool narrow = !std::is_same_v<T, Accum<T>>;
-  CpuDevice<isa> device(working_threads(s.device), Work::done, narrow ? best_unit() : isa);
+  CpuDevice<isa> device(working_threads(s.device), Mode::compute, narrow ? best_unit() : isa);
   const PeakRate peak = [&](double seconds) {
     return narrow ? narrow_product_rate(device, seconds) : multiply_add_rate(device, seconds);
   };

@@ -62,7 +62,7 @@ float flushed(float x) { return std::fpclassify(x) == FP_SUBNORMAL ? std::copysi
 // One output of a linear map by the model of VDPBF16PS: the odd element of a pair first.
 TEST_CASE("bf16: AVX512_BF16 computes what its model says", "[bf16]") {
   if (!isa_available(Isa::avx512_bf16)) return;
-  CpuDevice<Isa::avx512> device(1, Work::done, Isa::avx512_bf16);
+  CpuDevice<Isa::avx512> device(1, Mode::compute, Isa::avx512_bf16);
   const Index BC = 13, I = 35, O = 33;
   Array<bf16> in, weight;
   for (Index i = 0; i < BC * I; ++i) in.push_back(std::bit_cast<bf16>(any_bf16(std::uint64_t(i))));
@@ -115,7 +115,7 @@ TEST_CASE("bf16: the emulation of AMX has the bits of its tiles", "[bf16]") {
 
 // The even and the odd elements of 16 pairs have a sum each; the two are added to the output once per tile.
 TEST_CASE("bf16: products by emulated AMX have the sums of 16 pairs, at every edge of a tile", "[bf16]") {
-  CpuDevice<Isa::baseline> device(1, Work::done, Isa::amx);
+  CpuDevice<Isa::baseline> device(1, Mode::compute, Isa::amx);
   if (isa_available(Isa::amx)) return;  // then it is not the emulation
   const auto check = [&](Index BC, Index I, Index O) {
     INFO(BC << " x " << I << " x " << O);
