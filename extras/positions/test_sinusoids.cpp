@@ -33,9 +33,9 @@ TEST_CASE("network: sinusoidal positions are added to the tokens, at any positio
   Reference device(1);
   Network<Reference, double> stepping(device, network.config, {.positions = 3});
   stepping.weights().write({weights.begin(), weights.end()});
-  stepping.start();
+  stepping.reset();
   for (const Index c : {Index{0}, Index{1}, Index{2}, Index{3}, Index{70'000}})
-    check(stepping.step(&tokens[1], c), tokens[1], c);
+    check(stepping.decode(&tokens[1], c), tokens[1], c);
 }
 
 }  // namespace

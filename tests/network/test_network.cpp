@@ -216,10 +216,10 @@ void check_network_steps(const NetworkCase& network, Device& device, double tole
   Network<Device, T> stepping(device, network.config, {.positions = network.C, .S = network.S});
   for (std::size_t i = 0; i < weights.size(); ++i) stepping.weights().values()[i] = static_cast<T>(weights[i]);
   for (int time = 0; time < 2; ++time) {  // the second time after a new start
-    stepping.start({.source_bs = source.data()}, {.B = 1, .C = 1, .S = network.S});
+    stepping.reset({.source_bs = source.data()}, {.B = 1, .C = 1, .S = network.S});
     Values<double> stepped(1);
     for (Index c = 0; c < network.C; ++c) {
-      const T* next = stepping.step(&tokens[static_cast<std::size_t>(c)], c);
+      const T* next = stepping.decode(&tokens[static_cast<std::size_t>(c)], c);
       for (Index v = 0; v < V; ++v) stepped[0].push_back(static_cast<double>(next[v]));
     }
     require_close(specs, stepped, logits, tolerance, what);
