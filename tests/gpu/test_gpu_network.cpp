@@ -275,9 +275,9 @@ TEST_CASE("gpu network: evaluation and steps of inference follow the CPU", "[gpu
                          model->read(Model::Arena::weights));
         std::vector<float>& steps = logits.emplace_back();
         for (int time = 0; time < 2; ++time) {
-          stepping->start();
+          stepping->reset();
           for (Index c = 0; c < 9; ++c) {
-            const auto logits_v = stepping->step(tokens[static_cast<std::size_t>(c)], c);
+            const auto logits_v = stepping->decode(tokens[static_cast<std::size_t>(c)], c);
             steps.insert(steps.end(), logits_v.begin(), logits_v.end());
           }
         }
