@@ -32,7 +32,8 @@ void causal_conv_backward(Device&, T* d_in_bcd, Accum<T>* d_weight_dgj, const T*
                           const T* weight_dgj, const CausalConvShape& shape) {
   using A = Accum<T>;
   const Index B = shape.B, C = shape.C, D = shape.D, G = D / shape.groups, J = shape.kernel;
-  const auto d_in = array(d_in_bcd, C, D), d_weight = array(d_weight_dgj, G, J);
+  const auto d_in = array(d_in_bcd, C, D);
+  const auto d_weight = array(d_weight_dgj, G, J);
   const auto d_out = array(d_out_bcd, C, D), in = array(in_bcd, C, D), weight = array(weight_dgj, G, J);
   for (Index b = 0; b < B; ++b) {
     for (Index c = 0; c < C; ++c) {
