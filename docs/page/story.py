@@ -159,16 +159,16 @@ class Story:
 
     def body(self) -> str:
         parts = ['<div class="pairs">\n<p class="forward">Forward, downwards</p><p class="backward">Backward, upwards</p>']
-        # Both lists name their groups; backward may say more of one.
-        notes = {}
+        # Both lists name their groups, and each may have a note on one.
+        notes: dict[str, list[str]] = {}
         for group in (call.group for pair in self.pairs for call in pair if call.group):
-            title = group.split(".")[0] + "."
-            notes[title] = max(notes.get(title, ""), group, key=len)
+            title, _, note = group.partition(".")
+            notes.setdefault(title, []).extend([note.strip()] if note.strip() else [])
         for forward, backward in self.pairs:
             if forward.group:
-                title, _, note = notes[forward.group].partition(". ")
-                parts.append(f"<h2>{html.escape(title.removesuffix('.'))}</h2>")
-                if note:
+                title = forward.group.partition(".")[0]
+                parts.append(f"<h2>{html.escape(title)}</h2>")
+                for note in notes[title]:
                     linked = TAG.sub(lambda tag: f'<a href="{self._tag_address(*tag.groups())}">{tag.group()}</a>', note)
                     parts.append(f'<p class="note">{linked}</p>')
             parts.append(self._side(forward, "forward") + self._side(backward, "backward"))

@@ -80,7 +80,7 @@ PICTURES = [
             Constant("src/layers/adamw.hpp", r"double epsilon = ([\d.e-]+);", EPSILON),
             Constant(
                 "plain/adamw.cpp",
-                r"a\.weight\[i\] -= learning_rate \* \((.*)\) \+ decay",
+                r"updated = weight - \(learning_rate \* \((.*)\) \+ decay",
                 "mean / (sqrt(square) + epsilon)",
             ),
         ),

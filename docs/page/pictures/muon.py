@@ -125,8 +125,8 @@ PICTURES = [
             Constant("src/settings/config.hpp", r"Index muon_rounds = (\d+);", ROUNDS),
             Constant(
                 "plain/muon.cpp",
-                r"polynomial\(o, p\) = (linear \+ T\(muon_cubic\) \* gram\(o, p\) \+ T\(muon_quintic\) \* square);",
-                "linear + T(muon_cubic) * gram(o, p) + T(muon_quintic) * square",
+                r"polynomial\(o, p\) = (linear \+ A\(muon_cubic\) \* gram\(o, p\) \+ A\(muon_quintic\) \* square);",
+                "linear + A(muon_cubic) * gram(o, p) + A(muon_quintic) * square",
             ),
         ),
     )

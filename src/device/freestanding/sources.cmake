@@ -4,7 +4,8 @@ get_filename_component(root ${CMAKE_CURRENT_LIST_DIR}/../../.. ABSOLUTE)
 file(GLOB FREESTANDING_SOURCES CONFIGURE_DEPENDS
   ${root}/cpu/*.cpp ${root}/plain/*.cpp ${root}/src/base/*.cpp ${root}/src/network/*.cpp)
 if(EXTRAS)
-  file(GLOB EXTRA_LAYERS CONFIGURE_DEPENDS ${root}/extras/*/*_cpu.cpp ${root}/extras/*/*_plain.cpp)
+  file(GLOB EXTRA_LAYERS CONFIGURE_DEPENDS ${root}/extras/*/*_cpu.cpp ${root}/extras/*/*_plain.cpp
+    ${root}/extras/*/*_settings.cpp)
   list(APPEND FREESTANDING_SOURCES ${EXTRA_LAYERS})
 endif()
 list(REMOVE_ITEM FREESTANDING_SOURCES ${root}/src/network/mixer_flags.cpp)  # of the command line
