@@ -19,7 +19,8 @@ for line in (folder.parents[1] / "docs/peers.md").read_text().splitlines():
         table.update({(names[0][1], name): cell for name, cell in zip(columns[1:], cells[1:])})
 command = [sys.executable, folder / program, *options, *os.environ["PEERS_ROWS"].split()]
 run = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-found = dict(re.findall("^([a-z0-9_]+) (.+)$", run.stdout, re.MULTILINE))
+known = {row for row, _ in table}  # packages print lines of their own
+found = {row: value for row, value in re.findall("^([a-z0-9_]+) (.+)$", run.stdout, re.MULTILINE) if row in known}
 differ = 0
 for row, value in found.items():
     same = table.get((row, library)) == value
