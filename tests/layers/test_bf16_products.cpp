@@ -18,18 +18,6 @@ namespace {
 
 std::uint32_t word(std::uint64_t i) { return philox_word(7, i, 0, 1000); }
 
-// Bits of a bf16 of any exponent; every few of them subnormal, zero, infinite or NaN.
-std::uint16_t any_bf16(std::uint64_t i) {
-  const std::uint32_t w = word(i), sign_and_fraction = w & 0x807F;
-  const std::uint32_t exponents[] = {w >> 8 & 0xFF, 40 + (w >> 8) % 60, 150 + (w >> 8) % 60, w >> 31 ? 0u : 0xFFu};
-  return static_cast<std::uint16_t>(sign_and_fraction | exponents[(w >> 16) % 32 == 0 ? 3 : (w >> 16) % 3] << 7);
-}
-std::uint32_t any_pair(std::uint64_t i) { return any_bf16(2 * i) | std::uint32_t{any_bf16(2 * i + 1)} << 16; }
-
-bool same(float a, float b) {
-  return std::isnan(a) ? std::isnan(b) : std::bit_cast<std::uint32_t>(a) == std::bit_cast<std::uint32_t>(b);
-}
-
 // The bits of row sums, gates and gradients depend on it: every width rounds as the scalar conversion does.
 TEST_CASE("bf16: every device rounds as bf16(float), to the bits of subnormal numbers and NaN", "[bf16]") {
   constexpr Index count = 4096 + 3;
@@ -57,6 +45,18 @@ TEST_CASE("bf16: every device rounds as bf16(float), to the bits of subnormal nu
 }
 
 #if defined(ABH_AVX512)
+// Bits of a bf16 of any exponent; every few of them subnormal, zero, infinite or NaN.
+std::uint16_t any_bf16(std::uint64_t i) {
+  const std::uint32_t w = word(i), sign_and_fraction = w & 0x807F;
+  const std::uint32_t exponents[] = {w >> 8 & 0xFF, 40 + (w >> 8) % 60, 150 + (w >> 8) % 60, w >> 31 ? 0u : 0xFFu};
+  return static_cast<std::uint16_t>(sign_and_fraction | exponents[(w >> 16) % 32 == 0 ? 3 : (w >> 16) % 3] << 7);
+}
+std::uint32_t any_pair(std::uint64_t i) { return any_bf16(2 * i) | std::uint32_t{any_bf16(2 * i + 1)} << 16; }
+
+bool same(float a, float b) {
+  return std::isnan(a) ? std::isnan(b) : std::bit_cast<std::uint32_t>(a) == std::bit_cast<std::uint32_t>(b);
+}
+
 float flushed(float x) { return std::fpclassify(x) == FP_SUBNORMAL ? std::copysign(0.0f, x) : x; }
 
 // One output of a linear map by the model of VDPBF16PS: the odd element of a pair first.
