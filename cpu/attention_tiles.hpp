@@ -171,7 +171,9 @@ void sum_delta(T* delta_c, Rows<const T> d_out_ck, Rows<const T> out_ck, Index f
 
 // A head's blocks of keys are dealt out to several tasks, each with its own d_query, only when there are few heads:
 // that depends on the shape alone, too.
-inline Index pieces_of(Index heads, Index blocks) { return min_of(blocks_of(enough_tasks, heads), blocks); }
+inline Index pieces_of(Index heads, Index blocks) {
+  return min_of(blocks_of(enough_tasks, max_of(heads, Index{1})), blocks);  // also of a batch without sequences
+}
 
 }  // namespace
 

@@ -57,7 +57,7 @@ TEST_CASE("programs: bench measures every mixer and layer, time and memory", "[p
       const std::string loops = end.empty() ? ABH_SOURCE_DIR "/plain" : headers.string();
       if (header.path().extension() != ".hpp" || !std::filesystem::exists(loops + "/" + name + end + ".cpp")) continue;
       INFO(header.path());
-      const bool copies_rows = name == "place" || name == "pooling_chunk";
+      const bool copies_rows = name == "copy_rows" || name == "pooling_chunk";
       CHECK(layers.count(name) == (copies_rows ? 0 : 1));
     }
   };

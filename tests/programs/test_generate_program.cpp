@@ -41,7 +41,7 @@ TEST_CASE("programs: generate hands a terminal no control character but those of
   require_success(train(place.flags()));
   const Arguments ask = {"--checkpoint", place.run, "--tokens", "0", "--prompt", "a\x1b[31m\ta"};
   CHECK(generated(ask) == "a\x1b[31m\ta\n");
-  CHECK(generated(ask, {.terminal = true}) == "a\\u001B[31m\ta\r\n");
+  CHECK(generated(ask, {.environment = {{"TERM", "xterm"}}, .terminal = true}) == "a\\u001B[31m\ta\r\n");
 }
 
 TEST_CASE("programs: generate goes on from its prompt", "[programs]") {
