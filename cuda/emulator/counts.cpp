@@ -370,7 +370,7 @@ void count_requests_of(unsigned warp) {
   in_static.clear();
   for (const unsigned place : pending[warp].touched) {
     for (unsigned time = 0; time < pending[warp].used[place]; ++time) {
-      const Request& request = pending[warp].at[copy_rows][time];
+      const Request& request = pending[warp].at[place][time];
       if (!places[place].is_shared) {
         count_global(request, places[place]);
       } else if (request.address[std::countr_zero(request.lanes)] < static_begin) {
