@@ -1,6 +1,6 @@
 #pragma once
 
-// What the blocks of mixers show of themselves.
+// Arrays that the blocks of mixers report when they are inspected.
 
 #include <functional>
 #include <map>
