@@ -89,7 +89,7 @@ int body(int argc, char** argv) {
     if (!std::has_single_bit(static_cast<std::uint64_t>(processes->size()))) {
       throw UsageError("expected 2, 4, 8, ... processes, found " + to_text(processes->size()));
     }
-    require_device(choice, "float");
+    require_device(choice);
     const Index largest = megabytes << 20;
 #if defined(ABH_CUDA)
     if (choice.device == "cuda") measure_on_gpu<Backend::cuda>(*processes, largest);
