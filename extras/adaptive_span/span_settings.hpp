@@ -15,20 +15,20 @@ struct SpanSettings : FeatureDefaults {
 
   template <class Visitor, class Self>
   static void visit(Visitor&& visit, Self& s) {
-    visit(WholeSetting{{"span", "span", "TOKENS", "largest span that a head can learn; 0: no head learns a span",
+    visit(WholeSetting{{"span", "span", "TOKENS", "largest span that a head can learn; 0: no learned spans",
                         unless_default},
                        0,
                        largest_context},
           s.span);
     visit(RealSetting{{"ramp", "ramp", "TOKENS",
-                       "length of the slope by which attention falls to 0 behind a span, with --span", unless_default},
+                       "width of the soft border of a span, over which attention weights fall to 0, with --span",
+                       unless_default},
                       1e-3,
                       1e6,
                       false,
                       32},
           s.ramp);
-    visit(RealSetting{{"penalty", "penalty", "NATS",
-                       "added to the loss for each token of the mean span, to keep spans short, with --span",
+    visit(RealSetting{{"penalty", "penalty", "NATS", "penalty in the loss per token of the mean span, with --span",
                        unless_default},
                       0,
                       1e6},

@@ -15,18 +15,17 @@ struct LshSettings : FeatureDefaults {
 
   template <class Visitor, class Self>
   static void visit(Visitor&& visit, Self& s) {
-    visit(WholeSetting{{"lsh_rounds", "lsh-rounds", "N", "hash rounds; more rounds find more of the large scores",
+    visit(WholeSetting{{"lsh_rounds", "lsh-rounds", "N", "hash rounds; more rounds miss fewer keys with a large score",
                         unless_default},
                        0,
                        1000},
           s.lsh_rounds);
-    visit(WholeSetting{{"lsh_buckets", "lsh-buckets", "N", "buckets of a hash round, an even number", unless_default},
+    visit(WholeSetting{{"lsh_buckets", "lsh-buckets", "N", "buckets per hash round, an even number", unless_default},
                        0,
                        largest_channels},
           s.lsh_buckets);
     visit(WholeSetting{{"lsh_piece", "lsh-piece", "TOKENS",
-                        "length of the chunks into which the sorted tokens are cut; a token attends to its own chunk "
-                        "and the one before",
+                        "chunk length of the sorted tokens; a token attends to its own chunk and the previous chunk",
                         unless_default},
                        0,
                        largest_context},

@@ -16,26 +16,28 @@ struct PatternSettings : FeatureDefaults {
 
   template <class Visitor, class Self>
   static void visit(Visitor&& visit, Self& s) {
-    visit(ChoiceSetting{{"pattern", "pattern", "",
-                         "keys that a token attends to: all; the last --stride and every --stride-th; or its own block "
-                         "and the last --summary of each earlier block",
-                         unless_default},
-                        {"none", "strided", "fixed"}},
-          s.pattern);
+    visit(
+        ChoiceSetting{
+            {"pattern", "pattern", "",
+             "keys of a token; none: all; strided: the last --stride tokens and every --stride-th earlier token; "
+             "fixed: its own block of --stride tokens and the last --summary tokens of each earlier block",
+             unless_default},
+            {"none", "strided", "fixed"}},
+        s.pattern);
     visit(WholeSetting{{"stride", "stride", "TOKENS",
-                        "length of the window of --pattern strided, or of a block of --pattern fixed", unless_default},
+                        "window length of --pattern strided, or block length of --pattern fixed", unless_default},
                        0,
                        largest_context},
           s.stride);
-    visit(
-        WholeSetting{{"summary", "summary", "TOKENS",
-                      "tokens at the end of a block that later blocks attend to, with --pattern fixed", unless_default},
-                     0,
-                     largest_context},
-        s.summary);
+    visit(WholeSetting{{"summary", "summary", "TOKENS",
+                        "tokens at the end of a block to which later blocks attend, with --pattern fixed",
+                        unless_default},
+                       0,
+                       largest_context},
+          s.summary);
     visit(ChoiceSetting{{"part", "part", "",
-                         "the two parts of a --pattern: both in one softmax, or in turn layer by layer, or head by "
-                         "head",
+                         "use of the two parts of a --pattern; merged: one softmax over both; layers: alternate "
+                         "between layers; heads: alternate between heads",
                          unless_default},
                         {"merged", "layers", "heads"}},
           s.part);

@@ -20,12 +20,13 @@ struct SegmentSettings : FeatureDefaults {
         WholeSetting{{"segment", "segment", "TOKENS", "segment length, in tokens", unless_default}, 0, largest_context},
         s.segment);
     visit(WholeSetting{{"memory", "memory", "TOKENS",
-                        "tokens before a segment that it attends to, without a gradient into them", unless_default},
+                        "tokens before a segment to which the segment attends, without a gradient into them",
+                        unless_default},
                        0,
                        largest_context},
           s.memory);
-    visit(WholeSetting{{"clamp", "clamp", "TOKENS", "largest distance, as which all longer ones count; 0: no limit",
-                        unless_default},
+    visit(WholeSetting{{"clamp", "clamp", "TOKENS",
+                        "largest distance; longer distances are treated as this one; 0: no limit", unless_default},
                        0,
                        largest_context},
           s.clamp);

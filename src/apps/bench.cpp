@@ -236,29 +236,29 @@ int body(int argc, char** argv) {
   TrainingConfig& training = s.training;
   apply_preset(preset, config, training);
   config.vocabulary = 65;  // Tiny Shakespeare's
-  Flags flags("bench", "Measures training and every layer beside this machine's peaks.");
+  Flags flags("bench",
+              "Measures the speed of training and of every layer, compared with the peak rates of the machine.");
   flags.choice("preset", preset, preset_names, "preset whose sizes are measured");
-  flags.text("mixer", mixer, "LIST", "mixers of the training step; none: every mixer in turn");
+  flags.text("mixer", mixer, "LIST", "mixers of the training step; none: all mixers, one after the other");
   add_model_flags(flags, config, {"layers", "channels", "heads", "context"});
   add_training_flags(flags, training, {"batch", "dropout"});
   flags.toggle("recompute", s.recompute, "recompute activations in the backward pass");
   flags.real("seconds", s.seconds, "S", "time for each measurement", {0, 3600});
-  flags.toggle("each-layer", s.each_layer, "also measure every layer by itself");
+  flags.toggle("each-layer", s.each_layer, "also measure every layer separately");
   flags.text("json", json, "FILE", "also write the results to this file");
   flags.text("peer", peer, "PYTHON",
              "only compare the training step with PyTorch, run by this interpreter (for example python3)");
   flags.bare("counts", s.counts,
-             "only count what each kernel of a training step asks of memory, on device emulated, in a build with "
-             "EMULATOR_COUNTS (docs/emulator.md)");
-  flags.integer("counted-batch", s.counted_batch, "SEQUENCES",
-                "sequences of the counted step; a second step counts twice as many, and counts of a larger --batch are "
-                "extrapolated",
-                1);
+             "only count the memory accesses of each kernel of a training step, with --device emulated, in a build "
+             "with EMULATOR_COUNTS (docs/emulator.md)");
+  flags.integer(
+      "counted-batch", s.counted_batch, "SEQUENCES",
+      "sequences of the counted step; a second step has twice as many; counts of a larger --batch are extrapolated", 1);
   flags.real("copy-rate", s.copy_terabytes_per_s, "TB_PER_S",
-             "memory bandwidth of the GPU, from which --counts predicts a time", {1e-3, 1e3});
+             "memory bandwidth of the GPU; --counts predicts a time from it", {1e-3, 1e3});
   add_machine_flags(flags, s.device);
   flags.choice("type", training.type, {"float", "bf16"},
-               "number type of activations and products; bf16 takes half the memory");
+               "data type of activations and matrix products; bf16 takes half the memory");
   flags.seed("seed", training.seed, "seed of weights and tokens");
   if (const auto status = flags.parse(argc, argv)) return *status;
   require_device(s.device);

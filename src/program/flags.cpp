@@ -361,8 +361,8 @@ std::string Flags::help(std::size_t columns) const {
     entry("  --" + flag.name + placeholder, flag.whole_help() + " (" + limits + "default: " + shown_default + ")");
   }
   out += "\n";
-  entry("  --help, -h", "print this and leave");
-  entry("  --version", "print the version and leave");
+  entry("  --help, -h", "print this help and exit");
+  entry("  --version", "print the version and exit");
   if (!environment_.empty()) out += "\nEnvironment:\n";
   for (const auto& [variable, meaning] : environment_) entry("  " + variable, meaning);
   return out;

@@ -265,12 +265,13 @@ std::vector<GoldenComparison> compare_with(const GoldenFile& file, const GoldenR
 int golden_main(int argc, char** argv) {
   GoldenSettings settings;
   double tolerance = default_tolerance;
-  Flags flags("golden", "checks this code against numbers computed by other code (docs/golden.md)", "FILE...");
+  Flags flags("golden", "Compares the results of this code with numbers from other programs (docs/golden.md).",
+              "FILE...");
   flags.choice("device", settings.device, {"plain", "cpu", "emulated", "cuda"}, "device that computes");
-  flags.choice("type", settings.type, {"double", "float"}, "number type; emulated and cuda compute in float");
+  flags.choice("type", settings.type, {"double", "float"}, "data type; emulated and cuda compute in float");
   flags.real(
       "tolerance", tolerance, "X",
-      "largest error that passes, relative to the largest number of a tensor; float: 2e-5, or the file's own tolerance",
+      "largest accepted error, relative to the largest number of a tensor; float: 2e-5, or the tolerance in the file",
       {.low = 0});
   if (const std::optional<int> status = flags.parse(argc, argv)) return *status;
   if (flags.positionals().empty()) throw UsageError("expected FILE..., found no file; see --help");

@@ -189,7 +189,7 @@ void require_shards_for(const Processes& processes, const TrainArguments& a) {
 
 int train_in(TaskKinds kinds, Processes& processes, int argc, char** argv) {
   TrainArguments a(kinds);
-  Flags flags("train", "Trains a small network, on a text file or another task.");
+  Flags flags("train", "Trains a small network on a text file or on another task.");
   if (const auto status = read_command_line(flags, a, argc, argv)) return *status;
 
   if (a.out.empty()) throw UsageError("--out: expected a folder, found \"\"");
