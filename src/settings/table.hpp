@@ -4,7 +4,7 @@
 
 namespace abh {
 
-// Calls visit(setting, field) for every field of a configuration, const or not, in the order of --help.
+// Calls visit(setting, field) for every field of a const or non-const configuration, in the order of --help.
 template <class Visitor, class Config>
 void visit_model(Visitor&& visit, Config& m) {
   visit(WholeSetting{{"layers", "layers", "N", "number of layers"}, 1, largest_layers}, m.layers);
@@ -15,7 +15,7 @@ void visit_model(Visitor&& visit, Config& m) {
   visit(WholeSetting{{"vocabulary_size"}, 0, largest_vocabulary}, m.vocabulary);
   visit(WholeSetting{{"hidden_channels"}, 0, 4 * largest_channels}, m.hidden_channels);
   visit(WholeSetting{{"head_channels"}, 0, largest_channels}, m.head_channels);
-  // Which mixers there are only their registry knows (network/mixers.hpp).
+  // network/mixers.hpp has the names of the mixers.
   visit(Setting{"mixer", "mixer", "LIST",
                 "mixer of every layer, the block that combines positions: one name, or a comma-separated list with one "
                 "name per layer"},
