@@ -17,46 +17,34 @@ void visit_model(Visitor&& visit, Config& m) {
   visit(WholeSetting{{"head_channels"}, 0, largest_channels}, m.head_channels);
   // network/mixers.hpp has the names of the mixers.
   visit(Setting{"mixer", "mixer", "LIST",
-                "mixer of every layer, the block that combines positions: one name, or a comma-separated list with one "
-                "name per layer"},
+                "mixer, the block that combines positions: one name, or a comma-separated list, one per layer"},
         m.mixer);
-  visit(
-      Setting{
-          "window", "window", "LIST",
-          "pooling window, in tokens; 0: no window; one number, or a comma-separated list with one number per layer"},
-      m.window);
-  visit(
-      ChoiceSetting{
-          {"values", "additive-values", "",
-           "values of additive attention; shared: the queries also serve as values; own: a separate projection"},
-          {"shared", "own"}},
-      m.additive.values);
-  visit(Setting{"projection", "additive-projection", "", "apply a linear map to the pooled query"},
-        m.additive.projection);
+  visit(Setting{"window", "window", "LIST",
+                "pooling window in tokens: one number, or a comma-separated list, one per layer; 0: none"},
+        m.window);
+  visit(ChoiceSetting{{"values", "additive-values", "",
+                       "values of additive attention; shared: equal to the queries; own: another projection"},
+                      {"shared", "own"}},
+        m.additive.values);
+  visit(Setting{"projection", "additive-projection", "", "linear map of the pooled query"}, m.additive.projection);
   visit(ChoiceSetting{{"skip", "additive-skip", "",
-                       "input of the residual connection of additive attention: the residual stream, or its layernorm"},
+                       "residual of additive attention; stream: the residual stream; normed: its layernorm"},
                       {"stream", "normed"}},
         m.additive.skip);
   visit(ChoiceSetting{{"focus", "leap-focus", "", "weight of a position in leap: elu(logit) + 1, or exp(logit)", 2},
                       {"elu", "exp"}},
         m.leap.focus);
-  visit(RealSetting{{"rescale", "rescale", "C",
-                     "QK normalisation: normalise queries and keys so that logits are at most C; 0: off", 2},
-                    0,
-                    1e6},
+  visit(RealSetting{{"rescale", "rescale", "C", "QK normalisation, with logits of at most C; 0: off", 2}, 0, 1e6},
         m.rescale);
   visit(Setting{"normed_values", "normed-values", "", "normalise the values of leap, per head", 2},
         m.leap.normed_values);
-  visit(Setting{"causal", "causal", "", "1: causal mask; 0: attend to later positions, too (classifiers only)"},
-        m.causal);
+  visit(Setting{"causal", "causal", "", "1: causal mask; 0: attend to all positions (classifiers only)"}, m.causal);
   visit(Setting{"attention_bias"}, m.attention_bias);
-  visit(WholeSetting{{"conv_kernel", "conv-kernel", "TOKENS",
-                      "kernel size of the convolution before each mixer; 0: no convolution"},
+  visit(WholeSetting{{"conv_kernel", "conv-kernel", "TOKENS", "kernel size of the convolution before mixers; 0: none"},
                      0,
                      largest_conv_kernel},
         m.conv_kernel);
-  visit(WholeSetting{{"conv_groups", "conv-groups", "N",
-                      "groups of the convolution; 0: one group per channel (depthwise)"},
+  visit(WholeSetting{{"conv_groups", "conv-groups", "N", "convolution groups; 0: one per channel (depthwise)"},
                      0,
                      largest_channels},
         m.conv_groups);
@@ -108,30 +96,28 @@ void visit_model(Visitor&& visit, Config& m) {
                      largest_layers},
         m.encoder_layers);
   visit(WholeSetting{{"decoder_layers", "decoder-layers", "N",
-                      "layers of the decoder, which generates the target and attends to the encoder output",
-                      unless_default},
+                      "layers of the decoder, which attends to the encoder output", unless_default},
                      0,
                      largest_layers},
         m.decoder_layers);
   visit(WholeSetting{{"source_vocabulary_size", "", "", "", unless_default}, 0, largest_vocabulary},
         m.source_vocabulary);
   visit(WholeSetting{{"source_context", "", "", "", unless_default}, 0, largest_context}, m.source_context);
-  visit(ChoiceSetting{{"embeddings", "embeddings", "",
-                       "tables of source embedding, target embedding and output layer; separate: three tables; target: "
-                       "target and output share one; shared: one table",
-                       unless_default},
-                      {"separate", "target", "shared"}},
-        m.embeddings);
+  visit(
+      ChoiceSetting{
+          {"embeddings", "embeddings", "",
+           "tables of source, target and output; target: one table for target and output; shared: one for all",
+           unless_default},
+          {"separate", "target", "shared"}},
+      m.embeddings);
   visit(ChoiceSetting{{"cross", "cross", "", "scores of cross-attention: scaled dot product, or Bahdanau (MLP)",
                        unless_default},
                       {"dot", "bahdanau"}},
         m.cross);
-  visit(
-      Setting{
-          "attention_window", "attention-window", "LIST",
-          "attention window, in tokens; 0: no window; one number, or a comma-separated list with one number per layer",
-          unless_default},
-      m.attention_window);
+  visit(Setting{"attention_window", "attention-window", "LIST",
+                "attention window in tokens: one number, or a comma-separated list, one per layer; 0: none",
+                unless_default},
+        m.attention_window);
   m.extras.each([&](auto& feature) { feature.visit(visit, feature); });
 }
 
@@ -166,8 +152,7 @@ void visit_training(Visitor&& visit, Config& t) {
                      largest_steps},
         t.warmup);
   visit(ChoiceSetting{{"schedule", "schedule", "",
-                       "decay of the learning rate after the warm-up: cosine to 10 %, linear to 0, or proportional to "
-                       "1 / sqrt(step)"},
+                       "learning-rate decay after the warm-up: cosine to 10 %, linear to 0, or as 1 / sqrt(step)"},
                       {"cosine", "linear", "inverse-sqrt"}},
         t.schedule);
   visit(
@@ -180,13 +165,11 @@ void visit_training(Visitor&& visit, Config& t) {
         t.beta1);
   visit(RealSetting{{"beta2", "beta2", "RATE", "decay rate of the second moment of AdamW, below 1"}, 0, 1, true},
         t.beta2);
-  visit(
-      WholeSetting{
-          {"weight_average", "weight-average", "STEPS",
-           "average the weights over about STEPS steps; evaluation and the saved model use the average; 0: no average"},
-          0,
-          largest_steps},
-      t.weight_average);
+  visit(WholeSetting{{"weight_average", "weight-average", "STEPS",
+                      "average weights over about STEPS steps, for evaluation and the saved model; 0: off"},
+                     0,
+                     largest_steps},
+        t.weight_average);
   visit(RealSetting{{"dropout", "dropout", "P", "probability that dropout sets an element to 0"}, 0, 1}, t.dropout);
   visit(RealSetting{{"label_smoothing", "label-smoothing", "P",
                      "share of the target probability that is distributed evenly over all classes"},

@@ -102,7 +102,7 @@ void shape_new_run(const Flags& flags, TrainArguments& a) {
     }
     a.model.layers = a.model.encoder_layers + a.model.decoder_layers;
   }
-  check_model(a.model);  // what the command line alone decides is said before any file is read
+  check_model(a.model);  // reports errors of the command line before any file is read
   check_training(a.model, a.training);
 }
 

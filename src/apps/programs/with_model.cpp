@@ -1,4 +1,4 @@
-// evaluate, generate and draw: what a program does with a trained model is the business of its task.
+// evaluate, generate and draw: programs that call a function of the task with a trained model.
 
 #include <memory>
 #include <string>
@@ -18,7 +18,7 @@ namespace {
 
 using MakeCommand = std::unique_ptr<TaskCommand> (*TaskPrograms::*)();
 
-// Reads the flags that all tasks share and those of each, and the model, and has its task do the rest.
+// Reads the common flags, the flags of each task, and the model. Then calls the command of its task.
 int run_with_model(Flags& flags, TaskKinds kinds, MakeCommand make, int argc, char** argv) {
   std::string run_or_file = "runs/tiny";
   Machine machine;
