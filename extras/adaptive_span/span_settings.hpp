@@ -5,13 +5,13 @@
 
 namespace abh {
 
-// Settings of heads that learn how far they look back (extras/adaptive_span/README.md).
+// Settings of learned attention spans (extras/adaptive_span/README.md).
 struct SpanSettings : FeatureDefaults {
   static constexpr const char* option = "span";
 
-  Index span = 0;      // the largest span, in positions; 0: no head learns one
-  double ramp = 32;    // positions over which the weights fall to 0 behind the span
-  double penalty = 0;  // nats of the loss for a position of the mean span, per layer
+  Index span = 0;      // largest span, in positions; 0: no learned spans
+  double ramp = 32;    // positions over which the weights fall to 0 beyond the span
+  double penalty = 0;  // penalty in the loss per position of the mean span, per layer, in nats
 
   template <class Visitor, class Self>
   static void visit(Visitor&& visit, Self& s) {

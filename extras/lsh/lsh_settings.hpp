@@ -10,8 +10,8 @@ struct LshSettings : FeatureDefaults {
   static constexpr const char* option = "hashing";
 
   Index lsh_rounds = 0;   // hash rounds
-  Index lsh_buckets = 0;  // buckets of a round, an even number
-  Index lsh_piece = 0;    // positions of a chunk of the sorted sequence
+  Index lsh_buckets = 0;  // buckets per round, an even number
+  Index lsh_piece = 0;    // positions per chunk of the sorted sequence
 
   template <class Visitor, class Self>
   static void visit(Visitor&& visit, Self& s) {
@@ -34,7 +34,7 @@ struct LshSettings : FeatureDefaults {
 
   std::string fault(const ModelConfig& config, const std::vector<MixerProperties>& mixers) const;
   static std::string step_fault(const MixerProperties& mixer);
-  // Two rounds, and chunks of an eighth of the context with a bucket for each.
+  // Sets two rounds, chunks of an eighth of the context, and one bucket per chunk.
   static void set_up(ModelConfig& config);
 };
 

@@ -5,14 +5,14 @@
 
 namespace abh {
 
-// The keys that a position attends to, where these are not all earlier ones (extras/sparse/pattern.hpp).
+// Settings of sparse attention patterns (extras/sparse/pattern.hpp).
 struct PatternSettings : FeatureDefaults {
   static constexpr const char* option = "pattern";
 
   std::string pattern = "none";  // none | strided | fixed
   Index stride = 0;
-  Index summary = 0;            // of fixed: so many positions at the end of a block are seen by all later ones
-  std::string part = "merged";  // merged | layers | heads: both parts of it, or one per layer, or one per head
+  Index summary = 0;            // positions at the end of a block to which later blocks attend, in fixed
+  std::string part = "merged";  // merged | layers | heads: both parts of the pattern, one per layer, or one per head
 
   template <class Visitor, class Self>
   static void visit(Visitor&& visit, Self& s) {
