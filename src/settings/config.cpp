@@ -34,7 +34,7 @@ auto one_a_layer(const std::string& list, Index layers, const char* flag, const 
   const std::vector<std::string> entries = split(list);
   if (entries.size() != 1 && static_cast<Index>(entries.size()) != layers) {
     const std::string expected = layers == 1 ? "1 entry" : "1 or " + std::to_string(layers) + " entries";
-    throw UsageError(std::string(flag) + ": expected " + expected + ", one a layer, found " +
+    throw UsageError(std::string(flag) + ": expected " + expected + ", one per layer, found " +
                      std::to_string(entries.size()) + " in \"" + one_line(list) + "\"");
   }
   std::vector<decltype(parse(std::string()))> result;

@@ -83,7 +83,7 @@ void require_same_model(TaskKinds kinds, int argc, char** argv, const Flags& fla
                         const std::string& path, const Trained& start) {
   const auto refuse = [&](const std::string& name, const std::string& expected, const std::string& found) {
     throw Error("--" + name + ": expected " + expected + ", as in " + path + ", found " + found +
-                "; with --init-from, the model is that of the file but for --context");
+                "; with --init-from, the model is that of the file, except for --context");
   };
   TrainArguments stored(kinds);
   stored.task = given.task;
@@ -197,13 +197,13 @@ int train_in(TaskKinds kinds, Processes& processes, int argc, char** argv) {
   TaskTraining::Request request;
   const bool goes_on = flags.given("resume"), has_start = flags.given("init-from");
   if (goes_on && has_start) {
-    throw UsageError("--init-from: expected a new run, found --resume, which goes on with weights of its own");
+    throw UsageError("--init-from: expected a new run, found --resume, which continues with its own weights");
   }
   if (!goes_on) check_task(flags, a);
   if (goes_on) {
     if (a.resume.empty()) throw UsageError("--resume: expected a run folder, found \"\"");
     if (a.overwrite)
-      throw UsageError("--overwrite: would drop the run that --resume goes on with, expected one of the two");
+      throw UsageError("--overwrite: would delete the run that --resume continues, expected one of the two");
     if (processes.leads()) lock.emplace(a.resume);
     request.source = resume_path(a.resume);
     run.resume = read_run_state(request.source, kinds);
@@ -221,7 +221,7 @@ int train_in(TaskKinds kinds, Processes& processes, int argc, char** argv) {
     std::error_code ignored;
     if (a.overwrite &&
         std::filesystem::equivalent(std::filesystem::path(request.source).parent_path(), a.out, ignored)) {
-      throw Error("--overwrite: would drop the model that --init-from begins with, expected another --out");
+      throw Error("--overwrite: would delete the model of --init-from, expected another --out");
     }
     if (const std::string& task = request.trained->task.at("task"); a.task != task) {
       throw Error("--task: expected " + task + ", as in " + request.source + ", found " + a.task + "; give --task " +
@@ -237,7 +237,7 @@ int train_in(TaskKinds kinds, Processes& processes, int argc, char** argv) {
     shape_new_run(flags, a);
   }
   if (a.training_task().predicts() && !a.model.causal) {
-    throw Error(request.source + ": this model sees later positions: it cannot learn what comes next");
+    throw Error(request.source + ": this model has no causal mask: it cannot learn to predict the next token");
   }
   require_shards_for(processes, a);
   a.device.gpu = processes.rank_here();  // each process has its own GPU

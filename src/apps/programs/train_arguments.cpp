@@ -89,7 +89,7 @@ void check_task(const Flags& flags, const TrainArguments& a) {
   }
   a.training_task().check(flags);
   if (a.training_task().predicts() && !a.model.causal) {
-    throw UsageError("--causal: expected 1, to learn what comes next, found 0");
+    throw UsageError("--causal: expected 1, to predict the next token, found 0");
   }
 }
 
@@ -98,7 +98,7 @@ void shape_new_run(const Flags& flags, TrainArguments& a) {
   a.training_task().shape(a.model);
   if (a.model.has_encoder()) {
     if (flags.given("layers")) {
-      throw UsageError("--layers: expected --encoder-layers and --decoder-layers, for a network that reads a source");
+      throw UsageError("--layers: expected --encoder-layers and --decoder-layers, for a network with an encoder");
     }
     a.model.layers = a.model.encoder_layers + a.model.decoder_layers;
   }
