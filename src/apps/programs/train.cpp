@@ -109,7 +109,7 @@ void require_same_model(TaskKinds kinds, int argc, char** argv, const Flags& fla
 void print_unused(const Flags& flags, const IdleFlags& idle) {
   for (const auto& [flag, reason] : idle) {
     if (!flags.given(flag.substr(0, flag.find(' ')))) continue;
-    std::cout << "note: --" << flag << " changes nothing here, " << reason << "\n";
+    std::cout << "note: --" << flag << " has no effect here, " << reason << "\n";
   }
 }
 

@@ -33,7 +33,7 @@ class TextTraining : public TaskTraining {
   }
 
   void require_teachable(const ModelConfig& model, const std::string& source) const override {
-    if (model.classes) throw Error(source + ": this model tells classes apart: it cannot learn to write");
+    if (model.classes) throw Error(source + ": this model is a classifier: it cannot learn to generate a text");
   }
   bool predicts() const override { return true; }
 
