@@ -1,5 +1,5 @@
-// The form of the settings, and the command line with the same settings. The command line omits settings that the recipe
-// of the task already contains.
+// The form of the settings, and the command line with the same settings. The command line omits settings that the
+// recipe of the task already contains.
 
 // Per task: the recipe, as values of the fields of the form, and flags for a network that is small enough for a page.
 const TASKS = {
