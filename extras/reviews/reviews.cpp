@@ -345,8 +345,8 @@ class ReviewsTraining : public TaskTraining {
   void add_flags(Flags& flags) override {
     flags.text("data", data, "FILE", "labelled texts, as lines LABEL TAB TEXT or as CSV; none: synthetic reviews");
     flags.choice("labels", labels_, {"tone", "meaning"},
-                 "labels of synthetic reviews; tone: the majority of the adjectives, positive or negative; meaning: "
-                 "the same, but 'not' inverts the next adjective");
+                 "labels of synthetic reviews; tone: majority of positive or negative adjectives; meaning: the same, "
+                 "but 'not' inverts the next adjective");
     flags.choice("unit", unit_, {"word", "char"},
                  "tokens of --data: words, or characters (for languages without spaces)");
   }

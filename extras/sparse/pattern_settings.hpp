@@ -19,8 +19,8 @@ struct PatternSettings : FeatureDefaults {
     visit(
         ChoiceSetting{
             {"pattern", "pattern", "",
-             "keys of a token; none: all; strided: the last --stride tokens and every --stride-th earlier token; "
-             "fixed: its own block of --stride tokens and the last --summary tokens of each earlier block",
+             "sparse attention pattern; strided: the last --stride tokens and every --stride-th earlier token; fixed: "
+             "the own block of --stride tokens and the last --summary tokens of each earlier block",
              unless_default},
             {"none", "strided", "fixed"}},
         s.pattern);

@@ -77,7 +77,7 @@ void visit_model(Visitor&& visit, Config& m) {
                       {"pre", "post"}},
         m.norm);
   visit(Setting{"reversible", "reversible", "",
-                "use two residual streams and recompute activations; stores the activations of one block only",
+                "two residual streams; recompute activations, so that only those of one block are stored",
                 unless_default},
         m.reversible);
   visit(ChoiceSetting{{"activation", "activation", "",
