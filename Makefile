@@ -20,7 +20,7 @@ configure:
 
 build = @JOBS=$(JOBS) tools/build.sh $(BUILD) $(1)
 # Prints the sample, unless ARGS can select another folder.
-sample = $(if $(ARGS),,@printf '\nA sample of what it writes ($(1)/sample.txt):\n'; head -n 12 $(1)/sample.txt)
+sample = $(if $(ARGS),,@printf '\nGenerated sample ($(1)/sample.txt):\n'; head -n 12 $(1)/sample.txt)
 
 story: configure ## run src/apps/story.cpp, a complete training program in one file (ARGS="my.txt 800")
 	$(call build,story)
@@ -35,13 +35,13 @@ reviews: configure ## train to classify synthetic reviews (ARGS="--labels tone")
 	$(call build,train draw)
 	@$(BUILD)/train --task reviews $(ARGS)
 	$(call sample,runs/reviews)
-	$(if $(ARGS),,@printf '\nIts losses: runs/reviews/loss.svg\n'; $(BUILD)/draw --checkpoint runs/reviews --example 2)
+	$(if $(ARGS),,@printf '\nLoss curve: runs/reviews/loss.svg\n'; $(BUILD)/draw --checkpoint runs/reviews --example 2)
 
 digits: configure ## train to classify synthetic images of digits (ARGS="--class-pooling cls"), into runs/digits
 	$(call build,train draw)
 	@$(START) $(BUILD)/train --task digits $(ARGS)
 	$(call sample,runs/digits)
-	$(if $(ARGS),,@printf '\nIts losses: runs/digits/loss.svg\n'; $(BUILD)/draw --checkpoint runs/digits --example 3)
+	$(if $(ARGS),,@printf '\nLoss curve: runs/digits/loss.svg\n'; $(BUILD)/draw --checkpoint runs/digits --example 3)
 
 train_long: ## train a larger network with Muon, for up to half an hour, into runs/shakespeare
 	@$(MAKE) --no-print-directory train ARGS='--preset shakespeare $(ARGS)'
@@ -64,14 +64,14 @@ train_gpu: ## like train, on an NVIDIA GPU in bf16, preset baby (ARGS="--preset 
 sort: configure ## train to sort arrays of six digits, into runs/sort (ARGS="--length 8 --digits 5 ...")
 	$(call build,train generate evaluate draw)
 	@$(START) $(BUILD)/train --task sort $(ARGS)
-	$(if $(ARGS),,@printf '\nThe digits 3 1 2 1 3 2, sorted by it: '; \
+	$(if $(ARGS),,@printf '\nSorted digits of 3 1 2 1 3 2: '; \
 	  $(BUILD)/generate --checkpoint runs/sort --prompt '3 1 2 1 3 2'; $(BUILD)/evaluate --checkpoint runs/sort; \
 	  $(BUILD)/draw --checkpoint runs/sort --text '3 1 2 1 3 2')
 
 dates: configure ## train to convert dates to the form 1999-09-22, into runs/dates (ARGS="--mixer additive ...")
 	$(call build,train generate evaluate draw)
 	@$(START) $(BUILD)/train --task dates $(ARGS)
-	$(if $(ARGS),,@printf '\nThe 22nd of September 1999, as it writes that: '; \
+	$(if $(ARGS),,@printf '\nThe 22nd of September 1999, converted: '; \
 	  $(BUILD)/generate --checkpoint runs/dates --prompt 'the 22nd of september 1999'; \
 	  $(BUILD)/evaluate --checkpoint runs/dates --decode --beam 4; \
 	  $(BUILD)/draw --checkpoint runs/dates --text 'the 22nd of september 1999')
