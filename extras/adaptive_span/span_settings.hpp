@@ -5,30 +5,30 @@
 
 namespace abh {
 
-// Settings of heads that learn how far they look back (extras/adaptive_span/README.md).
+// Settings of learned attention spans (extras/adaptive_span/README.md).
 struct SpanSettings : FeatureDefaults {
   static constexpr const char* option = "span";
 
-  Index span = 0;      // the largest span, in positions; 0: no head learns one
-  double ramp = 32;    // positions over which the weights fall to 0 behind the span
-  double penalty = 0;  // nats of the loss for a position of the mean span, per layer
+  Index span = 0;      // largest span, in positions; 0: no learned spans
+  double ramp = 32;    // positions over which the weights fall to 0 beyond the span
+  double penalty = 0;  // penalty in the loss per position of the mean span, per layer, in nats
 
   template <class Visitor, class Self>
   static void visit(Visitor&& visit, Self& s) {
-    visit(WholeSetting{{"span", "span", "TOKENS", "largest span that a head can learn; 0: no head learns a span",
+    visit(WholeSetting{{"span", "span", "TOKENS", "largest span that a head can learn; 0: no learned spans",
                         unless_default},
                        0,
                        largest_context},
           s.span);
     visit(RealSetting{{"ramp", "ramp", "TOKENS",
-                       "length of the slope by which attention falls to 0 behind a span, with --span", unless_default},
+                       "width of the soft border of a span, over which attention weights fall to 0, with --span",
+                       unless_default},
                       1e-3,
                       1e6,
                       false,
                       32},
           s.ramp);
-    visit(RealSetting{{"penalty", "penalty", "NATS",
-                       "added to the loss for each token of the mean span, to keep spans short, with --span",
+    visit(RealSetting{{"penalty", "penalty", "NATS", "penalty in the loss per token of the mean span, with --span",
                        unless_default},
                       0,
                       1e6},

@@ -22,7 +22,7 @@ class AnswerEvaluation : public TaskCommand {
     flags.section("Answers");
     if (!data_help_.empty()) {
       flags.text("data", own_.path, "FILE", data_help_);
-      flags.bare("all", own_.all, "evaluate on all of --data, training examples included");
+      flags.bare("all", own_.all, "evaluate on all of --data, including the training examples");
     }
     flags.integer("errors", errors_, "N", "print up to N wrong answers", 0);
   }

@@ -85,7 +85,7 @@ TEST_CASE("tasks: a network that predicts must not see what comes next", "[tasks
     INFO(task);
     const TaskPlace place;
     require_refusal(train(place.flags(task, "--causal 0")), 2,
-                    {"--causal: expected 1, to learn what comes next, found 0"});
+                    {"--causal: expected 1, to predict the next token, found 0"});
     CHECK_FALSE(exists(place.run));
     require_success(train(place.flags(task, "--steps 0")));
     for (const char* name : {"/model.safetensors", "/resume.safetensors"}) {

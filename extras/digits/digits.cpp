@@ -199,7 +199,7 @@ void see_patch(Metadata& metadata) {
 
 TaskKind digits_kind(const TaskPrograms& programs) {
   return {.name = "digits",
-          .summary = "which digit a picture shows",
+          .summary = "classify images of digits",
           .check = check_digits,
           .keys = {"patch"},
           .complete = see_patch,
@@ -221,12 +221,12 @@ class DigitsTraining : public TaskTraining {
  public:
   void add_flags(Flags& flags) override {
     flags.text("data", data, "FILE",
-               "pictures in MNIST's IDX format, as lines of 64 numbers and a digit, or a folder of PGM files; none: "
-               "synthetic digits");
-    flags.integer(
-        "patch", patch_, "PIXELS",
-        "height and width of a patch, which divide those of the pictures; 0: the largest with at least 16 patches", 0,
-        largest_patch);
+               "images in the IDX format of MNIST, as lines of 64 numbers and a digit, or as a folder of PGM files; "
+               "none: synthetic digits");
+    flags.integer("patch", patch_, "PIXELS",
+                  "height and width of a patch; must divide the height and width of the images; 0: the largest patch "
+                  "that gives at least 16 patches",
+                  0, largest_patch);
   }
 
   void check(const Flags& flags) const override {
@@ -304,8 +304,7 @@ namespace {
 class DrawnPictures : public TaskFigures {
  public:
   void add_flags(Flags& flags) override {
-    flags.text("data", data_, "FILE",
-               "pictures to evaluate on: their test set, or the last fifth where they have none");
+    flags.text("data", data_, "FILE", "images to evaluate: their test set, or the last fifth if there is no test set");
   }
 
   FigureExample subject(const Trained& trained, const FigureRequest& request, Index,

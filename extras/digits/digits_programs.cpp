@@ -7,7 +7,7 @@ TaskPrograms digits_programs() {
           .evaluate =
               [] {
                 return answer_evaluation(
-                    digits_again, "pictures to evaluate on: their test set, or the last fifth where they have none");
+                    digits_again, "images to evaluate: their test set, or the last fifth if there is no test set");
               },
           .draw = digits_drawing};
 }

@@ -550,7 +550,7 @@ TEST_CASE("digits: programs learn them, go on, and say how many are right", "[di
   require_refusal(train_digits({"--context", "9"}), 2, {"--context: expected none"});
   require_refusal(train_digits({"--labels", "tone"}), 2, {"--labels", "reviews"});
   require_refusal(train_digits(words("--causal 1 --chunk 4") + Arguments{"--out", place / "chunks"}), 2,
-                  {"--chunk: expected a network that tells what comes next"});
+                  {"--chunk: expected a language model"});
   require_refusal(train_digits({"--init-from", place.run, "--patch", "4", "--out", place / "x"}), 1,
                   {"--patch: expected 8"});
 }

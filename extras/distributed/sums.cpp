@@ -80,9 +80,9 @@ void measure_on_gpu(Processes& processes, Index largest) {
 int body(int argc, char** argv) {
   Index megabytes = 64;
   DeviceChoice choice{.device = "cpu"};
-  Flags flags("sums", "Measures how fast processes add up arrays: mpirun -np P build/sums.");
+  Flags flags("sums", "Measures the speed of all-reduce over processes: mpirun -np P build/sums.");
   flags.integer("largest", megabytes, "MB", "size of the largest array", 1, 1 << 14);
-  flags.choice("device", choice.device, {"cpu", "cuda", "emulated"}, "device whose memory holds the arrays");
+  flags.choice("device", choice.device, {"cpu", "cuda", "emulated"}, "device whose memory contains the arrays");
   if (const auto status = flags.parse(argc, argv)) return *status;
   const std::unique_ptr<Processes> processes = join_processes("sums");
   try {

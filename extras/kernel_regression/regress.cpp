@@ -260,11 +260,11 @@ int body(int argc, char** argv) {
   std::uint64_t seed = 1;
   Index draws = 1;
   std::string out;
-  Flags flags("regress", "Answers with the mean of what is near: kernel regression on 50 points, and its width.");
-  flags.seed("seed", seed, "seed of the points, their noise and the five initial widths");
-  flags.integer("draws", draws, "N", "repeat for N seeds, beginning with --seed, and print the spread of the errors", 1,
+  Flags flags("regress", "Kernel regression on 50 points, and estimates of the bandwidth.");
+  flags.seed("seed", seed, "seed of the points, the noise and the initial bandwidth");
+  flags.integer("draws", draws, "N", "repeat for N seeds, starting with --seed, and print the spread of the errors", 1,
                 1'000'000);
-  flags.text("out", out, "FOLDER", "write the picture regress.svg, for the first seed, into this folder");
+  flags.text("out", out, "FOLDER", "folder for the figure regress.svg of the first seed");
   if (const std::optional<int> status = flags.parse(argc, argv)) return *status;
   if (flags.given("out")) {
     if (out.empty()) throw UsageError("--out: expected a folder, found an empty name");

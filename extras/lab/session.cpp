@@ -133,7 +133,7 @@ Session::Session(const std::vector<std::string>& words, Numbers& numbers) : numb
     command_ += " " + shell_word(word);
   }
   TrainArguments a(task_kinds());
-  Flags flags("train", "Trains a small network, on a text file or another task.");
+  Flags flags("train", "Trains a small network on a text file or on another task.");
   if (read_command_line(flags, a, static_cast<int>(argv.size()), argv.data())) {
     throw UsageError("--help, --version: expected in a terminal");
   }

@@ -1,7 +1,7 @@
-// The sentence of choices, and what they are on the command line. What a task's recipe says anyway is not said again, so
-// that the line is as short as somebody would type it.
+// The form of the settings, and the command line with the same settings. The command line omits settings that the
+// recipe of the task already contains.
 
-// Per task: its recipe, as values of the form's fields, and flags that make it small enough for a page.
+// Per task: the recipe, as values of the fields of the form, and flags for a network that is small enough for a page.
 const TASKS = {
   sort: {
     recipe: {mixer: "dot", layers: 3, heads: 3, channels: 48, positions: "learned", optimizer: "adamw"},
@@ -9,7 +9,7 @@ const TASKS = {
   },
   text: {
     recipe: {mixer: "additive", layers: 2, heads: 4, channels: 64, positions: "alibi", optimizer: "muon"},
-    always: true,  // the preset of texts is larger
+    always: true,  // the preset of the task text is larger
     flags: ["--data", "text.txt", "--context", "48", "--batch", "8", "--steps", "1500"],
   },
   reviews: {
@@ -28,11 +28,11 @@ const NEEDS = {
 };
 
 class Settings {
-  // changed(): called where another network is wanted.
+  // changed(): called if a setting of the network has changed.
   constructor(form, changed) {
     this.form = form;
     this.changed = changed;
-    this.own = false;  // whether every layer has a mixer of its own
+    this.own = false;  // true: one mixer field per layer
     this.field = (name) => form.elements[name];
     form.onsubmit = (event) => event.preventDefault();
     form.onchange = ({target}) => {
@@ -70,7 +70,7 @@ class Settings {
     find("mixers").querySelectorAll("select").forEach((select, layer) => (select.value = mixers[layer] ?? select.value));
   }
 
-  // The same the other way, for whoever shows it to somebody.
+  // Returns the address with the settings, to share them.
   address() {
     const told = {task: this.task, mixer: this.mixers.join(",")}, {recipe} = TASKS[this.task];
     for (const name of ["layers", "heads", "channels", "positions", "optimizer"]) {
@@ -80,7 +80,7 @@ class Settings {
     return "#" + new URLSearchParams(told).toString().replaceAll("%2C", ",");
   }
 
-  // A field a layer, where each has a mixer of its own.
+  // Shows one mixer field per layer if the layers have different mixers.
   showLayers() {
     const place = find("mixers"), count = Math.min(12, Math.max(1, +this.field("layers").value || 1));
     place.hidden = !this.own;
@@ -104,7 +104,7 @@ class Settings {
     return fields.map((field) => field.value);
   }
 
-  // The words behind build/train.
+  // Returns the arguments of build/train.
   flags() {
     const task = TASKS[this.task], flags = ["--task", this.task, ...task.flags];
     const names = ["layers", "heads", "channels", "positions", "optimizer"];

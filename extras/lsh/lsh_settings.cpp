@@ -11,7 +11,7 @@ std::string LshSettings::fault(const ModelConfig& config, const std::vector<Mixe
   for (const MixerProperties& mixer : mixers) {
     if (!mixer.takes(option)) continue;
     const std::string where = std::string(" where the mixer is ") + mixer.name;
-    if (config.has_encoder()) return "--encoder-layers: expected 0" + where + ", which cannot write token by token";
+    if (config.has_encoder()) return "--encoder-layers: expected 0" + where + ", which cannot decode token by token";
     if (lsh_rounds < 1) return "--lsh-rounds: expected 1 at least" + where + ", found 0";
     if (lsh_buckets < 2 || lsh_buckets % 2 != 0) {
       return "--lsh-buckets: expected an even number, 2 at least," + where + ", found " + std::to_string(lsh_buckets);
@@ -22,8 +22,8 @@ std::string LshSettings::fault(const ModelConfig& config, const std::vector<Mixe
 }
 
 std::string LshSettings::step_fault(const MixerProperties& mixer) {
-  return std::string("this model cannot go on token by token: of its mixer, ") + mixer.name +
-         ", every new token may move all others into other pieces";
+  return std::string("this model cannot decode token by token: with its mixer ") + mixer.name +
+         ", a new token may move other tokens into other chunks";
 }
 
 void LshSettings::set_up(ModelConfig& config) {

@@ -10,23 +10,22 @@ struct LshSettings : FeatureDefaults {
   static constexpr const char* option = "hashing";
 
   Index lsh_rounds = 0;   // hash rounds
-  Index lsh_buckets = 0;  // buckets of a round, an even number
-  Index lsh_piece = 0;    // positions of a chunk of the sorted sequence
+  Index lsh_buckets = 0;  // buckets per round, an even number
+  Index lsh_piece = 0;    // positions per chunk of the sorted sequence
 
   template <class Visitor, class Self>
   static void visit(Visitor&& visit, Self& s) {
-    visit(WholeSetting{{"lsh_rounds", "lsh-rounds", "N", "hash rounds; more rounds find more of the large scores",
+    visit(WholeSetting{{"lsh_rounds", "lsh-rounds", "N", "hash rounds; more rounds miss fewer keys with a large score",
                         unless_default},
                        0,
                        1000},
           s.lsh_rounds);
-    visit(WholeSetting{{"lsh_buckets", "lsh-buckets", "N", "buckets of a hash round, an even number", unless_default},
+    visit(WholeSetting{{"lsh_buckets", "lsh-buckets", "N", "buckets per hash round, an even number", unless_default},
                        0,
                        largest_channels},
           s.lsh_buckets);
     visit(WholeSetting{{"lsh_piece", "lsh-piece", "TOKENS",
-                        "length of the chunks into which the sorted tokens are cut; a token attends to its own chunk "
-                        "and the one before",
+                        "chunk length of the sorted tokens; a token attends to its own chunk and the previous chunk",
                         unless_default},
                        0,
                        largest_context},
@@ -35,7 +34,7 @@ struct LshSettings : FeatureDefaults {
 
   std::string fault(const ModelConfig& config, const std::vector<MixerProperties>& mixers) const;
   static std::string step_fault(const MixerProperties& mixer);
-  // Two rounds, and chunks of an eighth of the context with a bucket for each.
+  // Sets two rounds, chunks of an eighth of the context, and one bucket per chunk.
   static void set_up(ModelConfig& config);
 };
 

@@ -43,8 +43,8 @@ TEST_CASE("programs: lsh trains, is evaluated, and refuses to write", "[programs
   const Workplace place;
   require_success(train(place.flags(with(small_lsh, words("--steps 20")))));
   require_success(evaluate({"--checkpoint", place.run, "--data", place.data}));
-  require_refusal(generate({"--checkpoint", place.run}), 1, {"this model cannot go on token by token"});
-  CHECK(read_bytes(place.run + "/sample.txt").starts_with("this model cannot go on token by token"));
+  require_refusal(generate({"--checkpoint", place.run}), 1, {"this model cannot decode token by token"});
+  CHECK(read_bytes(place.run + "/sample.txt").starts_with("this model cannot decode token by token"));
 }
 
 TEST_CASE("programs: lsh ends in the same bits with any threads, shards and stops", "[programs][lsh]") {

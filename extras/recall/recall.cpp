@@ -104,7 +104,7 @@ void check_recall(const Metadata& metadata, const ModelConfig& config, const std
 
 TaskKind recall_kind(const TaskPrograms& programs) {
   return {.name = "recall",
-          .summary = "the symbol behind a marker, far back",
+          .summary = "recall the symbol after a marker, up to --reach tokens back",
           .check = check_recall,
           .keys = {"reach"},
           .complete = [](Metadata&) {},

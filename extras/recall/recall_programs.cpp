@@ -17,8 +17,8 @@ class RecallTraining : public TaskTraining {
   void add_flags(Flags& flags) override {
     reach_ = learned_;  // of a run that a command line is compared with
     flags.integer("reach", reach_, "N",
-                  "largest distance back to the symbol that is asked for; 0: --context less 2, the largest that fits",
-                  0, RecallSize::farthest(largest_context));
+                  "largest distance to the symbol, in tokens; 0: the largest that fits, --context less 2", 0,
+                  RecallSize::farthest(largest_context));
   }
 
   void take(const Metadata& task, const std::string&) override { learned_ = *from_text<Index>(task.at("reach")); }

@@ -317,7 +317,7 @@ void check_reviews(const Metadata& metadata, const ModelConfig& config, const st
 
 TaskKind reviews_kind(const TaskPrograms& programs) {
   return {.name = "reviews",
-          .summary = "which label a text has",
+          .summary = "classify short texts",
           .check = check_reviews,
           .keys = {"labels", "label_names", "words"},
           .complete =
@@ -343,13 +343,12 @@ std::unique_ptr<ReviewsTask> task_of_file(const std::string& path, const ModelCo
 class ReviewsTraining : public TaskTraining {
  public:
   void add_flags(Flags& flags) override {
-    flags.text("data", data, "FILE",
-               "reviews to train on: lines LABEL TAB TEXT, or CSV with both; none: synthetic reviews");
+    flags.text("data", data, "FILE", "labelled texts, as lines LABEL TAB TEXT or as CSV; none: synthetic reviews");
     flags.choice("labels", labels_, {"tone", "meaning"},
-                 "labels of synthetic reviews: the majority of the adjectives, or the majority after each not has "
-                 "inverted the next adjective");
+                 "labels of synthetic reviews; tone: majority of positive or negative adjectives; meaning: the same, "
+                 "but 'not' inverts the next adjective");
     flags.choice("unit", unit_, {"word", "char"},
-                 "tokens of --data: words, or characters for languages without spaces");
+                 "tokens of --data: words, or characters (for languages without spaces)");
   }
 
   void check(const Flags& flags) const override {
@@ -426,7 +425,7 @@ namespace {
 class DrawnReviews : public TaskFigures {
  public:
   void add_flags(Flags& flags) override {
-    flags.text("data", data_, "FILE", "file of the reviews, whose last tenth is the test set that --example indexes");
+    flags.text("data", data_, "FILE", "file of the reviews; --example selects from the last tenth, the test set");
   }
 
   FigureExample subject(const Trained& trained, const FigureRequest& request, Index longest,

@@ -5,9 +5,7 @@ namespace abh {
 TaskPrograms reviews_programs() {
   return {.train = reviews_training,
           .evaluate =
-              [] {
-                return answer_evaluation(reviews_again, "texts with labels, of which the last tenth are the test set");
-              },
+              [] { return answer_evaluation(reviews_again, "file of labelled texts; the last tenth is the test set"); },
           .draw = reviews_drawing};
 }
 

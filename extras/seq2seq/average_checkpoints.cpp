@@ -57,11 +57,10 @@ Checkpoint mean_of(const std::vector<std::string>& paths) {
 
 int average_main(int argc, char** argv) {
   std::string out;
-  Flags flags(
-      "average_checkpoints",
-      "Averages the weights of checkpoints. RUN stands for those that train --keep-checkpoints left in it, else "
-      "for its model.",
-      "RUN|FILE...");
+  Flags flags("average_checkpoints",
+              "Averages the weights of checkpoints. A folder RUN stands for the checkpoints that train "
+              "--keep-checkpoints wrote; without them, for the model.",
+              "RUN|FILE...");
   flags.text("out", out, "FILE", "file of the averaged model; an existing file is replaced");
   if (const std::optional<int> status = flags.parse(argc, argv)) return *status;
   if (flags.positionals().empty()) throw UsageError("expected RUN|FILE..., found none; see --help");

@@ -41,7 +41,7 @@ void check_dates(const Metadata&, const ModelConfig& config, const std::string& 
 
 TaskKind dates_kind(const TaskPrograms& programs) {
   return {.name = "dates",
-          .summary = "a date as people write it, for machines",
+          .summary = "convert a date to the form 1999-09-22",
           .check = check_dates,
           .keys = {},
           .complete = [](Metadata&) {},

@@ -190,7 +190,7 @@ void check_pairs(const Metadata& metadata, const ModelConfig& config, const std:
 
 TaskKind pairs_kind(const TaskPrograms& programs) {
   return {.name = "pairs",
-          .summary = "sources and targets of a file",
+          .summary = "translate the lines of a file",
           .check = check_pairs,
           .keys = {"tokenizer", "source_characters", "target_characters"},
           .complete = [](Metadata&) {},

@@ -11,7 +11,7 @@ namespace abh {
 
 namespace {
 
-constexpr const char* data_help = "the pairs, of which the last tenth are the test set";
+constexpr const char* data_help = "file of the pairs; the last tenth is the test set";
 
 // Errors beside those of read_plain_text: what is no UTF-8, where tokens are characters.
 PlainText read_pairs(const std::string& path, const std::string& tokenizer, const char* advice) {
@@ -23,9 +23,9 @@ PlainText read_pairs(const std::string& path, const std::string& tokenizer, cons
 class PairsTraining : public TaskTraining {
  public:
   void add_flags(Flags& flags) override {
-    flags.text("data", data, "FILE",
-               "pairs to train on: lines SOURCE TAB TARGET in UTF-8; the last tenth is the test set");
-    flags.choice("tokenizer", tokenizer_, {"char", "byte"}, "tokens: characters or bytes");
+    flags.text("data", data, "FILE", "pairs, as lines SOURCE TAB TARGET in UTF-8; the last tenth is the test set");
+    flags.choice("tokenizer", tokenizer_, {"char", "byte"},
+                 "tokens; char: Unicode characters; byte: bytes of any file");
   }
 
   void check(const Flags&) const override {

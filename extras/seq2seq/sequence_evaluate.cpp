@@ -21,7 +21,8 @@ class SequenceEvaluation : public TaskCommand {
 
   void add_flags(Flags& flags) override {
     answers_->add_flags(flags);
-    flags.bare("decode", decodes_, "judge what the network writes by itself, each token with its own ones before it");
+    flags.bare("decode", decodes_,
+               "evaluate decoded answers: each token is predicted from the decoded tokens before it");
     add_decoding_flags(flags, decoding_);
   }
 

@@ -25,10 +25,10 @@ class SequenceGeneration : public TaskCommand {
     flags.section("Answers");
     flags.text("prompt", prompt_, "TEXT|-", "sources to answer, one per line; -: read them from standard input");
     add_decoding_flags(flags, decoding_);
-    flags.integer(
-        "n-best", best_, "N",
-        "print up to N different texts of the beam, one per line: score, log probability, text; 0: the best text alone",
-        0, widest_beam);
+    flags.integer("n-best", best_, "N",
+                  "print up to N different answers of the beam search, one per line: score, log probability, text; 0: "
+                  "only the best text",
+                  0, widest_beam);
   }
 
   void check(const Flags&) const override {

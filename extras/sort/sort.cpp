@@ -205,7 +205,7 @@ void check_sort(const Metadata& metadata, const ModelConfig& config, const std::
 
 TaskKind sort_kind(const TaskPrograms& programs) {
   return {.name = "sort",
-          .summary = "arrays of digits, in ascending order",
+          .summary = "sort an array of digits",
           .check = check_sort,
           .keys = {"length", "digits"},
           .complete = [](Metadata&) {},
@@ -250,7 +250,7 @@ namespace {
 class SortTraining : public TaskTraining {
  public:
   void add_flags(Flags& flags) override {
-    flags.integer("length", size_.length, "N", "length of an array; the context is 2 N - 1", shortest_array,
+    flags.integer("length", size_.length, "N", "digits per array; the context is 2 N - 1", shortest_array,
                   longest_array);
     flags.integer("digits", size_.digits, "N", "number of different digits", fewest_digits, most_digits);
   }

@@ -25,9 +25,9 @@ class SortEvaluation : public TaskCommand {
   void add_flags(Flags& flags) override {
     answers_->add_flags(flags);
     flags.section("Arrays");
-    flags.bare("all", all_, "evaluate on every array, training examples included");
-    flags.integer("length", length_, "N",
-                  "length of the arrays; 0: as in training (required where positions are learned)", 0, longest_array);
+    flags.bare("all", all_, "evaluate on every array, including the training examples");
+    flags.integer("length", length_, "N", "array length; 0: as in training (required with learned positions)", 0,
+                  longest_array);
   }
 
   void check(const Flags& flags) const override {
@@ -65,7 +65,7 @@ class SortGeneration : public TaskCommand {
  public:
   void add_flags(Flags& flags) override {
     flags.text("prompt", prompt_, "TEXT|-",
-               "arrays to sort, one per line, with spaces between digits; -: read them from standard input");
+               "arrays to sort, one per line, digits separated by spaces; -: read them from standard input");
   }
 
   int run(Trained trained, const std::string& source, const Machine& machine, const Flags&) override {

@@ -17,10 +17,10 @@ std::string SegmentSettings::fault(const ModelConfig& config, const std::vector<
       }
     }
     const std::string where = " where the mixer is " + name;
-    if (config.has_encoder()) return "--encoder-layers: expected 0" + where + ", which sees no later positions";
-    if (!config.causal) return "--causal: expected 1" + where + ", which sees no later positions";
+    if (config.has_encoder()) return "--encoder-layers: expected 0" + where + ", which needs a causal mask";
+    if (!config.causal) return "--causal: expected 1" + where + ", which needs a causal mask";
     if (config.positions != "none") {
-      return "--positions: expected none" + where + ", which knows distances, found " + config.positions;
+      return "--positions: expected none" + where + ", which encodes distances itself, found " + config.positions;
     }
     if (config.channels % 2 != 0) {
       return "--channels: expected an even number" + where + ", for as many sines as cosines, found " +

@@ -5,14 +5,14 @@
 
 namespace abh {
 
-// Settings of attention within segments and over a memory (extras/transformer_xl/README.md).
+// Settings of attention within segments and to a memory (extras/transformer_xl/README.md).
 struct SegmentSettings : FeatureDefaults {
   static constexpr const char* option = "segments";
   static constexpr const char* golden_keys = "segment memory";
 
-  Index segment = 0;  // positions of a segment
-  Index memory = 0;   // positions before it that it attends to, without a gradient into them
-  Index clamp = 0;    // the distance as which all longer ones count; 0: none
+  Index segment = 0;  // positions per segment
+  Index memory = 0;   // positions before a segment to which it attends, without a gradient into them
+  Index clamp = 0;    // largest distance; longer distances are treated as this one; 0: no limit
 
   template <class Visitor, class Self>
   static void visit(Visitor&& visit, Self& s) {
@@ -20,19 +20,20 @@ struct SegmentSettings : FeatureDefaults {
         WholeSetting{{"segment", "segment", "TOKENS", "segment length, in tokens", unless_default}, 0, largest_context},
         s.segment);
     visit(WholeSetting{{"memory", "memory", "TOKENS",
-                        "tokens before a segment that it attends to, without a gradient into them", unless_default},
+                        "tokens before a segment to which the segment attends, without a gradient into them",
+                        unless_default},
                        0,
                        largest_context},
           s.memory);
-    visit(WholeSetting{{"clamp", "clamp", "TOKENS", "largest distance, as which all longer ones count; 0: no limit",
-                        unless_default},
+    visit(WholeSetting{{"clamp", "clamp", "TOKENS",
+                        "largest distance; longer distances are treated as this one; 0: no limit", unless_default},
                        0,
                        largest_context},
           s.clamp);
   }
 
   std::string fault(const ModelConfig& config, const std::vector<MixerProperties>& mixers) const;
-  // Two segments in the context, with a memory of one.
+  // Sets two segments per context and a memory of one segment.
   static void set_up(ModelConfig& config);
   Index segment_length() const { return segment; }
 };

@@ -1,4 +1,4 @@
-// bench: how fast training and each layer are, beside what this machine can do at most.
+// bench: measures the speed of training and of each layer, compared with the peak rates of the machine.
 
 #include <unistd.h>
 #if defined(__GLIBC__)
@@ -40,7 +40,7 @@
 namespace abh {
 namespace {
 
-// Flops of a training step: six a matrix parameter and token, and for softmax attention 12 C D / 2 a layer and token.
+// Flops of a training step: 6 per matrix parameter and token, plus 12 C D / 2 per attention layer and token.
 double training_flops(const ModelConfig& config, Index tokens) {
   double parameters = 0;
   for (const Parameter& parameter : parameter_table(config)) {
@@ -55,21 +55,21 @@ double training_flops(const ModelConfig& config, Index tokens) {
   return (6 * parameters + attention) * static_cast<double>(tokens);
 }
 
-// The measurements to make, and their settings.
+// Selection and settings of the measurements.
 struct BenchSettings {
   DeviceChoice device;
   ModelConfig config;
   TrainingConfig training;
   bool recompute = false;
-  bool every_mixer = true;  // a training step with each kind of mixer, else with that of the configuration
-  bool each_layer = true;   // else only the training step and the peaks
+  bool every_mixer = true;  // true: a training step with each mixer; false: with the mixer of the configuration
+  bool each_layer = true;   // false: only the training step and the peaks
   double seconds = 0.2;
-  bool counts = false;  // what kernels ask of memory, and nothing else
+  bool counts = false;  // true: only count the memory accesses of kernels
   Index counted_batch = 1;
   double copy_terabytes_per_s = 4.2;
 };
 
-// The configuration with each kind of mixer, or as it is.
+// The configuration with each mixer, or unchanged.
 std::vector<ModelConfig> configs_of(const BenchSettings& s) {
   if (!s.every_mixer) return {s.config};
   std::vector<ModelConfig> configs;
@@ -79,7 +79,7 @@ std::vector<ModelConfig> configs_of(const BenchSettings& s) {
   return configs;
 }
 
-// A model with its first weights, and a batch for it.
+// A model with initial weights, and a batch.
 struct FirstStep {
   NetworkMemory memory;
   std::unique_ptr<Model> model;
@@ -101,7 +101,7 @@ FirstStep first_step(const BenchSettings& s, const ModelConfig& config) {
   return first;
 }
 
-// One row for each mixer.
+// Measures one row per mixer.
 void bench_steps(const BenchSettings& s, const PeakRate& peak, Results& results) {
   for (const ModelConfig& one : configs_of(s)) {
     const FirstStep first = first_step(s, one);
@@ -132,7 +132,7 @@ CountedStep counted_step(BenchSettings s, const ModelConfig& config, Index seque
   return {sequences, traffic_of(emulator::take_counts())};
 }
 
-// A table for each mixer.
+// Prints one table per mixer.
 void print_counts(const BenchSettings& s) {
   const Index batch = s.training.batch, few = std::min(s.counted_batch, batch);
   std::printf("%s of a training step: %lld sequences of %lld\n", few == batch ? "counted" : "reckoned",
@@ -159,7 +159,7 @@ void bench_on(std::type_identity<CpuDevice<isa>>, const BenchSettings& s, Result
   };
   if (narrow) results.type = s.training.type;
   for (int repeat = 0; repeat < 20; ++repeat) {
-    const double window = 5e-3;  // seconds; a thread that sleeps takes some of the first to wake up
+    const double window = 5e-3;  // seconds; in the first windows, sleeping threads wake up
     results.peaks.flops_per_s = std::max(results.peaks.flops_per_s, peak(window));
   }
   bench_steps(s, peak, results);
@@ -168,7 +168,7 @@ void bench_on(std::type_identity<CpuDevice<isa>>, const BenchSettings& s, Result
   LayerBench<CpuDevice<isa>, T>(device, s.config, s.training.batch, s.seconds, peak, results.layers).run();
 }
 
-// Beside no peaks: the plain loops are there to be read.
+// No comparison with peaks: the plain loops are not optimised.
 template <class T>
 void bench_on(std::type_identity<PlainDevice>, const BenchSettings& s, Results& results) {
   PlainDevice device;
@@ -187,7 +187,7 @@ void bench_on(std::type_identity<GpuDevice<backend>>, const BenchSettings& s, Re
   results.type = s.training.type;
   results.peaks = {"matrix product", "matrix_product_flops_per_s"};
   if (backend == Backend::cuda) {
-    // Whatever the layers compute their products with, the library's are what they are compared with.
+    // The peak is that of the library, also if the layers use the kernels of this project.
     Device device(GemmChoice::library);
     results.peaks.flops_per_s = matrix_product_rate<Device, T>(device, 8192);
     results.peaks.copy_bytes_per_s = copy_rate(device, std::size_t{1} << 30);
@@ -198,8 +198,8 @@ void bench_on(std::type_identity<GpuDevice<backend>>, const BenchSettings& s, Re
 }
 #endif
 
-// Hands over to tools/pytorch_reference.py, which measures the same training step in PyTorch and with this program in
-// turn. Returns only where it cannot.
+// Replaces this process by tools/pytorch_reference.py, which measures the same training step in PyTorch and with this
+// program, alternately. Error if that fails.
 [[noreturn]] void run_peer(const std::string& python, const char* program, const std::string& preset,
                            const BenchSettings& s) {
   const std::string mixers = s.every_mixer ? "additive,metric,dot" : s.config.mixer;
@@ -235,30 +235,30 @@ int body(int argc, char** argv) {
   ModelConfig& config = s.config;
   TrainingConfig& training = s.training;
   apply_preset(preset, config, training);
-  config.vocabulary = 65;  // Tiny Shakespeare's
-  Flags flags("bench", "Measures training and every layer beside this machine's peaks.");
+  config.vocabulary = 65;  // as in Tiny Shakespeare
+  Flags flags("bench",
+              "Measures the speed of training and of every layer, compared with the peak rates of the machine.");
   flags.choice("preset", preset, preset_names, "preset whose sizes are measured");
-  flags.text("mixer", mixer, "LIST", "mixers of the training step; none: every mixer in turn");
+  flags.text("mixer", mixer, "LIST", "mixers of the training step; none: all mixers, one after the other");
   add_model_flags(flags, config, {"layers", "channels", "heads", "context"});
   add_training_flags(flags, training, {"batch", "dropout"});
   flags.toggle("recompute", s.recompute, "recompute activations in the backward pass");
   flags.real("seconds", s.seconds, "S", "time for each measurement", {0, 3600});
-  flags.toggle("each-layer", s.each_layer, "also measure every layer by itself");
+  flags.toggle("each-layer", s.each_layer, "also measure every layer separately");
   flags.text("json", json, "FILE", "also write the results to this file");
   flags.text("peer", peer, "PYTHON",
              "only compare the training step with PyTorch, run by this interpreter (for example python3)");
   flags.bare("counts", s.counts,
-             "only count what each kernel of a training step asks of memory, on device emulated, in a build with "
-             "EMULATOR_COUNTS (docs/emulator.md)");
-  flags.integer("counted-batch", s.counted_batch, "SEQUENCES",
-                "sequences of the counted step; a second step counts twice as many, and counts of a larger --batch are "
-                "extrapolated",
-                1);
+             "only count the memory accesses of each kernel of a training step, with --device emulated, in a build "
+             "with EMULATOR_COUNTS (docs/emulator.md)");
+  flags.integer(
+      "counted-batch", s.counted_batch, "SEQUENCES",
+      "sequences of the counted step; a second step has twice as many; counts of a larger --batch are extrapolated", 1);
   flags.real("copy-rate", s.copy_terabytes_per_s, "TB_PER_S",
-             "memory bandwidth of the GPU, from which --counts predicts a time", {1e-3, 1e3});
+             "memory bandwidth of the GPU; --counts predicts a time from it", {1e-3, 1e3});
   add_machine_flags(flags, s.device);
   flags.choice("type", training.type, {"float", "bf16"},
-               "number type of activations and products; bf16 takes half the memory");
+               "data type of activations and matrix products; bf16 takes half the memory");
   flags.seed("seed", training.seed, "seed of weights and tokens");
   if (const auto status = flags.parse(argc, argv)) return *status;
   require_device(s.device);
@@ -287,13 +287,13 @@ int body(int argc, char** argv) {
   }
   if (flags.given("json")) {
     if (json.empty()) throw UsageError("--json: expected a file, found \"\"");
-    const AtomicFile probe(json);  // what cannot be written is found now, not after the measurements
+    const AtomicFile probe(json);  // reports a file that cannot be written before the measurements
   }
 #if defined(__GLIBC__)
-  mallopt(M_MMAP_THRESHOLD, 1 << 20);  // what a model took goes back to the system: the next one has a peak of its own
+  mallopt(M_MMAP_THRESHOLD, 1 << 20);  // memory of a model is returned to the system, so each model has its own peak
 #endif
   Results results;
-  // Training steps, peaks and layers.
+  // Measures training steps, peaks and layers.
   with_device_type(s.device, training.type,
                    [&]<class Device, class T>() { bench_on<T>(std::type_identity<Device>(), s, results); });
   print(results);

@@ -1,4 +1,4 @@
-// evaluate: tells how well a trained network does what it has learned.
+// evaluate: evaluates a trained network on a text or on the test set of another task.
 
 #include "apps/programs/programs.hpp"
 #include "program/run_program.hpp"

@@ -2,7 +2,7 @@
 
 #include <vector>
 
-// The features that have cases of golden files, or layers that bench measures.
+// Features with cases of golden files, or with layers that bench measures.
 #if defined(ABH_EXTRAS)
 #include "extras/adaptive_span/adaptive_span_cases.hpp"
 #include "extras/bahdanau/bahdanau_cases.hpp"
@@ -22,7 +22,7 @@
 
 namespace abh {
 
-// add_golden(cases) adds their cases; measure(bench) measures their layers at the shapes of bench.
+// add_golden(cases) adds the cases of the features. measure(bench) measures their layers with the shapes of bench.
 template <class... Features>
 struct CasesOfFeatures {
   template <class Case>

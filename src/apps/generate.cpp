@@ -1,4 +1,4 @@
-// generate: has a trained network write.
+// generate: generates text or answers with a trained network.
 
 #include "apps/programs/programs.hpp"
 #include "program/run_program.hpp"

@@ -1,12 +1,13 @@
-// story: a whole training program, from a text to generated text, with the derivative of every line.
-//   build/story [TEXT [STEPS]]        default: README.md and 800 steps
+// story: a complete training program. It reads a text, trains a network and generates text.
+//   build/story [FILE [STEPS]]        default: README.md and 800 steps
 //
-// The network has one layer. A token and its position select a row of D numbers; the additive block combines each row
-// with earlier rows; the feed-forward block changes each row alone; the token table, used again, turns rows into
-// logits. Each line of `forward` calls one layer of plain/; its tag, such as (additive.4), names the equation in its
-// chapter. `backward` is the same list in reverse order: no tape, no graph. src/network/ gives the same losses
-// (test_story.cpp). Shapes: b sequence, c position, d channel, n head, k channel of a head, q query and key side by
-// side, f hidden channel, v character. d_x is the gradient of the loss with respect to x.
+// The network has one additive block and one feed-forward block. The embedding adds a row of the token table and a row
+// of the position table. The additive block combines each row with earlier rows. The feed-forward block computes each
+// row separately. The output layer multiplies by the token table (tied weights). Each line of `forward` calls a layer
+// of plain/; the tag, such as (additive.4), names the equation in the chapter. `backward` makes the same calls in
+// reverse order, without automatic differentiation. src/network/ computes the same losses (test_story.cpp).
+// Letters of shapes: b sequence; c position; d channel; n head; k channel of a head; q channel of the query or the key;
+// f hidden channel; v character of the alphabet. d_x: gradient of the loss with respect to x.
 
 #include <cmath>
 #include <cstdio>
@@ -34,12 +35,12 @@
 #include "tasks/text/dataset.hpp"
 
 using namespace abh;
-constexpr Index B = 8, C = 32;             // a batch: B windows of the text, of C characters each
-constexpr Index N = 4, K = 8, D = N * K;   // a row has D channels: N heads of K channels
-constexpr Index F = 4 * D, Q = 2 * D;      // hidden channels of the feed-forward block; query and key side by side
+constexpr Index B = 8, C = 32;             // batch: B windows of the text with C characters each
+constexpr Index N = 4, K = 8, D = N * K;   // channels of a row: N heads with K channels each
+constexpr Index F = 4 * D, Q = 2 * D;      // hidden channels of the feed-forward block; channels of query and key
 constexpr Index BC = B * C, BNC = BC * N;  // rows of a batch; logits of a pooling
 
-struct Weight {  // a learned parameter: `count` numbers and their gradients
+struct Weight {  // learned parameter: `count` numbers and their gradients
   const char* name;
   Index count;
   double *value, *gradient;
@@ -49,8 +50,7 @@ struct Story {
   // ---- Forward ----
   void forward() {
     embedding_forward(plain, x_bcd, token_bc, token_vd.value, position_cd.value, B, C, D);  // (embedding.1)
-    // The additive block. The tags skip (additive.5), dropout, and (additive.6), a projection: this network has
-    // neither.
+    // The additive block. This network has no dropout (additive.5) and no projection (additive.6).
     layernorm(h_bcd, h_saved, x_bcd, norm_weight_d, norm_bias_d);  // (additive.1)
     linear(qk_bcq, h_bcd, query_dd, D, Q);                         // (additive.2)
     pooling_logits(a_bnc, q_bcd, Q, query_pool_nk);                // (additive.3)
@@ -60,7 +60,7 @@ struct Story {
     pooling_logits(e_bnc, t_bcd, D, key_pool_nk);                  // (additive.9)
     pooling(u_bcd, u_saved, e_bnc, t_bcd, D);                      // (additive.10)
     gate(x2_bcd, x_bcd, u_bcd, v_bcd);                             // (additive.11)
-    // The feed-forward block. dropout_forward with rate 0 drops nothing and adds the residual: x3 = y + x2.
+    // The feed-forward block. dropout_forward with rate 0 only adds the residual: x3 = y + x2.
     layernorm(h2_bcd, h2_saved, x2_bcd, ffn_weight_d, ffn_bias_d);     // (ffn.1)
     linear(up_bcf, h2_bcd, up_fd, D, F);                               // (ffn.2)
     gelu_forward(plain, hidden_bcf, up_bcf, BC * F, GeluForm::erf);    // (ffn.3)
@@ -72,19 +72,19 @@ struct Story {
     cross_entropy(logits_bcv, target_bc);                             // (cross_entropy.4)
   }
 
-  // ---- Backward: the same lines in reverse order ----
+  // ---- Backward: the same calls in reverse order ----
   void backward() {
     // The head.
     cross_entropy_backward(d_logits_bcv, logits_bcv, target_bc);      // (cross_entropy.5)
     linear_backward(d_h3_bcd, d_logits_bcv, h3_bcd, token_vd, D, V);  // (linear.2) (linear.3)
     layernorm_backward(d_x3_bcd, d_h3_bcd, nullptr, x3_bcd, h3_saved, last_weight_d, last_bias_d);  // (layernorm.4)
-    // The feed-forward block. The sum x3 = x2 + y passes d_x3 to both terms: here to y, in (ffn.12) to x2.
+    // The feed-forward block. Both terms of x3 = x2 + y receive d_x3: y in (ffn.6), x2 in (ffn.12).
     dropout_backward(plain, d_y_bcd, d_x3_bcd, Dropout{}, BC * D);                                 // (ffn.6)
     linear_backward(d_hidden_bcf, d_y_bcd, hidden_bcf, down_df, F, D);                             // (ffn.7) (ffn.8)
     gelu_backward(plain, d_up_bcf, d_hidden_bcf, up_bcf, BC * F, GeluForm::erf);                   // (ffn.9)
     linear_backward(d_h2_bcd, d_up_bcf, h2_bcd, up_fd, D, F);                                      // (ffn.10) (ffn.11)
     layernorm_backward(d_x2_bcd, d_h2_bcd, d_x3_bcd, x2_bcd, h2_saved, ffn_weight_d, ffn_bias_d);  // (ffn.12)
-    // The additive block. q, t and h are used more than once: their gradients are sums with one term for each use.
+    // The additive block. q, t and h are used more than once. Each use adds one term to the gradient.
     gate_backward(d_u_bcd, d_v_bcd, d_x2_bcd, u_bcd, v_bcd);                                  // (additive.13)
     pooling_backward(d_t_bcd, d_e_bnc, d_u_bcd, u_bcd, u_saved, e_bnc, t_bcd, D);             // (additive.14)
     pooling_logits_backward(d_t_bcd, d_e_bnc, t_bcd, D, key_pool_nk);                         // (additive.15)
@@ -98,24 +98,24 @@ struct Story {
   }
   void differentiate(const Dataset& data, Index step) {
     data.training_batch(token_bc, target_bc, B, C, seed, static_cast<std::uint32_t>(step));
-    plain.set_zero(gradients, all);  // backward adds to the gradients of weights
+    plain.set_zero(gradients, all);  // because backward adds to the gradients of weights
     forward();
     backward();
   }
 
-  // ---- The layers in plain/, with the arguments that are the same in every call filled in ----
+  // ---- Wrappers of the layers in plain/: they fill in the arguments that are the same in every call ----
   using Out = double*;
   using In = const double*;
   PlainDevice plain;
   static constexpr PoolingShape shape{B, C, N, K};
-  static constexpr bool adds = true;  // the call adds to the gradient instead of overwriting it
+  static constexpr bool adds = true;  // true: the call adds to the gradient instead of overwriting it
   void embedding_backward(In d_out, const Token* token, const Weight& w, const Weight& position) {
     abh::embedding_backward(plain, w.gradient, position.gradient, d_out, token, B, C, D, V);
   }
   void layernorm(Out out, Out saved, In in, const Weight& w, const Weight& bias) {
     layernorm_forward(plain, out, saved, saved + BC, in, w.value, bias.value, BC, D);
   }
-  // `around` is the gradient of the residual, which goes around the norm: it is added to d_in. nullptr: no residual.
+  // around: gradient of the residual connection, added to d_in; nullptr: no residual connection.
   void layernorm_backward(Out d_in, In d_out, In around, In in, In mean, const Weight& w, const Weight& b) {
     abh::layernorm_backward(plain, LayernormBackward<double>{d_in, w.gradient, b.gradient, d_out, around, in, mean,
                                                              mean + BC, w.value, BC, D});
@@ -157,13 +157,13 @@ struct Story {
     abh::cross_entropy_backward(plain, Arguments{d_logits, lse_bc, &counted, {logits, wanted, 0, BC, V}});
   }
 
-  // ---- The batch: a token is the index of a character in the sorted alphabet of V characters ----
+  // ---- The batch. A token is the index of a character in the sorted alphabet of V characters ----
   Story(Index characters, std::uint64_t any) : V(characters), seed(any) {}
   const Index V;
   const std::uint64_t seed;
   Token token_bc[BC] = {}, target_bc[BC] = {};
 
-  // ---- The weights: all values in one array, all gradients in another. Those with weight decay come first ----
+  // ---- The weights: one array of values and one of gradients. Weights with weight decay come first ----
   std::vector<std::vector<double>> memory;
   double* array(Index count) { return memory.emplace_back(static_cast<std::size_t>(count)).data(); }
   const Index decaying = (V + Q + 2 * F) * D, all = decaying + (C + 10) * D;
@@ -172,7 +172,7 @@ struct Story {
   std::vector<Weight> weights;
   static constexpr bool stays = false, decays = true;
   Index next[2] = {decaying, 0};  // index of the next weight without decay, and of the next one with decay
-  // Initial values: normal numbers that depend on the index of the weight, rounded to float as in src/network/.
+  // Initial values: normally distributed random numbers, a function of the index, rounded to float as in src/network/.
   Weight weight(const char* name, Index rows, Index columns, double mean, double deviation, bool kind) {
     const auto row = std::uint32_t(weights.size());
     const Index count = rows * columns;
@@ -189,9 +189,9 @@ struct Story {
   const Weight mid_weight_d = weight("mid_weight_d", 1, D, 1, 0, stays);
   const Weight mid_bias_d = weight("mid_bias_d", 1, D, 0, 0, stays);
   const Weight query_dd = weight("query_dd", D, D, 0, 0.1, decays);
-  const Weight key_dd = weight("key_dd", D, D, 0, 0.1, decays);  // follows query_dd: to linear one matrix (Q, D)
-  const Weight query_pool_nk = weight("query_pool_nk", N, K, 0, 0, stays);  // learned vectors. pool is a function,
-  const Weight key_pool_nk = weight("key_pool_nk", N, K, 0, 0, stays);      // pooling the layer that computes it
+  const Weight key_dd = weight("key_dd", D, D, 0, 0.1, decays);  // stored after query_dd; together a matrix (Q, D)
+  const Weight query_pool_nk = weight("query_pool_nk", N, K, 0, 0, stays);  // vectors of pooling_logits, one per head
+  const Weight key_pool_nk = weight("key_pool_nk", N, K, 0, 0, stays);
   const Weight ffn_weight_d = weight("ffn_weight_d", 1, D, 1, 0, stays);
   const Weight ffn_bias_d = weight("ffn_bias_d", 1, D, 0, 0, stays);
   const Weight up_fd = weight("up_fd", F, D, 0, 0.1, decays);
@@ -199,35 +199,35 @@ struct Story {
   const Weight last_weight_d = weight("last_weight_d", 1, D, 1, 0, stays);
   const Weight last_bias_d = weight("last_bias_d", 1, D, 0, 0, stays);
 
-  // ---- The activations in the order of forward, each with its gradient ----
-  double *const x_bcd = array(BC * D), *const d_x_bcd = array(BC * D);            // token and position
+  // ---- The activations in the order of forward, each with the gradient ----
+  double *const x_bcd = array(BC * D), *const d_x_bcd = array(BC * D);            // sum of token row and position row
   double *const h_bcd = array(BC * D), *const d_h_bcd = array(BC * D);            // normalised
-  double *const qk_bcq = array(BC * Q), *const d_qk_bcq = array(BC * Q);          // query and key side by side
-  double *const a_bnc = array(BNC), *const d_a_bnc = array(BNC);                  // attention logits of the queries
-  double *const P_bcd = array(BC * D), *const d_P_bcd = array(BC * D);            // average of the queries so far
+  double *const qk_bcq = array(BC * Q), *const d_qk_bcq = array(BC * Q);          // query and key in one row
+  double *const a_bnc = array(BNC), *const d_a_bnc = array(BNC);                  // pooling logits of the queries
+  double *const P_bcd = array(BC * D), *const d_P_bcd = array(BC * D);            // pooled queries
   double *const r_bcd = array(BC * D), *const d_r_bcd = d_h_bcd;                  // h + P k
   double *const t_bcd = array(BC * D), *const d_t_bcd = array(BC * D);            // normalised
-  double *const e_bnc = array(BNC), *const d_e_bnc = array(BNC);                  // attention logits of t
-  double *const u_bcd = array(BC * D), *const d_u_bcd = array(BC * D);            // average of t so far
+  double *const e_bnc = array(BNC), *const d_e_bnc = array(BNC);                  // pooling logits of t
+  double *const u_bcd = array(BC * D), *const d_u_bcd = array(BC * D);            // pooled t
   double *const x2_bcd = array(BC * D), *const d_x2_bcd = array(BC * D);          // x + u v
   double *const h2_bcd = array(BC * D), *const d_h2_bcd = array(BC * D);          // normalised
-  double *const up_bcf = array(BC * F), *const d_up_bcf = array(BC * F);          // F channels
+  double *const up_bcf = array(BC * F), *const d_up_bcf = array(BC * F);          // before the GELU
   double *const hidden_bcf = array(BC * F), *const d_hidden_bcf = array(BC * F);  // after the GELU
-  double *const y_bcd = array(BC * D), *const d_y_bcd = array(BC * D);            // D channels again
+  double *const y_bcd = array(BC * D), *const d_y_bcd = array(BC * D);            // output of the block
   double *const x3_bcd = array(BC * D), *const d_x3_bcd = array(BC * D);          // x2 + y
   double *const h3_bcd = array(BC * D), *const d_h3_bcd = array(BC * D);          // normalised
-  double *const logits_bcv = array(BC * V), *const d_logits_bcv = array(BC * V);  // of the next token
-  // Query and key are slices of rows that are Q apart. The values are the queries. d_r is the first term of d_h.
+  double *const logits_bcv = array(BC * V), *const d_logits_bcv = array(BC * V);  // logits of the next token
+  // Slices of the rows of qk_bcq, with stride Q. The values are the queries. Since r = h + P k, d_h starts with d_r.
   double *const q_bcd = qk_bcq, *const k_bcd = qk_bcq + D, *const v_bcd = q_bcd;
   double *const d_q_bcd = d_qk_bcq, *const d_k_bcd = d_qk_bcq + D, *const d_v_bcd = d_q_bcd;
-  // Also saved for backward: mean and 1 / deviation of a row; maximum and sum of a pooling; log-sum-exp.
+  // Also saved for backward: mean and reciprocal standard deviation per row; maximum and sum per pooling; log-sum-exp.
   double *const h_saved = array(2 * BC), *const t_saved = array(2 * BC), *const h2_saved = array(2 * BC);
   double *const h3_saved = array(2 * BC), *const P_saved = array(2 * BNC), *const u_saved = array(2 * BNC);
   double *const loss_bc = array(BC), *const lse_bc = array(BC);
   double loss = 0;    // mean of loss_bc
-  Index counted = 0;  // targets in it
+  Index counted = 0;  // number of targets in the mean
 
-  // ---- The check: one number of every weight, that with the largest derivative, is changed by a small distance ----
+  // ---- Gradient check by central differences, for the element of each weight with the largest gradient ----
   void check() {
     for (const Weight& w : weights) {
       Index i = 0;
@@ -241,7 +241,7 @@ struct Story {
     }
   }
 
-  // ---- Training: AdamW. The learning rate rises linearly, then falls along half a cosine to a tenth ----
+  // ---- Training with AdamW. The learning rate rises linearly, then follows a cosine down to a tenth ----
   void train(const Dataset& data, const TrainingConfig& training) {
     AdamwSettings settings;
     const auto update = [&](Index begin, Index end, double decay, const StepState& state) {
@@ -261,7 +261,7 @@ struct Story {
     }
   }
 
-  // ---- Letters: B lines at once, each from the first token of a window of the last batch, a token at a time ----
+  // ---- Sampling: generates B lines, token by token. Line b starts with the first token of row b of the batch ----
   void write(const Tokenizer& tokenizer) {
     std::string lines[B];
     for (Index c = 0; c + 1 < C; ++c) {
@@ -289,7 +289,7 @@ int body(int argc, char** argv) {
   const TrainingConfig training{.steps = steps, .learning_rate = 0.01, .warmup = 20};
   const std::string text = read_text_file(path);
   const Tokenizer tokenizer = Tokenizer::of_characters(text, path);
-  const Dataset data(path, text, tokenizer, C);  // its last tenth is not trained on
+  const Dataset data(path, text, tokenizer, C);  // the last tenth is the validation split, unused here
   Story story(tokenizer.size(), training.seed);
   story.differentiate(data, 0);
   story.check();

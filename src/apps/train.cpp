@@ -1,4 +1,4 @@
-// train: trains a network on a task, a text file at first, and writes what it learned into a run folder.
+// train: trains a network on a text file or on another task, and writes checkpoints into a run folder.
 
 #include "apps/programs/programs.hpp"
 #include "program/run_program.hpp"

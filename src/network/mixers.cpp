@@ -100,8 +100,7 @@ std::string fault_of_mixers(const ModelConfig& model, const std::string& flag, c
 std::string why_no_chunks(const ModelConfig& model) {
   if (!model.causal) return "--chunk: expected a network that is causal";
   if (model.has_encoder()) return "--chunk: expected a network without a source";
-  if (model.classes)
-    return "--chunk: expected a network that tells what comes next, found one that tells classes apart";
+  if (model.classes) return "--chunk: expected a language model, found a classifier";
   std::string fault;
   model.extras.each([&](const auto& feature) {
     if (fault.empty()) fault = feature.chunk_fault();

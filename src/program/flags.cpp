@@ -13,22 +13,22 @@
 namespace abh {
 namespace {
 
-// Help is no wider than a line is read with ease. Texts begin at a column of their own, and nearer where the window is
-// narrow; a longer flag gets a line of its own.
+// Largest and smallest width of --help. Help texts begin at column help_indent. A flag that is longer than this column
+// has its own line.
 constexpr std::size_t widest_help = 100, narrowest_help = 40;
 std::size_t help_indent(std::size_t columns) { return columns < 72 ? 8 : 32; }
 
-// The width of the terminal that standard output is; the widest where it is none.
+// Width of the terminal on standard output; widest_help if it is no terminal.
 std::size_t columns_of_help() {
   return std::clamp(terminal_columns().value_or(widest_help), narrowest_help, widest_help);
 }
 
-// One flag of the command line as it was written, before anything is known about it.
+// One flag as written on the command line, before it is compared with the registered flags.
 struct Item {
-  std::string name;                  // without the dashes
-  bool one_dash = false;             // instead of two: no flag
-  std::optional<std::string> value;  // none: `--flag` stood last, or another flag followed
-  std::string follower;              // the flag that stood where the value belongs
+  std::string name;                  // name without dashes
+  bool one_dash = false;             // true: one dash instead of two, which is an error
+  std::optional<std::string> value;  // none: `--flag` is the last word, or another flag follows
+  std::string follower;              // the flag at the place of the value
 };
 
 struct CommandLine {
@@ -38,7 +38,7 @@ struct CommandLine {
 
 bool takes_no_value(std::string_view name) { return name == "help" || name == "version"; }
 
-// The one place that knows the grammar.
+// Splits the command line into flags and positional arguments.
 CommandLine cut(int argc, const char* const* argv) {
   CommandLine line;
   for (int i = 1; i < argc; ++i) {
@@ -83,14 +83,14 @@ std::string join(const std::vector<std::string>& parts, const char* separator) {
   return out;
 }
 
-// "from 0 to 1", "at least 0", "at most 1", or nothing; an empty text is no limit.
+// "from 0 to 1", "at least 0", "at most 1", or an empty text. An empty argument means no limit.
 std::string limits_in_words(const std::string& low, const std::string& high) {
   if (!low.empty() && !high.empty()) return "from " + low + " to " + high;
   if (!low.empty()) return "at least " + low;
   return high.empty() ? "" : "at most " + high;
 }
 
-// Appends words to `out`, which already stands at column `column`, and breaks lines before `columns`.
+// Appends words to `out`, starting at column `column`, and breaks lines before `columns`.
 void append_wrapped(std::string& out, std::size_t columns, std::size_t column, std::size_t indent,
                     std::string_view words) {
   bool first = true;
@@ -265,7 +265,7 @@ std::vector<Flags::Change> Flags::changes() const {
 
 std::string Flags::nearest_flag(std::string_view written) const {
   std::string name(written);
-  std::replace(name.begin(), name.end(), '_', '-');  // some programs join words by one, some by the other
+  std::replace(name.begin(), name.end(), '_', '-');  // accepts underscores instead of dashes
   for (const auto& [word, flag] : other_words_) {
     if (word == name && find(flag)) return flag;
   }
@@ -274,7 +274,8 @@ std::string Flags::nearest_flag(std::string_view written) const {
   std::size_t best = std::numeric_limits<std::size_t>::max();
   std::string nearest;
   for (const std::string& candidate : candidates) {
-    const bool cut_off = !name.empty() && candidate.starts_with(name);  // as near as one wrong character
+    const bool cut_off =
+        !name.empty() && candidate.starts_with(name);  // a prefix has the same distance as one wrong character
     const std::size_t distance = cut_off ? 1 : edit_distance(name, candidate);
     if (distance < best) {
       best = distance;
@@ -334,7 +335,7 @@ std::string Flags::help(std::size_t columns) const {
                      (positional_usage_.empty() ? "" : " [--] " + positional_usage_));
   const std::size_t indent = help_indent(columns);
   const auto entry = [&](const std::string& left, const std::string& right) {
-    // Alternatives are broken between two of them where they do not fit.
+    // Breaks the line between two alternatives if they do not fit.
     std::size_t column = 0;
     for (std::size_t begin = 0, end; begin < left.size(); begin = end) {
       end = std::min(left.find('|', begin), left.size() - 1) + 1;
@@ -361,8 +362,8 @@ std::string Flags::help(std::size_t columns) const {
     entry("  --" + flag.name + placeholder, flag.whole_help() + " (" + limits + "default: " + shown_default + ")");
   }
   out += "\n";
-  entry("  --help, -h", "print this and leave");
-  entry("  --version", "print the version and leave");
+  entry("  --help, -h", "print this help and exit");
+  entry("  --version", "print the version and exit");
   if (!environment_.empty()) out += "\nEnvironment:\n";
   for (const auto& [variable, meaning] : environment_) entry("  " + variable, meaning);
   return out;

@@ -5,7 +5,7 @@
 
 namespace abh {
 
-// The flags of every program that computes, and the environment variable.
+// Registers the flags for device and threads, and the environment variable ATTENTION_ISA.
 void add_machine_flags(Flags& flags, DeviceChoice& choice);
 
 }  // namespace abh

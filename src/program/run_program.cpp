@@ -19,8 +19,8 @@ namespace abh {
 
 namespace {
 
-// A standard stream that is closed would lend its number to the next file opened, and messages would land in that file.
-// A stand-in open the wrong way round keeps the number taken and still fails on use.
+// If a standard stream is closed, the next opened file gets its descriptor, and messages would be written to this file.
+// A descriptor opened in the wrong direction occupies the number and fails on use.
 void guard_standard_streams() {
   for (int fd = 0; fd <= 2; ++fd) {
     if (::fcntl(fd, F_GETFD) == -1) static_cast<void>(::open("/dev/null", fd == 0 ? O_WRONLY : O_RDONLY));
@@ -34,7 +34,7 @@ void flush_standard_output() {
   std::cout.flush();
   std::fflush(stdout);
   if (std::cout && !std::ferror(stdout)) return;
-  // The failure may be an earlier one, whose reason is gone.
+  // An earlier write may have failed; its errno is then lost.
   throw Error(std::string("standard output: cannot write: ") + (errno != 0 ? std::strerror(errno) : "write error"));
 }
 
@@ -46,7 +46,7 @@ int run_program(const char* name, int argc, char** argv, int (*body)(int, char**
   int status = 1;
   try {
     const int body_status = body(argc, argv);
-    const int hung_up = 128 + SIGHUP;  // with the terminal, what is printed is lost
+    const int hung_up = 128 + SIGHUP;  // the terminal is gone, so output is lost
     if (body_status != hung_up) flush_standard_output();
     return body_status;
   } catch (const Error& error) {
@@ -57,7 +57,7 @@ int run_program(const char* name, int argc, char** argv, int (*body)(int, char**
   } catch (const std::exception& error) {
     message = error.what();
   }
-  // Output printed before the error is written before its message; a failure to write it is not reported.
+  // Writes output that was printed before the error first; a failure of this write is not reported.
   std::cout.flush();
   std::fflush(stdout);
   std::cerr << name << ": " << one_line(message) << '\n';

@@ -9,13 +9,13 @@ namespace abh {
 // To standard output.
 void print(std::string_view text);
 
-// How wide the terminal is that standard output is; none where it is none.
+// Width of the terminal on standard output; none if it is no terminal.
 std::optional<std::size_t> terminal_columns();
 
-// Whether standard output is a terminal that can rewrite a line (TERM set and not "dumb").
+// True if standard output is a terminal that can rewrite a line (TERM is set and not "dumb").
 bool on_terminal();
 
-// Whether colours are wanted on a terminal: not if NO_COLOR is set to anything.
+// True if colours are allowed on a terminal: NO_COLOR is not set.
 bool colour_wanted();
 
 }  // namespace abh

@@ -1,4 +1,4 @@
-// The terminal on POSIX systems; src/device/windows has it for Windows.
+// Terminal functions for POSIX systems; src/device/windows has the functions for Windows.
 
 #include <sys/ioctl.h>
 #include <unistd.h>

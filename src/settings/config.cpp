@@ -28,13 +28,13 @@ std::vector<std::string> split(const std::string& list) {
   return entries;
 }
 
-// A list of one entry stands for every layer.
+// A list with one entry has the same value for every layer.
 template <class Parse>
 auto one_a_layer(const std::string& list, Index layers, const char* flag, const Parse& parse) {
   const std::vector<std::string> entries = split(list);
   if (entries.size() != 1 && static_cast<Index>(entries.size()) != layers) {
     const std::string expected = layers == 1 ? "1 entry" : "1 or " + std::to_string(layers) + " entries";
-    throw UsageError(std::string(flag) + ": expected " + expected + ", one a layer, found " +
+    throw UsageError(std::string(flag) + ": expected " + expected + ", one per layer, found " +
                      std::to_string(entries.size()) + " in \"" + one_line(list) + "\"");
   }
   std::vector<decltype(parse(std::string()))> result;
@@ -44,7 +44,7 @@ auto one_a_layer(const std::string& list, Index layers, const char* flag, const 
   return result;
 }
 
-// Readers of the table.
+// Visitors of the table.
 
 class MetadataReader {
  public:
@@ -161,7 +161,8 @@ std::vector<Index> ModelConfig::windows_in(const std::string& list, const char* 
     }
     return *width;
   });
-  // Beyond the last position there is nothing to see, and without positions nobody gets that far.
+  // A window of at least the context is the same as no window. Without a position table, sequences have at most
+  // largest_context positions.
   for (std::size_t layer = 0; layer < windows.size(); ++layer) {
     const Index last = has_position_table() ? context_of(static_cast<Index>(layer)) : largest_context;
     if (windows[layer] >= last) windows[layer] = 0;
@@ -172,7 +173,7 @@ std::vector<Index> ModelConfig::windows_in(const std::string& list, const char* 
 void ModelConfig::check() const {
   visit_model(RangeCheck(), *this);
   RangeCheck()(WholeSetting{{"head_channels"}, 0, largest_channels / heads}, head_channels);
-  // Patches stand in the place of tokens, and nothing follows from them but a class.
+  // A network with patches has no vocabulary and must be a classifier.
   RangeCheck()(WholeSetting{{"vocabulary_size"}, patch_inputs ? 0 : 1, patch_inputs ? 0 : largest_vocabulary},
                vocabulary);
   if (patch_inputs) RangeCheck()(WholeSetting{{"classes"}, 1, largest_vocabulary}, classes);
@@ -186,7 +187,7 @@ void ModelConfig::check() const {
   attention_windows();
 }
 
-// The backward pass cannot invert an operation between the two streams and the sum with them.
+// The backward pass cannot invert an operation between a block and its sum with a residual stream.
 void ModelConfig::check_reversible() const {
   for (const auto& [flag, value, expected] :
        {std::tuple("--additive-skip", additive.skip, "stream"), {"--norm", norm, "pre"}}) {

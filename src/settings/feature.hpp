@@ -10,28 +10,28 @@ namespace abh {
 struct MixerProperties;
 struct ModelConfig;
 
-// The settings of a feature derive from this. They also have
+// Base class of the settings of a feature. A derived class also has
 //   static constexpr const char* option    the option of the mixers that they are for (MixerProperties::options)
 //   template <class Visitor, class Self>
 //   static void visit(Visitor&& visit, Self& settings)    calls visit(setting, field) for every field
-// and replace the functions that answer otherwise for them.
+// and replaces the functions whose result differs for the feature.
 struct FeatureDefaults {
-  // Keys that a golden file has where its mixer takes the option, separated by blanks.
+  // Keys that a golden file must have if the mixer takes the option, separated by blanks.
   static constexpr const char* golden_keys = "";
 
-  // Why a network cannot have these values, in one line; empty if it can. mixers: one per layer.
+  // One line with the reason if a network cannot have these values; else empty. mixers: one per layer.
   std::string fault(const ModelConfig&, const std::vector<MixerProperties>&) const { return ""; }
-  // Why it cannot be computed in chunks, or decoded token by token; empty if it can.
+  // Reason if the network cannot be computed in chunks, or decoded token by token; else empty.
   std::string chunk_fault() const { return ""; }
   static std::string step_fault(const MixerProperties&) { return ""; }
-  // Sets what a mixer with the option cannot do without.
+  // Sets the values that a mixer with the option requires.
   static void set_up(ModelConfig&) {}
-  // Calls add(flag, is_idle, reason) for flags that change nothing beside the others.
+  // Calls add(flag, is_idle, reason) for flags that have no effect with the other settings.
   template <class Add>
   void add_idle(const Add&) const {}
-  // Whether heads learn how far they look back.
+  // True if heads learn their attention span.
   bool learns_reach() const { return false; }
-  // Number of positions of which a chunk holds a multiple, where a mixer has the option.
+  // Length of which a chunk must be a multiple if a mixer has the option.
   Index segment_length() const { return 1; }
 };
 

@@ -2,7 +2,7 @@
 
 #include "settings/feature.hpp"
 
-// The features that add settings to a network.
+// Features that add settings to a network.
 #if defined(ABH_EXTRAS)
 #include "extras/adaptive_span/span_settings.hpp"
 #include "extras/lsh/lsh_settings.hpp"

@@ -4,7 +4,7 @@
 
 namespace abh {
 
-// "; did you mean KEY?", where a key of metadata is no model's but nearly one: misspelt, or the name of its flag. Else
+// "; did you mean KEY?" if an unknown metadata key is close to a known key (misspelt, or the name of the flag). Else
 // empty.
 std::string did_you_mean(const std::string& key);
 

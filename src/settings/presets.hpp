@@ -7,7 +7,7 @@
 
 namespace abh {
 
-// The presets, and what they set. UsageError for another name.
+// Names of the presets, and a function that applies one. UsageError for an unknown name.
 inline const std::vector<std::string> preset_names = {"tiny", "baby", "shakespeare", "fastformer"};
 void apply_preset(const std::string& name, ModelConfig& model, TrainingConfig& training);
 

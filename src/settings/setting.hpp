@@ -8,8 +8,8 @@
 
 namespace abh {
 
-// The largest sizes that are accepted anywhere. Within them no product of sizes overflows an Index, and whatever is too
-// large for a machine is found when its memory is counted.
+// Largest accepted sizes. With these limits, no product of sizes overflows an Index. Sizes that are too large for a
+// machine are detected when the memory is estimated.
 inline constexpr Index largest_layers = 1000;
 inline constexpr Index largest_channels = Index{1} << 18;
 inline constexpr Index largest_context = Index{1} << 22;
@@ -22,25 +22,24 @@ inline constexpr Index largest_patch_inputs = Index{1} << 18;
 inline constexpr Index largest_kept_checkpoints = 10000;
 inline constexpr Index largest_muon_rounds = 100;
 
-// One setting, described once: its key in metadata, its flag, help and limits. A visitor turns it into a flag, a line
-// of metadata or a check. A setting without a flag can be set by golden files alone.
-// `since`: the version of files in which the key came (safetensors_version); an older file does without.
-// unless_default: a file of any version has the key only where the value is not its default, which is 0, false or the
-// first choice.
+// Description of one setting: key in metadata, flag, help and limits. A visitor makes a flag, a metadata entry or a
+// check from it. Only golden files can set a setting without a flag. `since`: first file version (safetensors_version)
+// with the key; older files do not have the key. unless_default: a file of any version has the key only if the value is
+// not the default: 0, false or the first choice.
 inline constexpr Index unless_default = std::numeric_limits<Index>::max();
 struct Setting {
   const char* key;
   std::string flag = "", unit = "", help = "";
   Index since = 1;
-  bool changeable = false;  // in a resumed run
+  bool changeable = false;  // true: a resumed run may change the value
 };
 struct WholeSetting : Setting {
   Index low, high;
 };
 struct RealSetting : Setting {
   double low, high;
-  bool below_high = false;  // high itself is too much
-  double otherwise = 0;     // its default, where it is left out
+  bool below_high = false;  // true: high itself is not allowed
+  double otherwise = 0;     // default if a file omits the key
 };
 struct ChoiceSetting : Setting {
   std::vector<std::string> choices;

@@ -44,7 +44,7 @@ struct FlagAdder {
   }
 };
 
-// Collects `flag value` in a line.
+// Collects `flag value` pairs in one line.
 struct SettingsText {
   std::string text{};
 
@@ -62,7 +62,7 @@ struct SettingsText {
   }
 };
 
-// Our flags, and what nanoGPT, llm.c, PyTorch's trainers and llama.cpp call them.
+// Flags, and their names in nanoGPT, llm.c, trainers of PyTorch and llama.cpp.
 constexpr std::pair<const char*, const char*> other_words[] = {
     {"learning-rate", "lr max-lr"},
     {"steps", "epochs epoch num-epochs iterations iters max-iters max-steps num-steps"},
@@ -133,7 +133,7 @@ std::string settings_text(const ModelConfig& model, const IdleFlags& idle) {
   const std::map<std::string, std::string> written = model.metadata();
   visit_model(
       [&](const Setting& setting, const auto& value) {
-        if (!written.count(setting.key)) return;  // as most networks have it
+        if (!written.count(setting.key)) return;  // omits keys with their default
         const auto is_this = [&](const auto& each) { return each.first == setting.flag; };
         if (std::none_of(idle.begin(), idle.end(), is_this)) settings(setting, value);
       },

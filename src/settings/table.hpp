@@ -4,85 +4,84 @@
 
 namespace abh {
 
-// Calls visit(setting, field) for every field of a configuration, const or not, in the order of --help.
+// Calls visit(setting, field) for every field of a const or non-const configuration, in the order of --help.
 template <class Visitor, class Config>
 void visit_model(Visitor&& visit, Config& m) {
-  visit(WholeSetting{{"layers", "layers", "N", "layers"}, 1, largest_layers}, m.layers);
-  visit(WholeSetting{{"heads", "heads", "N", "heads of a layer; they divide the channels"}, 1, largest_channels},
+  visit(WholeSetting{{"layers", "layers", "N", "number of layers"}, 1, largest_layers}, m.layers);
+  visit(WholeSetting{{"heads", "heads", "N", "attention heads per layer; must divide --channels"}, 1, largest_channels},
         m.heads);
-  visit(WholeSetting{{"channels", "channels", "N", "embedding channels"}, 1, largest_channels}, m.channels);
-  visit(WholeSetting{{"context", "context", "TOKENS", "length of a training sequence"}, 1, largest_context}, m.context);
+  visit(WholeSetting{{"channels", "channels", "N", "hidden size (d_model)"}, 1, largest_channels}, m.channels);
+  visit(WholeSetting{{"context", "context", "TOKENS", "sequence length in training"}, 1, largest_context}, m.context);
   visit(WholeSetting{{"vocabulary_size"}, 0, largest_vocabulary}, m.vocabulary);
   visit(WholeSetting{{"hidden_channels"}, 0, 4 * largest_channels}, m.hidden_channels);
   visit(WholeSetting{{"head_channels"}, 0, largest_channels}, m.head_channels);
-  // Which mixers there are only their registry knows (network/mixers.hpp).
-  visit(
-      Setting{"mixer", "mixer", "LIST", "mixer of every layer: one name, or a comma-separated list with one per layer"},
-      m.mixer);
+  // network/mixers.hpp has the names of the mixers.
+  visit(Setting{"mixer", "mixer", "LIST",
+                "mixer, the block that combines positions: one name, or a comma-separated list, one per layer"},
+        m.mixer);
   visit(Setting{"window", "window", "LIST",
-                "window of pooling, in tokens; 0: no window; one number, or a comma-separated list with one per layer"},
+                "pooling window in tokens: one number, or a comma-separated list, one per layer; 0: none"},
         m.window);
-  visit(ChoiceSetting{{"values", "additive-values", "", "values of additive attention"}, {"shared", "own"}},
+  visit(ChoiceSetting{{"values", "additive-values", "",
+                       "values of additive attention; shared: equal to the queries; own: another projection"},
+                      {"shared", "own"}},
         m.additive.values);
-  visit(Setting{"projection", "additive-projection", "", "project the pooled query"}, m.additive.projection);
+  visit(Setting{"projection", "additive-projection", "", "linear map of the pooled query"}, m.additive.projection);
   visit(ChoiceSetting{{"skip", "additive-skip", "",
-                       "residual of additive attention: the residual stream, or the normed stream"},
+                       "residual of additive attention; stream: the residual stream; normed: its layernorm"},
                       {"stream", "normed"}},
         m.additive.skip);
   visit(ChoiceSetting{{"focus", "leap-focus", "", "weight of a position in leap: elu(logit) + 1, or exp(logit)", 2},
                       {"elu", "exp"}},
         m.leap.focus);
-  visit(RealSetting{{"rescale", "rescale", "C", "QK-norm: normalise queries and keys, with logits of at most C; 0: off",
-                     2},
-                    0,
-                    1e6},
+  visit(RealSetting{{"rescale", "rescale", "C", "QK normalisation, with logits of at most C; 0: off", 2}, 0, 1e6},
         m.rescale);
-  visit(Setting{"normed_values", "normed-values", "", "norm the values of leap, head by head", 2},
+  visit(Setting{"normed_values", "normed-values", "", "normalise the values of leap, per head", 2},
         m.leap.normed_values);
-  visit(Setting{"causal", "causal", "", "hide later positions; a classifier may see all"}, m.causal);
+  visit(Setting{"causal", "causal", "", "1: causal mask; 0: attend to all positions (classifiers only)"}, m.causal);
   visit(Setting{"attention_bias"}, m.attention_bias);
-  visit(WholeSetting{{"conv_kernel", "conv-kernel", "TOKENS", "kernel of the convolution before each mixer; 0: none"},
+  visit(WholeSetting{{"conv_kernel", "conv-kernel", "TOKENS", "kernel size of the convolution before mixers; 0: none"},
                      0,
                      largest_conv_kernel},
         m.conv_kernel);
-  visit(WholeSetting{{"conv_groups", "conv-groups", "N", "groups of the convolution; 0: one a channel (depthwise)"},
+  visit(WholeSetting{{"conv_groups", "conv-groups", "N", "convolution groups; 0: one per channel (depthwise)"},
                      0,
                      largest_channels},
         m.conv_groups);
-  visit(Setting{"ffn_bias", "ffn-bias", "", "biases in the feed-forward net"}, m.ffn_bias);
-  visit(Setting{"embedding_norm", "embedding-norm", "", "layernorm after the embedding"}, m.embedding_norm);
-  visit(Setting{"final_norm", "final-norm", "", "layernorm before the logits"}, m.final_norm);
-  visit(Setting{"logit_bias", "logit-bias", "", "bias of the logits"}, m.logit_bias);
+  visit(Setting{"ffn_bias", "ffn-bias", "", "use biases in the feed-forward block"}, m.ffn_bias);
+  visit(Setting{"embedding_norm", "embedding-norm", "", "apply layernorm after the embedding"}, m.embedding_norm);
+  visit(Setting{"final_norm", "final-norm", "", "apply layernorm before the output layer"}, m.final_norm);
+  visit(Setting{"logit_bias", "logit-bias", "", "use a bias in the output layer"}, m.logit_bias);
   visit(Setting{"logit_scale"}, m.logit_scale);
   visit(ChoiceSetting{{"positions", "positions", "",
-                       "position encoding: a learned table, none, sinusoids added to the tokens, rotary queries and "
-                       "keys, or ALiBi (scores that fall with distance)"},
+                       "position encoding: a learned table, none, sinusoids added to the token embeddings, rotary "
+                       "queries and keys, or ALiBi (scores decrease linearly with distance)"},
                       {"learned", "none", "sinusoidal", "rotary", "alibi"}},
         m.positions);
   visit(ChoiceSetting{{"alibi_slopes", "alibi-slopes", "",
-                       "slopes of --positions alibi where the number of heads is no power of two: as in the paper, or "
-                       "as in its authors' code and BLOOM",
+                       "slopes of --positions alibi if the number of heads is not a power of two; formula: as in the "
+                       "paper; interleaved: as in the authors' code and BLOOM",
                        3},
                       {"formula", "interleaved"}},
         m.alibi_slopes);
   visit(WholeSetting{{"classes", "", "", "", unless_default}, 0, largest_vocabulary}, m.classes);
   visit(ChoiceSetting{{"pooling", "class-pooling", "",
-                       "input of the classifier: the mean of all positions, or an extra position in front of them",
+                       "input of the classifier; mean: the mean over all positions; cls: an extra first position",
                        unless_default},
                       {"mean", "cls"}},
         m.class_pooling);
   visit(WholeSetting{{"patch_inputs", "", "", "", unless_default}, 0, largest_patch_inputs}, m.patch_inputs);
   visit(ChoiceSetting{{"norm", "norm", "",
-                       "place of the layernorms: before a block, or after its sum with the residual stream",
+                       "place of the layernorms; pre: before each block; post: after the sum with the residual stream",
                        unless_default},
                       {"pre", "post"}},
         m.norm);
   visit(Setting{"reversible", "reversible", "",
-                "use two residual streams and recompute activations: memory for one block, whatever the depth",
+                "two residual streams; recompute activations, so that only those of one block are stored",
                 unless_default},
         m.reversible);
   visit(ChoiceSetting{{"activation", "activation", "",
-                       "activation function of the feed-forward net; gelu_tanh is the GELU of GPT-2", unless_default},
+                       "activation function of the feed-forward block; gelu_tanh: the GELU of GPT-2", unless_default},
                       {"gelu", "relu", "gelu_tanh"}},
         m.activation);
   visit(RealSetting{{"embedding_scale", "embedding-scale", "FACTOR", "factor of the token embeddings", unless_default},
@@ -91,13 +90,13 @@ void visit_model(Visitor&& visit, Config& m) {
                     false,
                     1},
         m.embedding_scale);
-  visit(WholeSetting{{"encoder_layers", "encoder-layers", "N", "layers of the encoder, which reads the source",
+  visit(WholeSetting{{"encoder_layers", "encoder-layers", "N", "layers of the encoder, which processes the source",
                       unless_default},
                      0,
                      largest_layers},
         m.encoder_layers);
   visit(WholeSetting{{"decoder_layers", "decoder-layers", "N",
-                      "layers of the decoder, which writes and attends to the encoder", unless_default},
+                      "layers of the decoder, which attends to the encoder output", unless_default},
                      0,
                      largest_layers},
         m.decoder_layers);
@@ -105,55 +104,55 @@ void visit_model(Visitor&& visit, Config& m) {
         m.source_vocabulary);
   visit(WholeSetting{{"source_context", "", "", "", unless_default}, 0, largest_context}, m.source_context);
   visit(
-      ChoiceSetting{{"embeddings", "embeddings", "",
-                     "embedding tables of source, target and logits: three, two (target and logits share one), or one",
-                     unless_default},
-                    {"separate", "target", "shared"}},
+      ChoiceSetting{
+          {"embeddings", "embeddings", "",
+           "tables of source, target and output; target: one table for target and output; shared: one for all",
+           unless_default},
+          {"separate", "target", "shared"}},
       m.embeddings);
-  visit(
-      ChoiceSetting{{"cross", "cross", "", "scores between decoder and encoder", unless_default}, {"dot", "bahdanau"}},
-      m.cross);
-  visit(
-      Setting{"attention_window", "attention-window", "LIST",
-              "window of attention, in tokens; 0: no window; one number, or a comma-separated list with one per layer",
-              unless_default},
-      m.attention_window);
+  visit(ChoiceSetting{{"cross", "cross", "", "scores of cross-attention: scaled dot product, or Bahdanau (MLP)",
+                       unless_default},
+                      {"dot", "bahdanau"}},
+        m.cross);
+  visit(Setting{"attention_window", "attention-window", "LIST",
+                "attention window in tokens: one number, or a comma-separated list, one per layer; 0: none",
+                unless_default},
+        m.attention_window);
   m.extras.each([&](auto& feature) { feature.visit(visit, feature); });
 }
 
 template <class Visitor, class Config>
 void visit_training(Visitor&& visit, Config& t) {
   visit(WholeSetting{{"steps", "steps", "STEPS", "optimizer steps", 1, true}, 0, largest_steps}, t.steps);
-  visit(WholeSetting{{"batch", "batch", "SEQUENCES", "sequences of a step"}, 1, largest_batch}, t.batch);
+  visit(WholeSetting{{"batch", "batch", "SEQUENCES", "sequences per step"}, 1, largest_batch}, t.batch);
   visit(WholeSetting{{"shards", "shards", "N",
-                      "split each batch into N parts and add up their gradients: less memory; a power of two"},
+                      "gradient accumulation: split each batch into N parts, to save memory; a power of two"},
                      1,
                      largest_batch},
         t.shards);
   visit(WholeSetting{{"chunk", "chunk", "TOKENS",
-                      "compute sequences in chunks of so many tokens: memory for one chunk; 0: whole sequences", 2},
+                      "compute sequences in chunks of TOKENS tokens, to save memory; 0: whole sequences", 2},
                      0,
                      largest_context},
         t.chunk);
-  visit(Setting{"truncated", "truncated", "", "stop the gradient at the border of a chunk, with --chunk", 2},
+  visit(Setting{"truncated", "truncated", "", "stop the gradient at the borders of chunks, with --chunk", 2},
         t.truncated);
   visit(ChoiceSetting{{"optimizer", "optimizer", "",
                        "optimizer of the matrices of linear maps; AdamW updates all other weights"},
                       {"adamw", "muon"}},
         t.optimizer);
   visit(WholeSetting{{"muon_rounds", "muon-rounds", "N",
-                      "iterations by which Muon brings singular values near 1; fewer are faster"},
+                      "Newton-Schulz iterations of Muon; fewer are faster and less exact"},
                      0,
                      largest_muon_rounds},
         t.muon_rounds);
-  visit(RealSetting{{"learning_rate", "learning-rate", "RATE", "highest learning rate"}, 0, 1e6}, t.learning_rate);
-  visit(
-      WholeSetting{{"warmup", "warmup", "STEPS", "steps of linear rise of the learning rate, before --schedule begins"},
-                   0,
-                   largest_steps},
-      t.warmup);
+  visit(RealSetting{{"learning_rate", "learning-rate", "RATE", "peak learning rate"}, 0, 1e6}, t.learning_rate);
+  visit(WholeSetting{{"warmup", "warmup", "STEPS", "steps of linear learning-rate warm-up, before --schedule begins"},
+                     0,
+                     largest_steps},
+        t.warmup);
   visit(ChoiceSetting{{"schedule", "schedule", "",
-                       "decay of the learning rate after the warm-up: cosine to 10 %, linear to 0, or 1 / sqrt(step)"},
+                       "learning-rate decay after the warm-up: cosine to 10 %, linear to 0, or as 1 / sqrt(step)"},
                       {"cosine", "linear", "inverse-sqrt"}},
         t.schedule);
   visit(
@@ -161,35 +160,35 @@ void visit_training(Visitor&& visit, Config& t) {
                   0,
                   1e6},
       t.weight_decay);
-  visit(RealSetting{{"clip", "clip", "NORM", "largest norm of the gradient; 0: no clipping"}, 0, 1e30}, t.clip);
-  visit(RealSetting{{"beta1", "beta1", "RATE", "decay rate of AdamW's mean gradient, below 1"}, 0, 1, true}, t.beta1);
-  visit(RealSetting{{"beta2", "beta2", "RATE", "decay rate of AdamW's mean squared gradient, below 1"}, 0, 1, true},
+  visit(RealSetting{{"clip", "clip", "NORM", "largest global norm of the gradient; 0: no clipping"}, 0, 1e30}, t.clip);
+  visit(RealSetting{{"beta1", "beta1", "RATE", "decay rate of the first moment of AdamW, below 1"}, 0, 1, true},
+        t.beta1);
+  visit(RealSetting{{"beta2", "beta2", "RATE", "decay rate of the second moment of AdamW, below 1"}, 0, 1, true},
         t.beta2);
-  visit(
-      WholeSetting{{"weight_average", "weight-average", "STEPS",
-                    "evaluate and keep an average of the weights over about so many steps; 0: the weights themselves"},
-                   0,
-                   largest_steps},
-      t.weight_average);
+  visit(WholeSetting{{"weight_average", "weight-average", "STEPS",
+                      "average weights over about STEPS steps, for evaluation and the saved model; 0: off"},
+                     0,
+                     largest_steps},
+        t.weight_average);
   visit(RealSetting{{"dropout", "dropout", "P", "probability that dropout sets an element to 0"}, 0, 1}, t.dropout);
   visit(RealSetting{{"label_smoothing", "label-smoothing", "P",
-                     "share of the target probability that is spread evenly over all classes"},
+                     "share of the target probability that is distributed evenly over all classes"},
                     0,
                     1},
         t.label_smoothing);
-  visit(RealSetting{{"init_std", "init-std", "STD", "standard deviation of initial matrices"}, 0, 1e6}, t.init_std);
-  visit(ChoiceSetting{{"type", "type", "", "number type of activations and products; bf16 takes half the memory"},
+  visit(RealSetting{{"init_std", "init-std", "STD", "standard deviation of the initial matrices"}, 0, 1e6}, t.init_std);
+  visit(ChoiceSetting{{"type", "type", "", "data type of activations and matrix products; bf16 takes half the memory"},
                       {"float", "bf16"}},
         t.type);
-  visit(Setting{"seed", "seed", "", "seed of weights, batches, dropout and sample"}, t.seed);
+  visit(Setting{"seed", "seed", "", "seed of initial weights, batches, dropout and samples"}, t.seed);
   visit(WholeSetting{{"eval_every", "eval-every", "STEPS",
                       "steps between evaluations on the validation split; 0: only at the end", 1, true},
                      0,
                      largest_steps},
         t.eval_every);
   visit(WholeSetting{{"eval_tokens", "eval-tokens", "TOKENS",
-                      "evaluate on about so many tokens, spread over the validation split, and on all at the end; 0: "
-                      "always on all",
+                      "approximate number of validation tokens per evaluation; the last evaluation uses the whole "
+                      "validation split; 0: always the whole split",
                       unless_default, true},
                      0,
                      largest_eval_tokens},
@@ -202,7 +201,7 @@ void visit_training(Visitor&& visit, Config& t) {
   visit(
       WholeSetting{
           {"keep_checkpoints", "keep-checkpoints", "N",
-           "keep the weights of the last N checkpoints in RUN/checkpoint.STEP.safetensors, for average_checkpoints",
+           "keep the weights of the last N checkpoints as RUN/checkpoint.STEP.safetensors, for average_checkpoints",
            unless_default, true},
           0,
           largest_kept_checkpoints},

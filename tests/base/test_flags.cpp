@@ -305,8 +305,8 @@ TEST_CASE("help shows every flag with placeholder, limits and default", "[flags]
       "  --ffn-bias 0|1                biases in the feed-forward net (default: 1)\n"
       "  --overwrite                   drop what was there (default: off)\n"
       "\n"
-      "  --help, -h                    print this and leave\n"
-      "  --version                     print the version and leave\n";
+      "  --help, -h                    print this help and exit\n"
+      "  --version                     print the version and exit\n";
   CHECK(Program("FILE...").flags.help() == expected);
 }
 

@@ -42,7 +42,7 @@ TEST_CASE("config: one mixer for all layers, or one a layer", "[config]") {
   CHECK(names() == std::vector<std::string>{"metric", "quadratic", "dot"});
   const auto mixers = [&] { mixers_of(model); };
   model.mixer = "dot,dot";
-  CHECK(error_of(mixers) == "--mixer: expected 1 or 3 entries, one a layer, found 2 in \"dot,dot\"");
+  CHECK(error_of(mixers) == "--mixer: expected 1 or 3 entries, one per layer, found 2 in \"dot,dot\"");
   for (const char* name : {"", "Dot", "dot ", "nothing"}) {
     model.mixer = name;
     CHECK(error_of(mixers) ==
@@ -74,10 +74,10 @@ TEST_CASE("config: one window for all layers, or one a layer", "[config]") {
     model.*window = "32,9223372036854775807";
     CHECK(windows() == std::vector<Index>{32, 0});
     model.*window = "4,8,16";
-    CHECK(error_of(windows) == flag + ": expected 1 or 2 entries, one a layer, found 3 in \"4,8,16\"");
+    CHECK(error_of(windows) == flag + ": expected 1 or 2 entries, one per layer, found 3 in \"4,8,16\"");
     model.layers = 1;
     model.*window = "0,1";
-    CHECK(error_of(windows) == flag + ": expected 1 entry, one a layer, found 2 in \"0,1\"");
+    CHECK(error_of(windows) == flag + ": expected 1 entry, one per layer, found 2 in \"0,1\"");
     model.layers = 2;
     for (const char* text : {"-1", "x", "4x", "1.5", "", "9223372036854775808", "4, 8"}) {
       model.*window = text;

@@ -169,5 +169,5 @@ TEST_CASE("programs: of half precision it is said what to do", "[programs]") {
 
 TEST_CASE("programs: a list for one layer has one entry", "[programs]") {
   require_refusal(train(words("--layers 1 --attention-window 0,1")), 2,
-                  {"--attention-window: expected 1 entry, one a layer, found 2 in \"0,1\""});
+                  {"--attention-window: expected 1 entry, one per layer, found 2 in \"0,1\""});
 }

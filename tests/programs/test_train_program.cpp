@@ -34,7 +34,7 @@ std::string binary_content() {
 std::vector<std::string> notes_of(const Outcome& outcome) {
   std::vector<std::string> found;
   for (const Parts& note :
-       matches(require_success(outcome).out, "note: --([a-z-]+( rotary| alibi)?) changes nothing here, (.*)\n")) {
+       matches(require_success(outcome).out, "note: --([a-z-]+( rotary| alibi)?) has no effect here, (.*)\n")) {
     found.push_back(note[1] + ": " + note[3]);
   }
   return found;

@@ -11,7 +11,7 @@ namespace {
 
 constexpr double sector_bytes = 32;
 
-// "gelu: backward_kernel<bf16, 8>".
+// Returns for example "gelu: backward_kernel<bf16, 8>".
 std::string short_name(const emulator::Counts& counts) {
   std::string name = counts.kernel;
   for (const std::string_view space : {"(anonymous namespace)::", "emulated::", "abh::"}) {
@@ -21,7 +21,7 @@ std::string short_name(const emulator::Counts& counts) {
   return file.empty() ? name : file + ": " + name;
 }
 
-// The part that grows with the number of sequences.
+// Members that grow with the number of sequences.
 constexpr double KernelTraffic::*numbers[] = {
     &KernelTraffic::asked,           &KernelTraffic::in_sectors,       &KernelTraffic::distinct,
     &KernelTraffic::shared_requests, &KernelTraffic::shared_conflicts,

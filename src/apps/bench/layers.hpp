@@ -1,6 +1,6 @@
 #pragma once
 
-// The layers that bench measures: at which shapes, on what, and how many operations and bytes that is.
+// Layers that bench measures, with shapes, inputs, and numbers of operations and bytes.
 
 #include <algorithm>
 #include <cmath>
@@ -36,7 +36,7 @@
 
 namespace abh {
 
-// Every layer at the shapes that a model has, on arrays of random numbers.
+// Measures every layer with the shapes of a model, on arrays of random numbers.
 template <class Device, class T>
 class LayerBench {
  public:
@@ -56,7 +56,7 @@ class LayerBench {
     const Token* tokens = copy_of(token_ids(BC, V));
     Index* count = copy_of(std::vector<Index>(1));
     const Dropout dropout{0.1, sites::embedding_dropout, copy_of(std::vector<StepState>(1))};
-    // Flops an element, forward and backward.
+    // Last arguments: flops per element, forward and backward.
     linear("linear, qkv", D, 3 * D);
     linear("linear, up", D, F);
     linear("linear, down", F, D);
@@ -84,7 +84,7 @@ class LayerBench {
     optimizers();
   }
 
-  // For the cases of features, as are layer, attention, measure and copy_of.
+  // Public for the cases of features, like layer, attention, measure and copy_of.
   Device& device() { return device_; }
   const ModelConfig& config() const { return config_; }
   Index B() const { return B_; }
@@ -94,7 +94,7 @@ class LayerBench {
   Index K() const { return config_.mixer_head_channels(); }
 
   using Arrays = DeviceArrays<Device, T>;
-  // One row to measure; the bytes are those of every array once.
+  // One row of the table. bytes: every array counted once.
   struct PassContext {
     std::string layer, name;
     double flops, bytes;
@@ -114,7 +114,7 @@ class LayerBench {
     return ids;
   }
 
-  // Normal random numbers, a million of them over and over. Every array begins elsewhere among them.
+  // Fills an array with normally distributed numbers that repeat after 2^20. Each array begins at another number.
   template <class Element>
   void fill(Element* array, Index count, bool positive) {
     const std::size_t period = random_numbers_.size();
@@ -132,7 +132,7 @@ class LayerBench {
     }
   }
 
-  // Every pass in order, on as many sets of arrays as the device wants.
+  // Measures the passes in order, on the number of sets of arrays for the device.
   template <class Case>
   void measure(const Case& layer, const std::vector<PassContext>& passes, bool positive = false) {
     std::deque<Arrays> sets;
@@ -168,7 +168,7 @@ class LayerBench {
                      [&](Arrays& a) { layer.backward(device_, a); }}});
   }
 
-  // pairs: of a query and a key that it sees, in a sequence.
+  // pairs: unmasked pairs of query and key per sequence.
   void attention(const std::string& name, const AttentionCase& core, Index pairs) {
     layer(name, core, core.B * core.N * core.K * pairs, 4, 8);
   }
@@ -178,13 +178,13 @@ class LayerBench {
     layer(name, LinearCase{.BC = B_ * C_, .I = I, .O = O, .bias = true}, B_ * C_ * I * O, 2, 4);
   }
 
-  // The arrays of the optimizer, none of which has a gradient.
+  // Arrays of the optimizer. None of them has a gradient.
   struct UpdateSlots {
     Index count;
     std::vector<TensorSpec> inputs() const { return {}; }
     std::vector<TensorSpec> outputs() const { return {}; }
     std::vector<TensorSpec> saved() const {
-      constexpr bool narrow = !std::is_same_v<T, Accum<T>>;  // then there are weights in full precision beside those
+      constexpr bool narrow = !std::is_same_v<T, Accum<T>>;  // then there are master weights, too
       return {activation("weight", {count}), statistic("master", {narrow ? count : 0}),
               statistic("first_moment", {count}), statistic("second_moment", {count}), statistic("d_weight", {count})};
     }
@@ -195,10 +195,10 @@ class LayerBench {
     StepState* state = copy_of(std::vector<StepState>{{.average_share = 0.5}});  // a learning rate of 0
     const std::vector<TensorSpec> slots = UpdateSlots{count}.saved();
     const double numbers = static_cast<double>(count), gradient = bytes_of({slots[4]});
-    // Every weight, moment and full-precision weight is read and written.
+    // Every weight, moment and master weight is read and written.
     const double bytes = 2 * bytes_of({slots[0], slots[1], slots[2], slots[3]}) + gradient;
 
-    // One matrix of every feed-forward net.
+    // One matrix of every feed-forward block.
     const Index O = config_.ffn_channels(), I = config_.channels, S = std::min(O, I), longer = std::max(O, I);
     std::vector<Index> offset_m;
     for (Index layer = 0; layer < config_.layers; ++layer) offset_m.push_back(layer * O * I);
@@ -219,7 +219,7 @@ class LayerBench {
               }},
              {"weight_average", "step", 3 * numbers, 3 * gradient,
               [&](Arrays& a) {
-                // Averages the gradients, which are as wide as the exact weights.
+                // Averages the gradients: they have the type of the master weights.
                 weight_average_update<Device, T>(device_, a.saved[2].data(), a.saved[4].data(), state, count);
               }},
              {"muon, up", "step", static_cast<double>(config_.layers * 10 * S * S * (2 * longer + S)),
@@ -246,7 +246,7 @@ class LayerBench {
   const PeakRate& peak_;
   std::vector<Row>& rows_;
   std::vector<float> random_numbers_ = std::vector<float>(1 << 20);
-  std::size_t filled_ = 0;  // arrays so far
+  std::size_t filled_ = 0;  // number of filled arrays
   std::deque<DeviceMemory> copies_;
 };
 

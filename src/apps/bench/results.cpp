@@ -8,7 +8,7 @@
 namespace abh {
 namespace {
 
-// "58.3%", or "-" where the peak was not measured.
+// "58.3%", or "-" if the peak was not measured.
 std::string percent(double share) {
   if (!(share > 0)) return "-";
   char text[32];
@@ -16,7 +16,7 @@ std::string percent(double share) {
   return text;
 }
 
-// The share of the peak measured in turn with it, if there was one; else of the peak of the whole run.
+// Share of the peak that was measured alternately with the call, if there is one; else of the peak of the whole run.
 double share_of_peak(const Timing& timing, double flops, const Peaks& peaks) {
   if (timing.share_of_peak > 0) return timing.share_of_peak;
   return peaks.flops_per_s > 0 ? flops / timing.milliseconds * 1e3 / peaks.flops_per_s : 0;
@@ -61,7 +61,7 @@ void print(const Results& r) {
 }
 
 std::string warning_of(const Results& r) {
-  constexpr double most = 1.05;  // a peak is measured, too
+  constexpr double most = 1.05;  // tolerance, because the peak is a measurement, too
   const auto exceeds = [&](const auto& row) { return share_of_peak(row.timing, row.flops, r.peaks) > most; };
   if (!std::any_of(r.steps.begin(), r.steps.end(), exceeds) && !std::any_of(r.layers.begin(), r.layers.end(), exceeds))
     return "";

@@ -20,12 +20,12 @@ struct StepRow {
   Timing timing;
   Index tokens_per_s;
   double flops;
-  double activation_bytes;      // a token, saved for backward
-  std::size_t peak_bytes;       // of this process while the row was measured; 0: not measured
-  double page_faults_per_step;  // after the first step
+  double activation_bytes;      // activations saved for backward, per token
+  std::size_t peak_bytes;       // peak memory of the process during the measurement; 0: not measured
+  double page_faults_per_step;  // without the first step
 };
 
-// The peak of the device: multiply-adds on the registers of a CPU, a matrix product on a GPU.
+// Peak of the device. CPU: multiply-adds in registers; GPU: a matrix product.
 struct Peaks {
   std::string arithmetic = "multiply-add", key = "multiply_add_flops_per_s";
   double flops_per_s = 0, copy_bytes_per_s = 0;  // 0: not measured
@@ -38,11 +38,11 @@ struct Results {
   std::vector<Row> layers;
 };
 
-// As tables on standard output, and as JSON.
+// Prints tables on standard output; returns JSON.
 void print(const Results& results);
 std::string json_of(const Results& results);
 
-// Nothing is faster than the machine: where that was measured, something else slowed the peak down. Else empty.
+// Warning if a measurement is faster than the peak: another program slowed the measurement of the peak. Else empty.
 std::string warning_of(const Results& results);
 
 }  // namespace abh

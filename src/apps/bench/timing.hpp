@@ -1,6 +1,6 @@
 #pragma once
 
-// How bench takes the time of something, on the CPU and on a GPU.
+// Time measurement of bench, on the CPU and on a GPU.
 
 #include <algorithm>
 #include <chrono>
@@ -18,7 +18,7 @@
 
 namespace abh {
 
-// How long something takes, and how many of the multiply-adds that the machine could have made.
+// Time of a call, and share of the peak rate of multiply-adds.
 struct Timing {
   double milliseconds;
   double share_of_peak = 0;  // 0: not measured
@@ -38,8 +38,7 @@ inline double median(std::vector<double> values) {
   return *middle;
 }
 
-// Median time of one call in milliseconds, over about `seconds` and at least `least` calls, after one that is not
-// counted.
+// Median time of one call in milliseconds, over about `seconds` and at least `least` calls, after one warm-up call.
 inline double median_milliseconds(double seconds, const std::function<void()>& call, std::size_t least = 5) {
   call();
   std::vector<double> times;
@@ -49,12 +48,11 @@ inline double median_milliseconds(double seconds, const std::function<void()>& c
   return 1e3 * median(times);
 }
 
-// Multiply-adds a second over a window of so many seconds. Empty for a GPU.
+// Multiply-adds per second, measured over a window of `seconds`. Empty for a GPU.
 using PeakRate = std::function<double(double seconds)>;
 
-// The same, and with a peak in turn with it: what other programs take from the machine changes from one moment to the
-// next, so each call is compared with the peak just before it, over a window about as long, and what counts is the
-// median of the shares. `seconds` is the time for both.
+// The same with the share of the peak. The load of other programs varies. So the peak is measured before each call,
+// over a window of about the same length, and the result is the median of the shares. `seconds` is the time for both.
 inline Timing median_timing(double seconds, double flops, const PeakRate& peak, const std::function<void()>& call,
                             std::size_t least = 5) {
   if (!peak) return {median_milliseconds(seconds, call, least)};
@@ -73,8 +71,7 @@ inline Timing median_timing(double seconds, double flops, const PeakRate& peak, 
 // The same work on several sets of arrays.
 using Calls = std::vector<std::function<void()>>;
 
-// Median time of one call. On the CPU there is one set: layers find their arrays in its caches, as the blocks of a
-// small model do.
+// Median time of one call. The CPU has one set of arrays: they stay in the caches, as in a small model.
 template <Isa isa>
 Timing call_timing(CpuDevice<isa>&, double seconds, double flops, const PeakRate& peak, const Calls& calls) {
   return median_timing(seconds, flops, peak, calls.front());
@@ -89,8 +86,8 @@ inline Timing call_timing(PlainDevice&, double seconds, double, const PeakRate&,
 inline Index sets_wanted(const PlainDevice&, std::size_t) { return 1; }
 
 #if defined(ABH_CUDA) || defined(ABH_EMULATOR)
-// A GPU works behind the host's back, and a launch can take longer than its kernel: what is timed is a recording of
-// many calls, up to the moment when the GPU is done with all of them. The calls go from set to set.
+// A GPU works asynchronously, and a launch can take longer than its kernel. So the measurement captures many calls in a
+// CUDA graph and waits until the GPU has finished all of them. The calls cycle through the sets.
 template <Backend backend>
 Timing call_timing(GpuDevice<backend>& device, double seconds, double, const PeakRate&, const Calls& calls) {
   if (backend == Backend::emulated) return {median_milliseconds(seconds, calls.front(), 1)};
@@ -113,11 +110,11 @@ Timing call_timing(GpuDevice<backend>& device, double seconds, double, const Pea
     });
     device.synchronize();
   };
-  batch();  // not recorded yet; the call that median_milliseconds does not count records
+  batch();  // runs directly; the warm-up call of median_milliseconds captures the graph
   return {median_milliseconds(seconds, batch) / (rounds * static_cast<double>(calls.size()))};
 }
 
-// As many sets as no cache of a GPU can hold.
+// Number of sets that do not fit into the cache of a GPU.
 template <Backend backend>
 Index sets_wanted(const GpuDevice<backend>&, std::size_t bytes_of_one) {
   if (backend == Backend::emulated) return 1;

@@ -22,7 +22,7 @@
 
 namespace abh {
 
-// In golden_networks.cpp.
+// Defined in golden_networks.cpp.
 extern template class Network<PlainDevice, double>;
 extern template class Network<CpuDevice<Isa::baseline>, double>;
 
@@ -30,14 +30,14 @@ template class GoldenCases<CpuDevice<Isa::baseline>, double>;
 
 namespace {
 
-constexpr double default_tolerance = 1e-10;       // double
-constexpr double default_tolerance_float = 2e-5;  // unless metadata tolerance_float says otherwise
+constexpr double default_tolerance = 1e-10;       // for double
+constexpr double default_tolerance_float = 2e-5;  // unless the metadata has tolerance_float
 
-// The kinds of tensors, as the names begin.
+// Kinds of tensors: prefixes of names.
 const char* const compared_kinds[] = {"activation.", "output.", "grad_input.", "grad_weight."};
 const char* const given_kinds[] = {"input.", "weight.", "grad_output."};
 
-// The kind among `kinds` that a name belongs to, or null.
+// Kind among `kinds` with the prefix of `name`, or null.
 template <std::size_t count>
 const char* kind_of(const std::string& name, const char* const (&kinds)[count]) {
   for (const char* kind : kinds) {
@@ -46,7 +46,7 @@ const char* kind_of(const std::string& name, const char* const (&kinds)[count]) 
   return nullptr;
 }
 
-// The largest absolute value; NaN if one is NaN.
+// Largest absolute value; NaN if a value is NaN.
 double largest(const std::vector<double>& values) {
   double most = 0;
   for (double value : values) {
@@ -56,7 +56,7 @@ double largest(const std::vector<double>& values) {
   return most;
 }
 
-// Largest difference over scale. NaN, once met, stays.
+// Largest difference, divided by scale; NaN if a difference is NaN.
 double relative_error(const std::vector<double>& got, const std::vector<double>& reference, double scale) {
   double error = 0;
   for (std::size_t i = 0; i < got.size() && !std::isnan(error); ++i) {
@@ -81,7 +81,7 @@ std::string error_text(double error) {
   return text;
 }
 
-// The devices of this build.
+// Devices of this build.
 const std::vector<std::string> devices = {
     "plain",
     "cpu",
@@ -98,7 +98,7 @@ struct GoldenSettings {
   std::optional<double> tolerance;  // from the command line
 };
 
-// Files are small, and results do not depend on the number of threads: one is enough.
+// One thread, because files are small and results do not depend on the number of threads.
 GoldenResults results_of(const GoldenSettings& settings, GoldenFile& file) {
   const auto run = [&]<class Device, class T>() {
     if constexpr (std::is_default_constructible_v<Device>) {
@@ -121,14 +121,14 @@ double tolerance_for(const GoldenSettings& settings, const GoldenFile& file) {
   return settings.type == "float" ? in_float : default_tolerance;
 }
 
-// Compares one file and prints a line a tensor and a summary; whether all is within tolerance.
+// Compares one file, prints a line per tensor and a summary. Returns true if all tensors are within tolerance.
 bool check_file(const std::string& path, const GoldenSettings& settings) {
   GoldenFile file(path);
   const double tolerance = tolerance_for(settings, file);
   const std::vector<GoldenComparison> comparisons = compare_with(file, results_of(settings, file));
   std::size_t name_width = 0, shape_width = 0, failed = 0;
   double worst = 0;
-  std::string first;  // beyond its tolerance
+  std::string first;  // first tensor outside its tolerance
   for (const GoldenComparison& comparison : comparisons) {
     name_width = std::max(name_width, comparison.name.size());
     shape_width = std::max(shape_width, shape_text(comparison.shape).size());
@@ -243,7 +243,7 @@ std::vector<GoldenComparison> compare_with(const GoldenFile& file, const GoldenR
   if (largest_of_kind.empty())
     file.fail("no activation., output., grad_input. or grad_weight. tensor: nothing to compare");
 
-  // Tensors without a number follow in the order of the file.
+  // Tensors without a number follow, in the order of the file.
   const auto before = [](const GoldenComparison& a, const GoldenComparison& b) {
     return a.number != 0 && (b.number == 0 || a.number < b.number);
   };
@@ -265,12 +265,13 @@ std::vector<GoldenComparison> compare_with(const GoldenFile& file, const GoldenR
 int golden_main(int argc, char** argv) {
   GoldenSettings settings;
   double tolerance = default_tolerance;
-  Flags flags("golden", "checks this code against numbers computed by other code (docs/golden.md)", "FILE...");
+  Flags flags("golden", "Compares the results of this code with numbers from other programs (docs/golden.md).",
+              "FILE...");
   flags.choice("device", settings.device, {"plain", "cpu", "emulated", "cuda"}, "device that computes");
-  flags.choice("type", settings.type, {"double", "float"}, "number type; emulated and cuda compute in float");
+  flags.choice("type", settings.type, {"double", "float"}, "data type; emulated and cuda compute in float");
   flags.real(
       "tolerance", tolerance, "X",
-      "largest error that passes, relative to the largest number of a tensor; float: 2e-5, or the file's own tolerance",
+      "largest accepted error, relative to the largest number of a tensor; float: 2e-5, or the tolerance in the file",
       {.low = 0});
   if (const std::optional<int> status = flags.parse(argc, argv)) return *status;
   if (flags.positionals().empty()) throw UsageError("expected FILE..., found no file; see --help");
@@ -294,7 +295,7 @@ int golden_main(int argc, char** argv) {
     try {
       status = std::max(status, check_file(path, settings) ? 0 : 1);
     } catch (const std::exception& error) {
-      // Errors about settings do not know which file they came from.
+      // Errors about settings do not contain the path of the file.
       std::string message = error.what();
       if (!message.starts_with(path + ": ")) message = path + ": " + message;
       std::cerr << "golden: " << one_line(message) << '\n';
@@ -303,7 +304,7 @@ int golden_main(int argc, char** argv) {
     try {
       flush_standard_output();
     } catch (const Error& error) {
-      throw Error(error.what(), 2);  // 1 would say that a number is wrong
+      throw Error(error.what(), 2);  // status 1 means that a number is wrong
     }
   }
   return status;

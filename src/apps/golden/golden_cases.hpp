@@ -29,19 +29,19 @@
 
 namespace abh {
 
-// Runs the case of a golden file on a device, forward, and backward where the file has gradients. Shapes come from the
-// file's tensors, settings from its metadata. In float, inputs and weights are rounded from the file's doubles.
+// Runs the case of a golden file on a device: forward, and backward if the file has gradients. The tensors of the file
+// determine the shapes, its metadata the settings. In float, inputs and weights are the rounded doubles of the file.
 //
 //   GoldenResults results = GoldenCases<CpuDevice<Isa::baseline>, double>(device, file).run();
 //
-// The cases of features (apps/feature_cases.hpp) are functions that call its members.
+// The cases of features (apps/feature_cases.hpp) call the members of this class.
 template <class Device, class T>
 class GoldenCases {
  public:
   GoldenCases(Device& device, GoldenFile& file) : device_(device), file_(file) {}
 
-  // A case by its name in the metadata, and the metadata that it takes. for_file: the files that it is for, of those
-  // with this name; null: all.
+  // A case: its name in the metadata, its function, and the metadata keys that it reads. for_file: selects files if
+  // several cases have this name; null: all files.
   struct Case {
     using Golden = GoldenCases;
     const char* name;
@@ -51,12 +51,12 @@ class GoldenCases {
     bool (*for_file)(const GoldenFile&) = nullptr;
   };
 
-  // For the cases of features, as are all members below.
+  // Public for the cases of features, like all members below.
   Device& device() const { return device_; }
   GoldenFile& file() const { return file_; }
   GoldenResults& results() { return results_; }
 
-  // Error, naming the file, for a case that does not exist, or a file that does not hold what its case needs.
+  // Error, with the name of the file, for an unknown case, or for a file without the required tensors or settings.
   GoldenResults run() {
     std::vector<Case> cases = {
         {"linear", [](GoldenCases& g) { g.linear(); }, {}},
@@ -99,7 +99,7 @@ class GoldenCases {
 
   using Shape = GoldenShape;
 
-  // The metadata that the block of a mixer takes.
+  // Metadata keys that the block of a mixer reads.
   static std::set<std::string> settings_of(const MixerProperties& properties) {
     std::set<std::string> keys = {"heads", "causal", "positions", "alibi_slopes"};
     if (properties.has_window) keys.insert("window");
@@ -110,12 +110,12 @@ class GoldenCases {
     return keys;
   }
 
-  // A key that a case passed over might stand for other numbers than those of the file. Where it says what holds anyway
-  // it does not. A network takes every setting, and what else the metadata of a checkpoint says.
+  // Error for a metadata key that the case does not read, unless its value is the default. A network reads every
+  // setting, and the other metadata of a checkpoint.
   void require_settings(const std::set<std::string>& own, bool is_network) const {
     static const std::set<std::string> of_files = {"case",  "source",      "tolerance_float", "format",
                                                    "crc32", "abh_version", "abh_crc32"};
-    // Settings that say what kind of network it is: a case takes its own.
+    // Settings that select the kind of the network; a case reads only its own.
     static const std::set<std::string> of_kinds = {"classes",        "pooling",        "patch_inputs",
                                                    "encoder_layers", "decoder_layers", "source_vocabulary_size",
                                                    "source_context", "embeddings",     "cross"};
@@ -145,7 +145,7 @@ class GoldenCases {
   GoldenArray<Device, T> read(const std::string& name, const Shape& shape) {
     return GoldenArray<Device, T>(device_, rounded(file_.reals(name, shape)));
   }
-  // Whether a bias is left out, `name` beginning with "weight.": a gradient of it says that it is not.
+  // True if the file has neither the bias nor its gradient. name: begins with "weight.".
   bool is_left_out(const std::string& name) const { return !file_.has(name) && !file_.has("grad_" + name); }
   GoldenArray<Device, Token> read_mask(Index B, Index C, const std::string& name = "input.mask_bc") {
     if (!file_.has(name)) return GoldenArray<Device, Token>(device_, 0);
@@ -159,7 +159,7 @@ class GoldenCases {
     results_[name] = {shape, std::vector<double>(host.begin(), host.end())};
   }
 
-  // Keeps what a block or a network shows, if the file has any of it.
+  // Keeps the activations that `inspect` reports, if the file has activations.
   template <class Shown>
   void give_activations(const Shown& show_to) {
     const bool wanted =
@@ -172,12 +172,12 @@ class GoldenCases {
     });
   }
 
-  // Whether the backward pass has to run, which starts from `upstream`.
+  // True if the backward pass must run. upstream: the tensor with the upstream gradient.
   bool goes_back(const std::string& upstream) const { return file_.has(upstream) || file_.compares_gradients(); }
 
   using LayerArray = DeviceArray<Device, T>;
 
-  // Numbers of shape (b, i, j, k) as (b, j, i, k).
+  // Transposes numbers of shape (b, i, j, k) to (b, j, i, k).
   template <class Number>
   static std::vector<Number> swapped(const std::vector<Number>& numbers, Index I, Index J, Index K) {
     std::vector<Number> result(numbers.size());
@@ -201,7 +201,7 @@ class GoldenCases {
     if (tensor.heads_first) values = swapped(values, s[2], s[1], s[3]);
   }
 
-  // One layer, forward, and backward where the file has gradients. inputs, outputs: the tensors of its specs.
+  // Runs one layer forward, and backward if the file has gradients. inputs, outputs: tensors of the specs of the layer.
   template <class Case>
   void run_layer(const Case& layer, const std::vector<GoldenTensor>& inputs, const std::vector<GoldenTensor>& outputs) {
     DeviceArrays<Device, T> a(device_, layer);
@@ -262,7 +262,7 @@ class GoldenCases {
               {{"input.logits_bcv", x}}, {{"output.loss", {}}, {"output.loss_bc", {x[0], x[1]}}});
   }
 
-  // The settings of one block on `D` channels.
+  // Settings of a single block with `D` channels.
   ModelConfig block_config(Index C, Index D) const {
     ModelConfig config = ModelConfig::from_metadata(file_.metadata(), file_.path());
     config.layers = 1;
@@ -274,7 +274,7 @@ class GoldenCases {
     return config;
   }
 
-  // K of an attention core whose projections have H rows.
+  // K of attention whose projections have H rows.
   Index head_channels(const std::string& projection, Index heads) const {
     const Index H = file_.shape(projection, 2)[0];
     if (heads < 1 || H % heads != 0) {
@@ -284,7 +284,7 @@ class GoldenCases {
     return H / heads;
   }
 
-  // Biases may be given in part; those that are not are 0. Unless the metadata promises them.
+  // A file may contain some of the biases; missing biases are 0, unless the metadata requires them.
   bool is_optional(const std::string& weight) const {
     const auto is_one_of = [&](std::initializer_list<const char*> biases) {
       return std::any_of(biases.begin(), biases.end(), [&](const char* bias) { return weight.ends_with(bias); });
@@ -292,7 +292,7 @@ class GoldenCases {
     return is_one_of({"query_bias_h", "key_bias_h", "value_bias_h", "output_bias_d"}) ||
            (!file_.has_setting("ffn_bias") && is_one_of({"up_bias_f", "down_bias_d"}));
   }
-  // Whether one of the optional weights PREFIX* is there.
+  // True if the file has one of the optional weights PREFIX*.
   bool has_any(const std::string& prefix, const std::vector<const char*>& weights) const {
     for (const char* weight : weights) {
       if (file_.has(prefix + weight)) return true;
@@ -303,10 +303,10 @@ class GoldenCases {
     return has_any(prefix, {"query_bias_h", "key_bias_h", "value_bias_h", "output_bias_d"});
   }
 
-  // Fills the arena of a block's or network's weights by name.
+  // Fills the weight arena of a block or a network by name.
   void read_weights(T* weights, const std::vector<Parameter>& parameters) {
     for (const Parameter& parameter : parameters) {
-      // A block by itself is given what has no gradient.
+      // For a single block, a constant without a gradient is an input.
       const bool is_input = parameter.kind == Kind::constant && file_.has("input." + parameter.name);
       const std::string name = (is_input ? "input." : "weight.") + parameter.name;
       std::vector<T> values(static_cast<std::size_t>(parameter.count));
@@ -321,7 +321,7 @@ class GoldenCases {
     }
   }
 
-  // y_bcd = block(x_bcd) without its residual. make(layout, extent, options) makes the block.
+  // y_bcd = block(x_bcd) without the residual. make(layout, extent, options) constructs the block.
   template <class Make>
   void run_block(const ModelConfig& config, bool norm, bool takes_mask, const Make& make) {
     check_model(config);
@@ -374,7 +374,7 @@ class GoldenCases {
     });
   }
 
-  // The recurrence alone.
+  // The pooling layer alone.
   void additive_pooling() {
     const Shape x = file_.shape("input.x_bnck", 4);
     const Index B = x[0], N = x[1], C = x[2], K = x[3];
@@ -399,7 +399,7 @@ class GoldenCases {
     return GoldenArray<Device, T>(device_, rounded(slope_n));
   }
 
-  // The block of one mixer.
+  // Runs the block of one mixer.
   void mixer(const MixerProperties& properties) {
     file_.setting("heads");
     const Shape x = file_.shape("input.x_bcd", 3);
@@ -417,14 +417,14 @@ class GoldenCases {
               });
   }
 
-  // The value of a key of the metadata, one of so many words.
+  // Checks that the value of a metadata key is one of the choices.
   std::string choice(const char* key, const std::string& found, const std::vector<std::string>& choices) const {
     if (std::find(choices.begin(), choices.end(), found) != choices.end()) return found;
     file_.fail(std::string("metadata ") + key + ": expected " + listed(choices) + ", found \"" + one_line(found) +
                "\"");
   }
 
-  // The positions that a block by itself can have.
+  // Checks the position encodings that a single block can have.
   void check_positions(const MixerProperties& properties) {
     if (!file_.has_setting("positions")) return;
     const std::string& positions = file_.setting("positions");
@@ -433,8 +433,8 @@ class GoldenCases {
                " or alibi, found \"" + positions + "\"");
   }
 
-  // In golden_networks.hpp, which whoever runs cases includes: what a whole network computes.
-  // Given: what a feature has read of the file: classes, or so many patches of so many numbers in the place of tokens.
+  // Whole networks, defined in golden_networks.hpp. Given: values that a feature has read from the file: classes, or
+  // the number of patches and the numbers per patch.
   struct Given {
     Index classes = 0;
     std::string class_pooling = "mean";

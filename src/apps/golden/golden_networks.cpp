@@ -1,4 +1,4 @@
-// The networks in double, which only golden files and tests are computed with.
+// Networks in double, used only for golden files and tests.
 
 #include "cpu/cpu.hpp"
 #include "network/network.hpp"

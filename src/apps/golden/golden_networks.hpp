@@ -4,7 +4,7 @@
 
 namespace abh {
 
-// Everything about the network that the shapes and names of its weights say.
+// Settings of the network that follow from the shapes and names of its weights.
 template <class Device, class T>
 ModelConfig GoldenCases<Device, T>::network_config(const Given& given) const {
   for (const char* key : {"layers", "mixer", "heads"}) file_.setting(key);
@@ -51,7 +51,7 @@ ModelConfig GoldenCases<Device, T>::network_config(const Given& given) const {
     config.head_channels = head_channels(prefix + mixers[layer].head_projection, config.heads);
     config.attention_bias = config.attention_bias || has_attention_bias(prefix);
   }
-  // A head that sees all of the sequence is global, however long the table.
+  // A window of at least the sequence length is the same as no window, for any length of the position table.
   std::string windows;
   for (const Index window : config.windows()) {
     windows += (windows.empty() ? "" : ",") + std::to_string(window < C ? window : 0);
@@ -61,7 +61,7 @@ ModelConfig GoldenCases<Device, T>::network_config(const Given& given) const {
   return config;
 }
 
-// The list of mixers may be as long as `layers` says: that first.
+// Checks `layers` first, because the list of mixers has this length.
 template <class Device, class T>
 std::vector<MixerProperties> GoldenCases<Device, T>::checked_mixers(const ModelConfig& config) const {
   if (config.layers < 1 || config.layers > largest_layers) {
@@ -71,7 +71,7 @@ std::vector<MixerProperties> GoldenCases<Device, T>::checked_mixers(const ModelC
   return mixer_properties(config);
 }
 
-// chunk, truncated: as in NetworkCapacity.
+// chunk, truncated: see NetworkCapacity.
 template <class Device, class T>
 void GoldenCases<Device, T>::language_model(const ModelConfig& config, Index chunk, bool truncated) {
   check_training(config, {.chunk = chunk, .truncated = truncated});

@@ -4,7 +4,7 @@
 
 namespace abh {
 
-// The programs (see their --help), for these kinds of tasks: what each does between run_program's beginning and end.
+// Bodies of the programs (see their --help), for these kinds of tasks. run_program calls them.
 int train_main(TaskKinds kinds, int argc, char** argv);
 int evaluate_main(TaskKinds kinds, int argc, char** argv);
 int generate_main(TaskKinds kinds, int argc, char** argv);

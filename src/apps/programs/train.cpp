@@ -32,7 +32,7 @@
 namespace abh {
 namespace {
 
-// `stored`, with what may change as `given` has it, where wanted(flag).
+// Returns `stored` with the changeable settings of `given` for which wanted(flag) is true.
 template <class Wanted>
 TrainingConfig changed(const TrainingConfig& stored, const TrainingConfig& given, const Wanted& wanted) {
   std::map<std::string, std::string> settings = stored.metadata();
@@ -45,7 +45,7 @@ TrainingConfig changed(const TrainingConfig& stored, const TrainingConfig& given
   return TrainingConfig::from_metadata(settings, "--resume");
 }
 
-// The settings of a resumed run stand in its file. The command line may say it again.
+// UsageError if the command line contradicts the settings in the file of the resumed run. It may repeat them.
 void require_same_run(TaskKinds kinds, int argc, char** argv, const Flags& flags, const TrainArguments& given,
                       const RunState& state) {
   const auto refuse = [](const std::string& name, const std::string& expected, const std::string& found) {
@@ -77,13 +77,13 @@ void require_same_run(TaskKinds kinds, int argc, char** argv, const Flags& flags
   }
 }
 
-// The shape of a model that training begins with stands in its file, and so does its task. The command line may say it
-// again; another context is given to the new run.
+// Error if the command line contradicts the model or the task in the file of --init-from. It may repeat them. The
+// context may differ.
 void require_same_model(TaskKinds kinds, int argc, char** argv, const Flags& flags, const TrainArguments& given,
                         const std::string& path, const Trained& start) {
   const auto refuse = [&](const std::string& name, const std::string& expected, const std::string& found) {
     throw Error("--" + name + ": expected " + expected + ", as in " + path + ", found " + found +
-                "; with --init-from, the model is that of the file but for --context");
+                "; with --init-from, the model is that of the file, except for --context");
   };
   TrainArguments stored(kinds);
   stored.task = given.task;
@@ -105,22 +105,22 @@ void require_same_model(TaskKinds kinds, int argc, char** argv, const Flags& fla
   }
 }
 
-// Names the flags on the command line that change nothing.
+// Prints a note for each given flag that has no effect.
 void print_unused(const Flags& flags, const IdleFlags& idle) {
   for (const auto& [flag, reason] : idle) {
     if (!flags.given(flag.substr(0, flag.find(' ')))) continue;
-    std::cout << "note: --" << flag << " changes nothing here, " << reason << "\n";
+    std::cout << "note: --" << flag << " has no effect here, " << reason << "\n";
   }
 }
 
-// Bytes that a run takes on the host beside its network: the data, and its weights, moments, average and best weights
-// on their way to a file, with the model that writes the sample; and the weights while their average is evaluated.
+// Host memory of a run in addition to the network, in bytes. data: the data set. files: copies of weights, moments,
+// average and best weights for checkpoints, the model for the sample, and the weights during an evaluation of their
+// average.
 struct OtherMemory {
   std::size_t data, files;
 };
 
-// state_bytes: what the model keeps from one position to the next when it writes; none where a task has it write
-// nothing step by step.
+// state_bytes: size of the inference state; none if the task does not decode token by token.
 void print_settings(const TrainArguments& a, const Task& task, const NetworkMemory& memory,
                     std::optional<std::size_t> state_bytes, const OtherMemory& other) {
   const TrainingConfig& t = a.training;
@@ -147,7 +147,7 @@ void print_settings(const TrainArguments& a, const Task& task, const NetworkMemo
   std::cout << std::flush;
 }
 
-// Takes the settings of a run that goes on, but for those that the command line changes.
+// Takes the settings of the resumed run, except the settings that the command line changes.
 void go_on_with(const RunState& state, const Flags& flags, TrainArguments& a) {
   const TrainingConfig training =
       changed(state.training, a.training, [&](const std::string& flag) { return flags.given(flag); });
@@ -164,8 +164,7 @@ void go_on_with(const RunState& state, const Flags& flags, TrainArguments& a) {
   }
 }
 
-// A run that is given more steps than it set out for makes them at a higher learning rate than its last one, where the
-// rate hangs on their number.
+// Prints a note if more steps raise the learning rate again, because the schedule depends on the number of steps.
 void say_if_rate_rises(const RunState& state, const TrainingConfig& training) {
   if (state.step <= training.warmup || state.step >= training.steps) return;
   const double last = learning_rate_at(state.training, state.step - 1), next = learning_rate_at(training, state.step);
@@ -189,7 +188,7 @@ void require_shards_for(const Processes& processes, const TrainArguments& a) {
 
 int train_in(TaskKinds kinds, Processes& processes, int argc, char** argv) {
   TrainArguments a(kinds);
-  Flags flags("train", "Trains a small network, on a text file or another task.");
+  Flags flags("train", "Trains a small network on a text file or on another task.");
   if (const auto status = read_command_line(flags, a, argc, argv)) return *status;
 
   if (a.out.empty()) throw UsageError("--out: expected a folder, found \"\"");
@@ -198,13 +197,13 @@ int train_in(TaskKinds kinds, Processes& processes, int argc, char** argv) {
   TaskTraining::Request request;
   const bool goes_on = flags.given("resume"), has_start = flags.given("init-from");
   if (goes_on && has_start) {
-    throw UsageError("--init-from: expected a new run, found --resume, which goes on with weights of its own");
+    throw UsageError("--init-from: expected a new run, found --resume, which continues with its own weights");
   }
   if (!goes_on) check_task(flags, a);
   if (goes_on) {
     if (a.resume.empty()) throw UsageError("--resume: expected a run folder, found \"\"");
     if (a.overwrite)
-      throw UsageError("--overwrite: would drop the run that --resume goes on with, expected one of the two");
+      throw UsageError("--overwrite: would delete the run that --resume continues, expected one of the two");
     if (processes.leads()) lock.emplace(a.resume);
     request.source = resume_path(a.resume);
     run.resume = read_run_state(request.source, kinds);
@@ -222,7 +221,7 @@ int train_in(TaskKinds kinds, Processes& processes, int argc, char** argv) {
     std::error_code ignored;
     if (a.overwrite &&
         std::filesystem::equivalent(std::filesystem::path(request.source).parent_path(), a.out, ignored)) {
-      throw Error("--overwrite: would drop the model that --init-from begins with, expected another --out");
+      throw Error("--overwrite: would delete the model of --init-from, expected another --out");
     }
     if (const std::string& task = request.trained->task.at("task"); a.task != task) {
       throw Error("--task: expected " + task + ", as in " + request.source + ", found " + a.task + "; give --task " +
@@ -238,10 +237,10 @@ int train_in(TaskKinds kinds, Processes& processes, int argc, char** argv) {
     shape_new_run(flags, a);
   }
   if (a.training_task().predicts() && !a.model.causal) {
-    throw Error(request.source + ": this model sees later positions: it cannot learn what comes next");
+    throw Error(request.source + ": this model has no causal mask: it cannot learn to predict the next token");
   }
   require_shards_for(processes, a);
-  a.device.gpu = processes.rank_here();  // each process has one of its own
+  a.device.gpu = processes.rank_here();  // each process has its own GPU
   require_device(a.device);
 
   request.model = a.model;
@@ -296,9 +295,9 @@ int train_main(TaskKinds kinds, int argc, char** argv) {
   if (!leads && !std::freopen("/dev/null", "w", stdout)) throw Error("/dev/null: cannot be opened");
   try {
     const int status = train_in(kinds, *processes, argc, argv);
-    std::cout.flush();  // run_program judges whether it could be written
+    std::cout.flush();  // run_program reports a failed write
     processes.reset();
-    // When one process ends with a status, mpirun ends all, and what it has not read by then is lost.
+    // If one process exits with an error status, mpirun ends all processes, and unread output is lost.
     if (status != 0 && !leads) std::this_thread::sleep_for(std::chrono::milliseconds(300));
     return status;
   } catch (const Error& error) {

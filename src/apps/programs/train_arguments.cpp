@@ -48,15 +48,17 @@ void add_flags(Flags& flags, TrainArguments& a) {
   }
   flags.use("");
   flags.text("out", a.out, "RUN",
-             "folder for checkpoints, log.csv, loss.svg and sample.txt; created if missing; an older run in it is "
-             "moved to RUN.1, RUN.2, ...");
-  flags.bare("overwrite", a.overwrite, "drop the run that is in the folder instead of moving it");
+             "folder for checkpoints, log.csv, loss.svg and sample.txt; created if missing; an older run in the folder "
+             "is moved to RUN.1, RUN.2, ...");
+  flags.bare("overwrite", a.overwrite, "delete the older run in the folder instead of moving it");
   flags.text("resume", a.resume, "RUN",
              "resume the run in this folder with its settings; only " + listed(changeable()) + " may differ");
   flags.text("init-from", a.init_from, "RUN|FILE",
-             "initialise with the weights of this model; all sizes but --context must be equal");
+             "start with the weights of this model; all sizes except --context must be equal");
   flags.section("Model");
-  flags.choice("preset", a.preset, preset_names, "default settings of the run; other flags override them");
+  flags.choice("preset", a.preset, preset_names,
+               "default settings; tiny: small, for a CPU; baby: larger, for a GPU; shakespeare: lowest loss on Tiny "
+               "Shakespeare; fastformer: the model of a published implementation; other flags override them");
   add_model_flags(flags, a.model);
   flags.section("Training");
   add_training_flags(flags, a.training);
@@ -76,7 +78,7 @@ std::optional<int> read_command_line(Flags& flags, TrainArguments& a, int argc, 
     }
   }
   add_flags(flags, a);
-  flags.environment("NO_COLOR", "set to anything: no colours on a terminal");
+  flags.environment("NO_COLOR", "set to any value: no colours on a terminal");
   return flags.parse(argc, argv);
 }
 
@@ -87,7 +89,7 @@ void check_task(const Flags& flags, const TrainArguments& a) {
   }
   a.training_task().check(flags);
   if (a.training_task().predicts() && !a.model.causal) {
-    throw UsageError("--causal: expected 1, to learn what comes next, found 0");
+    throw UsageError("--causal: expected 1, to predict the next token, found 0");
   }
 }
 
@@ -96,11 +98,11 @@ void shape_new_run(const Flags& flags, TrainArguments& a) {
   a.training_task().shape(a.model);
   if (a.model.has_encoder()) {
     if (flags.given("layers")) {
-      throw UsageError("--layers: expected --encoder-layers and --decoder-layers, for a network that reads a source");
+      throw UsageError("--layers: expected --encoder-layers and --decoder-layers, for a network with an encoder");
     }
     a.model.layers = a.model.encoder_layers + a.model.decoder_layers;
   }
-  check_model(a.model);  // what the command line alone decides is said before any file is read
+  check_model(a.model);  // reports errors of the command line before any file is read
   check_training(a.model, a.training);
 }
 

@@ -14,10 +14,10 @@
 
 namespace abh {
 
-// The command line of train.
+// Command line of train.
 struct TrainArguments {
   explicit TrainArguments(TaskKinds kinds);
-  // The task.
+  // The selected task.
   TaskTraining& training_task() const;
 
   std::string task;
@@ -33,22 +33,21 @@ struct TrainArguments {
   TrainingConfig training;
 };
 
-// Flags that may be other in a resumed run: its end, what it measures and writes on the way, where its text lies, and
-// how the machine computes. Of all this the end alone changes a weight that the run makes: the learning rate falls
-// towards it.
+// Flags that a resumed run may change: number of steps, evaluation, logs and checkpoints, path of the data, and
+// settings of the machine. Of these only the number of steps changes the weights, through the learning-rate schedule.
 const std::vector<std::string>& changeable();
 
 void add_flags(Flags& flags, TrainArguments& a);
 
-// The words behind the program's name, over what the preset or the task's recipe says that they ask for. A status:
-// leave with it (Flags::parse).
+// Reads the flags. They override the preset or the recipe of the task. Returns an exit status after --help or --version
+// (Flags::parse).
 std::optional<int> read_command_line(Flags& flags, TrainArguments& a, int argc, const char* const* argv);
 
-// For a run that begins, or begins with a model's weights. UsageError for a flag that its task has no use for, and for
-// a network that would see what it is to predict.
+// Checks a new run, with or without --init-from. UsageError for a flag of another task, and for a network that would
+// attend to the tokens that it must predict.
 void check_task(const Flags& flags, const TrainArguments& a);
-// For a run that begins without weights: fits the model to its task, as far as known before any file is read.
-// UsageError for a fault that the command line alone shows.
+// For a new run without --init-from: sets the sizes of the model that the task determines, as far as known before any
+// file is read. UsageError for an error in the command line.
 void shape_new_run(const Flags& flags, TrainArguments& a);
 
 }  // namespace abh

@@ -1,4 +1,4 @@
-// evaluate, generate and draw: what a program does with a trained model is the business of its task.
+// evaluate, generate and draw: programs that call a function of the task with a trained model.
 
 #include <memory>
 #include <string>
@@ -18,12 +18,12 @@ namespace {
 
 using MakeCommand = std::unique_ptr<TaskCommand> (*TaskPrograms::*)();
 
-// Reads the flags that all tasks share and those of each, and the model, and has its task do the rest.
+// Reads the common flags, the flags of each task, and the model. Then calls the command of its task.
 int run_with_model(Flags& flags, TaskKinds kinds, MakeCommand make, int argc, char** argv) {
   std::string run_or_file = "runs/tiny";
   Machine machine;
   flags.section("Model");
-  flags.text("checkpoint", run_or_file, "RUN|FILE", "run folder of train, or a model.safetensors");
+  flags.text("checkpoint", run_or_file, "RUN|FILE", "run folder of train, or a safetensors file");
   for (const char* word : {"model", "run"}) flags.also_called(word, "checkpoint");
   std::vector<std::unique_ptr<TaskCommand>> commands;
   for (const TaskKind& kind : kinds) {
@@ -34,7 +34,7 @@ int run_with_model(Flags& flags, TaskKinds kinds, MakeCommand make, int argc, ch
   flags.use("");
   add_machine_flags(flags, machine.device);
   flags.choice("type", machine.type, {"float", "bf16"},
-               "number type of activations and products; bf16 takes half the memory");
+               "data type of activations and matrix products; bf16 takes half the memory");
   if (const auto status = flags.parse(argc, argv)) return *status;
   if (run_or_file.empty()) throw UsageError("--checkpoint: expected a run folder or a file, found \"\"");
   for (const auto& command : commands) {
@@ -54,27 +54,26 @@ int run_with_model(Flags& flags, TaskKinds kinds, MakeCommand make, int argc, ch
 }  // namespace
 
 int evaluate_main(TaskKinds kinds, int argc, char** argv) {
-  Flags flags("evaluate",
-              "Tells how well a trained model does what it has learned: how well it predicts a whole text.");
-  flags.environment("NO_COLOR", "set to anything: no colours on a terminal");
+  Flags flags("evaluate", "Evaluates a trained model on a whole text, or on the test set of another task.");
+  flags.environment("NO_COLOR", "set to any value: no colours on a terminal");
   return run_with_model(flags, kinds, &TaskPrograms::evaluate, argc, argv);
 }
 
 int generate_main(TaskKinds kinds, int argc, char** argv) {
-  Flags flags("generate", "Has a trained model write: continues a text, and prints it as it comes.");
+  Flags flags("generate", "Generates text with a trained model, and prints each token at once.");
   flags.also_called("out", "checkpoint");
   return run_with_model(flags, kinds, &TaskPrograms::generate, argc, argv);
 }
 
 int draw_main(TaskKinds kinds, int argc, char** argv) {
-  Flags flags("draw", "Draws what a trained model computes of one sequence, as a page of pictures.");
+  Flags flags("draw", "Draws the activations of a trained model for one sequence, as a page of figures.");
   std::string text, out;
   Index example = 0;
-  flags.section("Pictures");
-  flags.text("text", text, "TEXT", "input of the model: a text, an array of digits, a review");
-  flags.integer("example", example, "N", "take this example of the test set as the input, instead of --text", 0);
+  flags.section("Figures");
+  flags.text("text", text, "TEXT", "input of the model: a text, an array of digits, or a review");
+  flags.integer("example", example, "N", "use example N of the test set as the input, instead of --text", 0);
   flags.text("out", out, "FOLDER",
-             "folder for index.html and its pictures; none: the folder pictures beside the checkpoint");
+             "folder for index.html and the figures; none: the folder pictures next to the checkpoint");
   flags.also_called("prompt", "text");
   return run_with_model(flags, kinds, &TaskPrograms::draw, argc, argv);
 }

@@ -62,8 +62,8 @@ Evaluation evaluate_text(const DeviceChoice& device, const std::string& type, co
                          const Cut& cut, std::string_view text, const std::string& path, const EachCharacter& each) {
   const ModelConfig& config = text_model.config;
   const Tokenizer& tokenizer = text_model.tokenizer;
-  if (!config.causal) throw Error("this model sees later positions: its loss says nothing of how well it predicts");
-  if (config.classes) throw Error("this model tells classes apart: it does not predict a text");
+  if (!config.causal) throw Error("this model has no causal mask: its loss does not measure prediction");
+  if (config.classes) throw Error("this model is a classifier: it does not predict a text");
   if (config.has_position_table() && cut.context > config.context) {
     throw Error("--context: expected at most " + to_text(config.context) +
                 ", the rows of this model's position table, found " + to_text(cut.context));

@@ -77,8 +77,8 @@ NetworkCapacity generation_extent(const ModelConfig& config) {
 
 Generator::Generator(const DeviceChoice& device, const TextModel& text_model, const std::string& type) {
   const ModelConfig& config = text_model.config;
-  if (config.classes) throw Error("this model tells classes apart: it cannot write a text");
-  if (!config.causal) throw Error("this model sees later positions: it cannot write a text from left to right");
+  if (config.classes) throw Error("this model is a classifier: it cannot generate a text");
+  if (!config.causal) throw Error("this model has no causal mask: it cannot generate a text");
   const NetworkCapacity capacity = generation_extent(config);
   limit_ = capacity.sequence == unlimited ? 0 : capacity.sequence;
   require_memory(host_bytes(device, model_memory(device, config, capacity, type)));

@@ -88,7 +88,7 @@ void check_text(const Metadata& metadata, const ModelConfig& config, const std::
 
 TaskKind text_kind(const TaskPrograms& programs) {
   return {.name = "text",
-          .summary = "the next character, or byte, of a text",
+          .summary = "predict the next character, or byte, of a text",
           .check = check_text,
           .keys = {"tokenizer", "vocabulary"},
           .complete =

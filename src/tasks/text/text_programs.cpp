@@ -30,13 +30,12 @@ class TextEvaluation : public TaskCommand {
  public:
   void add_flags(Flags& flags) override {
     flags.section("Text");
-    flags.text("data", data_, "FILE", "text to evaluate on");
+    flags.text("data", data_, "FILE", "text to evaluate");
     flags.integer("context", cut_.context, "TOKENS",
-                  "length of the windows into which the text is cut, at most the rows of the position table; 0: the "
-                  "model's context",
-                  0, largest_context);
+                  "window length, at most the rows of the position table; 0: the context of the model", 0,
+                  largest_context);
     flags.integer("chunk", cut_.chunk, "TOKENS",
-                  "compute windows in chunks of this length, to save memory; 0: whole windows", 0, largest_context);
+                  "compute windows in chunks of TOKENS tokens, to save memory; 0: whole windows", 0, largest_context);
     memory_.add_to(flags);
     flags.bare("by-character", by_character_, "print the text with the loss of each character in colour");
     flags.text("svg", svg_, "FILE",
@@ -108,12 +107,13 @@ class TextGeneration : public TaskCommand {
     flags.text("prompt", prompt_, "TEXT|-", "text to continue; -: read it from standard input; none: a line break");
     flags.integer("tokens", tokens_, "TOKENS", "number of tokens to generate", 0);
     memory_.add_to(flags);
-    flags.text("stop", stop_, "TEXT", "stop before this text; none: stop after --tokens");
-    flags.integer("num-samples", samples_, "N", "number of texts, separated by a line ---, with consecutive seeds", 1);
+    flags.text("stop", stop_, "TEXT", "stop before this text occurs; none: stop after --tokens");
+    flags.integer("num-samples", samples_, "N", "number of samples, with consecutive seeds, separated by a line ---",
+                  1);
     flags.real("temperature", settings_.temperature, "T",
-               "sampling temperature; below 1: likelier tokens more often; 0: always the likeliest token", {0, 1e6});
-    flags.integer("top-k", settings_.top_k, "K", "sample from the K likeliest tokens; 0: all", 0);
-    flags.real("top-p", settings_.top_p, "P", "sample from the likeliest tokens whose probabilities add up to P",
+               "sampling temperature; below 1: likely tokens more often; 0: always the most likely token", {0, 1e6});
+    flags.integer("top-k", settings_.top_k, "K", "sample from the K most likely tokens; 0: all", 0);
+    flags.real("top-p", settings_.top_p, "P", "sample from the most likely tokens, whose probabilities sum to P",
                {0, 1});
     flags.seed("seed", settings_.seed, "seed of the sampled tokens");
     for (const char* word : {"length", "n-predict", "max-new-tokens", "num-tokens"}) flags.also_called(word, "tokens");

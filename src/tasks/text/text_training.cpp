@@ -19,8 +19,9 @@ class TextTraining : public TaskTraining {
 
   void add_flags(Flags& flags) override {
     flags.text("data", data, "FILE",
-               "text in UTF-8 to train on; its last 10 % are the validation split; --resume remembers it");
-    flags.choice("tokenizer", tokenizer_, {"char", "byte"}, "tokens: Unicode characters, or bytes of any file");
+               "text in UTF-8 to train on; the last 10 % are the validation split; --resume reads the same file");
+    flags.choice("tokenizer", tokenizer_, {"char", "byte"},
+                 "tokens; char: Unicode characters; byte: bytes of any file");
   }
 
   void check(const Flags&) const override {
@@ -32,7 +33,7 @@ class TextTraining : public TaskTraining {
   }
 
   void require_teachable(const ModelConfig& model, const std::string& source) const override {
-    if (model.classes) throw Error(source + ": this model tells classes apart: it cannot learn to write");
+    if (model.classes) throw Error(source + ": this model is a classifier: it cannot learn to generate a text");
   }
   bool predicts() const override { return true; }
 
