@@ -39,7 +39,9 @@ void attention_forward(Device& device, const AttentionForward<T>& a) {
   if constexpr (is_float<T>) {
     a.in.mask.distance_bias_nc ? forward_in_tiles<true>(device, a) : forward_in_tiles<false>(device, a);
   } else if constexpr (is_narrow<T>) {
-    in_float(device, [&](auto& wide) { attention_forward<Device, float>(device, widened(wide, a)); });
+    for_sequences(a.in, [&](Stretch b) {
+      in_float(device, [&](auto& wide) { attention_forward<Device, float>(device, widened(wide, sequences(a, b))); });
+    });
   } else {
     on_one_thread(device, [&] {
       PlainDevice plain;
@@ -53,7 +55,9 @@ void attention_backward(Device& device, const AttentionBackward<T>& a) {
   if constexpr (is_float<T>) {
     a.in.mask.distance_bias_nc ? backward_in_tiles<true>(device, a) : backward_in_tiles<false>(device, a);
   } else if constexpr (is_narrow<T>) {
-    in_float(device, [&](auto& wide) { attention_backward<Device, float>(device, widened(wide, a)); });
+    for_sequences(a.in, [&](Stretch b) {
+      in_float(device, [&](auto& wide) { attention_backward<Device, float>(device, widened(wide, sequences(a, b))); });
+    });
   } else {
     on_one_thread(device, [&] {
       PlainDevice plain;

@@ -5,6 +5,7 @@
 //
 //   Number                        of a packed operand: one k, or a pair of them
 //   rows, columns                 of a tile
+//   most_rows, most_columns       of a block of `out`, which is a task
 //   steps_of(K)                   Numbers that K numbers along k are packed into
 //   pack_a(panel, g, m, rows, k, count), pack_b(panel, g, n, columns, k, count)
 //   multiply(out, out_row, a, b, rows, columns, steps, add, by_columns)
@@ -17,11 +18,15 @@
 namespace abh {
 inline namespace ABH_ISA {
 
+// Rows that packing fetches ahead where it takes a few columns of each: no processor foresees such a walk.
+inline constexpr Index rows_ahead = 16;
+
 // Tiles of the portable product: bf16 numbers become floats when they are packed.
 struct WidenedTiles {
   using Number = float;
   struct Session {};
   static constexpr Index rows = tile_rows, columns = tile_columns;
+  static constexpr Index most_rows = 80 * rows, most_columns = 512;
   static constexpr Index a_slack = a_reads;  // numbers that a tile reads behind a panel
   static constexpr Index steps_of(Index K) { return K; }
 
@@ -53,7 +58,11 @@ struct WidenedTiles {
   template <class Out>
   static void pack_b(float* panel, const Gemm<bf16, Out>& g, Index n, Index count_n, Index k, Index count) {
     if (g.b_col == 1) {
-      for (Index i = 0; i < count; ++i) widen(panel + i * columns, g.b_kn + n + (k + i) * g.b_row, count_n, columns);
+      for (Index i = 0; i < count; ++i) {
+        const bf16* from = g.b_kn + n + (k + i) * g.b_row;
+        if (i + rows_ahead < count) __builtin_prefetch(from + rows_ahead * g.b_row);
+        widen(panel + i * columns, from, count_n, columns);
+      }
       return;
     }
     constexpr Index piece = 64;
@@ -149,7 +158,8 @@ void narrow_dot_gemm(Device& device, const Gemm<bf16, Out>& g) {
 template <class Tiles, class Device, class Out>
 void tiled_narrow_gemm(Device& device, const Gemm<bf16, Out>& g) {
   using Number = typename Tiles::Number;
-  constexpr Index most_columns = 256, most_rows = 40 * Tiles::rows, block_k = 512, enough_tasks = 16;
+  constexpr Index most_columns = Tiles::most_columns, most_rows = Tiles::most_rows, block_k = 512;
+  const Index workers = device.threads.count(), enough_tasks = 4 * workers;  // the more, the more often `b` is packed
   const Index n_blocks = blocks_of(g.N, most_columns);
   const Index block_n = blocks_of(blocks_of(g.N, n_blocks), Tiles::columns) * Tiles::columns;
   const Index m_wanted = blocks_of(enough_tasks, n_blocks);
@@ -157,17 +167,18 @@ void tiled_narrow_gemm(Device& device, const Gemm<bf16, Out>& g) {
   const Index block_m = m_each * Tiles::rows, m_blocks = blocks_of(g.M, block_m);
   const Index most_steps = Tiles::steps_of(min_of(g.K, block_k));
   const bool by_columns = g.a_col != 1;
+  const bool one_block = g.K <= block_k;  // of K: the sums of a tile are finished at once
 
   const Index b_size = most_steps * block_n, a_size = most_steps * Tiles::rows + Tiles::a_slack;
   typename Device::Scope scratch(device.workspace);
-  const Index workers = device.threads.count();
-  float* all_sums = scratch.template take<float>(workers * block_m * block_n);
+  const Index sums_size = (one_block ? Tiles::rows : block_m) * block_n;
+  float* all_sums = scratch.template take<float>(workers * sums_size);
   Number* all_b = scratch.template take<Number>(workers * b_size);
   Number* all_a = scratch.template take<Number>(workers * a_size);
   parallel_for(device, m_blocks * blocks_of(g.N, block_n), [&](Index task, Index worker) {
     const Index m_begin = task % m_blocks * block_m, m_end = min_of(g.M, m_begin + block_m);
     const Index n_begin = task / m_blocks * block_n, n_end = min_of(g.N, n_begin + block_n);
-    float* sums = all_sums + worker * block_m * block_n;
+    float* sums = all_sums + worker * sums_size;
     Number* b = all_b + worker * b_size;
     Number* a = all_a + worker * a_size;
     [[maybe_unused]] const typename Tiles::Session session;
@@ -179,7 +190,7 @@ void tiled_narrow_gemm(Device& device, const Gemm<bf16, Out>& g) {
       for (Index m = m_begin; m < m_end; m += Tiles::rows) {
         const Index rows = min_of(Tiles::rows, m_end - m);
         Tiles::pack_a(a, g, m, rows, k, count);
-        float* sum_rn = sums + (m - m_begin) * block_n;
+        float* sum_rn = sums + (one_block ? 0 : m - m_begin) * block_n;
         for (Index n = n_begin; n < n_end; n += Tiles::columns) {
           Tiles::multiply(sum_rn + n - n_begin, block_n, a, b + (n - n_begin) * steps, rows,
                           min_of(Tiles::columns, n_end - n), steps, k > 0, by_columns);

@@ -156,6 +156,29 @@ using WordsOf = typename LanesOf<std::uint32_t, width_of<L>>::type;
 template <class L>
 using HalfWordsOf = typename LanesOf<std::uint16_t, width_of<L>>::type;
 
+// 16-bit words as 32-bit ones, and back for words that fit. g++ makes several instructions of a conversion of vectors
+// where the processor has one.
+template <class L>
+inline WordsOf<L> widened_words(const HalfWordsOf<L>& halves) {
+#if ABH_LANE_BYTES == 64
+  if constexpr (width_of<L> == 16)
+    return reinterpret_cast<WordsOf<L>>(_mm512_maskz_cvtepu16_epi32(0xFFFF, __m256i(halves)));
+#endif
+  return __builtin_convertvector(halves, WordsOf<L>);
+}
+template <class L>
+inline HalfWordsOf<L> narrowed_words(const WordsOf<L>& words) {
+#if ABH_LANE_BYTES == 64
+  if constexpr (width_of<L> == 16) return HalfWordsOf<L>(_mm512_maskz_cvtepi32_epi16(0xFFFF, __m512i(words)));
+#elif ABH_LANE_BYTES == 32
+  if constexpr (width_of<L> == 8) {
+    const __m256i packed = _mm256_packus_epi32(__m256i(words), __m256i(words));  // within halves of the register
+    return HalfWordsOf<L>(_mm256_castsi256_si128(_mm256_permute4x64_epi64(packed, 0x08)));
+  }
+#endif
+  return __builtin_convertvector(words, HalfWordsOf<L>);
+}
+
 template <class L>
 inline L load(const bf16* from) {
   if constexpr (width_of<L> == 1) {
@@ -163,7 +186,7 @@ inline L load(const bf16* from) {
   } else {
     HalfWordsOf<L> halves;
     std::memcpy(&halves, from, sizeof(halves));
-    const WordsOf<L> words = __builtin_convertvector(halves, WordsOf<L>) << 16;
+    const WordsOf<L> words = widened_words<L>(halves) << 16;
     L lanes;
     std::memcpy(&lanes, &words, sizeof(L));
     return lanes;
@@ -180,7 +203,7 @@ inline void store(bf16* to, const L& lanes) {
     std::memcpy(&words, &lanes, sizeof(L));
     words += 0x7FFF + (words >> 16 & 1);
     const WordsOf<L> rounded = lanes == lanes ? words >> 16 : 0x7FFF - WordsOf<L>{};
-    const HalfWordsOf<L> halves = __builtin_convertvector(rounded, HalfWordsOf<L>);
+    const HalfWordsOf<L> halves = narrowed_words<L>(rounded);
     std::memcpy(to, &halves, sizeof(halves));
   }
 }

@@ -3,17 +3,20 @@
 // Panels of pairs of bf16: two neighbours along k are one word, the first of them its low half. Where K is odd, the
 // last pair ends with a zero.
 
-#include "cpu/gemm_tile.hpp"
+#include "cpu/gemm_narrow.hpp"
 
 namespace abh {
 inline namespace ABH_ISA {
 
 using Pair = std::uint32_t;
 
-// The pairs along a row of `count` numbers, into `size` places; zeros behind them.
+// The pairs along a row of `count` numbers, into `size` places; zeros after them.
 inline void copy_pairs(Pair* to, const bf16* from, Index count, Index size) {
-  std::memset(to, 0, static_cast<std::size_t>(size) * sizeof(Pair));
-  std::memcpy(to, from, static_cast<std::size_t>(count) * sizeof(bf16));
+  constexpr Index vector = lane_width<float>;
+  Index i = 0;
+  for (; 2 * (i + vector) <= count; i += vector) std::memcpy(to + i, from + 2 * i, vector * sizeof(Pair));
+  for (; 2 * i + 1 < count; ++i) to[i] = Pair{from[2 * i].bits} | Pair{from[2 * i + 1].bits} << 16;
+  for (; i < size; ++i) to[i] = 2 * i < count ? Pair{from[2 * i].bits} : 0;
 }
 
 // The pairs of two rows, element by element: `count` of them, and zeros up to `width`. Where a row has `readable`
@@ -25,7 +28,7 @@ inline void interleave_rows(Pair* to, const bf16* first, const bf16* second, Ind
     HalfWordsOf<L> low, high;
     std::memcpy(&low, first + i, sizeof(low));
     std::memcpy(&high, second + i, sizeof(high));
-    const WordsOf<L> pairs = __builtin_convertvector(low, WordsOf<L>) | __builtin_convertvector(high, WordsOf<L>) << 16;
+    const WordsOf<L> pairs = widened_words<L>(low) | widened_words<L>(high) << 16;
     std::memcpy(to + i, &pairs, sizeof(pairs));
   }
   for (; i < count; ++i) to[i] = Pair{first[i].bits} | Pair{second[i].bits} << 16;
@@ -74,6 +77,10 @@ void pack_pairs(Pair* panel, const bf16* first, Index row, Index col, Index n, I
     for (Index step = 0; step < steps; ++step) {
       const bf16* pair = first + (k + 2 * step) * row + n;
       const Index left = count - 2 * step;
+      if (left > rows_ahead) {
+        __builtin_prefetch(pair + rows_ahead * row);
+        __builtin_prefetch(pair + (rows_ahead + 1) * row);
+      }
       interleave_rows(panel + step * width, pair, left > 1 ? pair + row : zeros, left > 0 ? count_n : 0, N - n, width);
     }
     return;

@@ -67,7 +67,7 @@ template <class Unit>
 struct AmxTiles {
   using Number = Pair;
   using Session = typename Unit::Session;
-  static constexpr Index rows = 2 * amx_side, columns = 2 * amx_side;
+  static constexpr Index rows = 2 * amx_side, columns = 2 * amx_side, most_rows = 40 * rows, most_columns = 256;
   static constexpr Index a_slack = 0;
   static constexpr Index steps_of(Index K) { return blocks_of(K, 2 * amx_side) * amx_side; }
 

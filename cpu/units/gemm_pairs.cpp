@@ -12,7 +12,7 @@ namespace {
 struct PairTiles {
   using Number = Pair;
   struct Session {};
-  static constexpr Index rows = 12, columns = 32;
+  static constexpr Index rows = 12, columns = 32, most_rows = 40 * rows, most_columns = 512;
   static constexpr Index a_slack = pair_slack;
   static constexpr Index steps_of(Index K) { return (K + 1) / 2; }
 
