@@ -1,6 +1,6 @@
 #include "layers/linear.hpp"
 
-#include "cpu/gemm.hpp"
+#include "cpu/gemm/gemm.hpp"
 
 namespace abh {
 

@@ -1,7 +1,7 @@
 // The product of bf16 matrices by the instruction of AVX512_BF16: tiles of 12 x 32 floats in registers.
 
-#include "cpu/gemm_narrow.hpp"
-#include "cpu/pair_panels.hpp"
+#include "cpu/gemm/gemm_narrow.hpp"
+#include "cpu/gemm/pair_panels.hpp"
 #include "cpu/units/gemm_units.hpp"
 #include "cpu/units/pair_product.hpp"
 

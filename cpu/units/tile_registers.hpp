@@ -4,7 +4,7 @@
 
 #include <immintrin.h>
 
-#include "cpu/tile_products.hpp"
+#include "cpu/gemm/tile_products.hpp"
 
 namespace abh {
 inline namespace ABH_ISA {

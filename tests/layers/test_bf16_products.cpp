@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "cases/linear.hpp"
-#include "cpu/tile_products.hpp"
+#include "cpu/gemm/tile_products.hpp"
 #include "cpu/units/gemm_units.hpp"
 #include "device/isa.hpp"
 #include "layers/dropout.hpp"

@@ -89,12 +89,12 @@ PICTURES = [
         height=OUT_Y + ROWS * ROW + 30,
         paint=paint,
         constants=(
-            Constant("cpu/gemm_tile.hpp", r"tile_rows = lanes == 16 \? (\d+) : \d+;", str(ROWS)),
-            Constant("cpu/gemm_tile.hpp", r"tile_rows = lanes == 16 \? \d+ : (\d+);", str(NARROW_ROWS)),
-            Constant("cpu/gemm_tile.hpp", r"tile_vectors = by_element \? \d+ : (\d+);", str(VECTORS)),
-            Constant("cpu/gemm_tile.hpp", r"block_columns = lanes == 16 \? (\d+) : \d+;", str(BLOCK_COLUMNS)),
-            Constant("cpu/gemm_rows.hpp", r"max_k = (\d+), block_k = \d+;", str(MAX_K)),
-            Constant("cpu/gemm_rows.hpp", r"max_k = \d+, block_k = (\d+);", str(BLOCK_K)),
+            Constant("cpu/gemm/gemm_tile.hpp", r"tile_rows = lanes == 16 \? (\d+) : \d+;", str(ROWS)),
+            Constant("cpu/gemm/gemm_tile.hpp", r"tile_rows = lanes == 16 \? \d+ : (\d+);", str(NARROW_ROWS)),
+            Constant("cpu/gemm/gemm_tile.hpp", r"tile_vectors = by_element \? \d+ : (\d+);", str(VECTORS)),
+            Constant("cpu/gemm/gemm_tile.hpp", r"block_columns = lanes == 16 \? (\d+) : \d+;", str(BLOCK_COLUMNS)),
+            Constant("cpu/gemm/gemm_rows.hpp", r"max_k = (\d+), block_k = \d+;", str(MAX_K)),
+            Constant("cpu/gemm/gemm_rows.hpp", r"max_k = \d+, block_k = (\d+);", str(BLOCK_K)),
             Constant("cpu/lanes.hpp", r"ABH_ISA avx512\n#define ABH_LANE_BYTES (\d+)", str(4 * LANES)),
         ),
     )

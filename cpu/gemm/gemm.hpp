@@ -13,13 +13,13 @@
 // and multiplies it by a column of `a`, element by element. Every element is summed in the order of k within a block of
 // K and over the blocks in order, whichever thread computes it; in row_gemm also whichever row it stands in.
 
-#include "cpu/gemm_tile.hpp"
+#include "cpu/gemm/gemm_tile.hpp"
 #include "plain/plain.hpp"
 
 #if ABH_LANE_BYTES > 4
-#include "cpu/gemm_bf16.hpp"
-#include "cpu/gemm_columns.hpp"
-#include "cpu/gemm_rows.hpp"
+#include "cpu/gemm/gemm_bf16.hpp"
+#include "cpu/gemm/gemm_columns.hpp"
+#include "cpu/gemm/gemm_rows.hpp"
 #endif
 
 namespace abh {

@@ -3,8 +3,8 @@
 // The product of bf16 matrices by tiles of AMX: 16 x 16 sums, to which one instruction adds the products of 16 pairs
 // along k. Unit is the processor's (cpu/units) or an emulation, in portable code, with the same bits.
 
-#include "cpu/gemm_narrow.hpp"
-#include "cpu/pair_panels.hpp"
+#include "cpu/gemm/gemm_narrow.hpp"
+#include "cpu/gemm/pair_panels.hpp"
 
 namespace abh {
 inline namespace ABH_ISA {

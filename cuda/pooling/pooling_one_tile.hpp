@@ -12,7 +12,7 @@
 // Logits that a vector a head makes of the payload (pooling_logits.cu) can be made on the way: a block has all channels
 // of its heads at hand, and each payload is then read once for both, forward, and twice for all, backward.
 
-#include "cuda/pooling_epilogues.hpp"
+#include "cuda/pooling/pooling_epilogues.hpp"
 #include "cuda/tensor_core.hpp"
 
 namespace abh {

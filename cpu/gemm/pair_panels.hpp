@@ -3,7 +3,7 @@
 // Panels of pairs of bf16: two neighbours along k are one word, the first of them its low half. Where K is odd, the
 // last pair ends with a zero.
 
-#include "cpu/gemm_narrow.hpp"
+#include "cpu/gemm/gemm_narrow.hpp"
 
 namespace abh {
 inline namespace ABH_ISA {

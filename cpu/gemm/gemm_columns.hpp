@@ -2,7 +2,7 @@
 
 // The product where columns of `a` are contiguous: column_gemm and packed_column_gemm. For lanes of floats only.
 
-#include "cpu/gemm_tile.hpp"
+#include "cpu/gemm/gemm_tile.hpp"
 
 namespace abh {
 inline namespace ABH_ISA {

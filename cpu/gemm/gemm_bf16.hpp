@@ -2,8 +2,8 @@
 
 // The product of bf16 matrices, by the unit of the device.
 
-#include "cpu/gemm_narrow.hpp"
-#include "cpu/tile_products.hpp"
+#include "cpu/gemm/gemm_narrow.hpp"
+#include "cpu/gemm/tile_products.hpp"
 #include "cpu/units/gemm_units.hpp"
 #include "device/isa.hpp"
 

@@ -13,7 +13,7 @@
 //
 // Every element is summed in the order of k within a block of K, and over the blocks in order.
 
-#include "cpu/gemm_tile.hpp"
+#include "cpu/gemm/gemm_tile.hpp"
 
 namespace abh {
 inline namespace ABH_ISA {

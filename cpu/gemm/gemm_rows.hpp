@@ -2,7 +2,7 @@
 
 // The product where rows of `a` are contiguous: row_gemm and, for few rows, dot_gemm. For lanes of floats only.
 
-#include "cpu/gemm_tile.hpp"
+#include "cpu/gemm/gemm_tile.hpp"
 
 namespace abh {
 inline namespace ABH_ISA {
