@@ -213,7 +213,7 @@ PICTURES = [
     Picture(
         name="pooling-states",
         page="layers/pooling",
-        after="Backward, step by step",
+        after="Backward, by the recurrence",
         title="The states of a pooling, and its two backward accumulators",
         description=(
             "Three neighbouring positions. Forward, the state of a head (max, sum, out) goes from each position to the "
