@@ -92,7 +92,7 @@ PICTURES = [
     Picture(
         name="attention-tiles",
         page="layers/attention",
-        after="The running softmax",
+        after="The online softmax",
         title="Score tiles of a causal head, with the running softmax",
         description=(
             f"{TILES} by {TILES} tiles of {TILE} queries by {TILE} keys. The {FULL} tiles below the diagonal are "

@@ -45,7 +45,7 @@ PICTURES = [
     Picture(
         name="lsh-attention-pairs",
         page="layers/lsh_attention",
-        after="Who meets whom",
+        after="The selected pairs",
         title="Attention mask of LSH attention",
         description=(
             f"A square of {C} queries and {C} keys. The visible pairs lie scattered below the diagonal, denser near it: "

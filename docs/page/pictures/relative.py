@@ -1,4 +1,4 @@
-"""Segments with a memory: who sees whom, and where the products with distances lie in a tile."""
+"""Segments with a memory: the attention mask, and the products with distances in a tile."""
 
 from pictures.picture import Constant, Picture
 from svg import SMALL, THICK, Drawing
@@ -73,7 +73,7 @@ PICTURES = [
     Picture(
         name="relative-attention-pairs",
         page="layers/relative_attention",
-        after="Who sees whom",
+        after="The attention mask",
         title="Attention mask of segments with a memory",
         description=(
             f"A square of {C} queries and {C} keys, cut into segments of {S}. A query attends to the keys of its segment up "

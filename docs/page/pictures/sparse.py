@@ -1,4 +1,4 @@
-"""Who sees whom in the patterns of attention."""
+"""Attention masks of the sparse patterns."""
 
 from typing import Callable
 
@@ -38,7 +38,7 @@ PICTURES = [
     Picture(
         name="sparse-strided",
         page="docs/sparse",
-        after="Who sees whom",
+        after="The attention mask",
         title="Attention mask of the strided pattern",
         description=(
             f"Rows are {C} queries, columns {C} keys. Visible are a band of {STRIDE} along the diagonal, and lines parallel "
@@ -59,7 +59,7 @@ PICTURES = [
     Picture(
         name="sparse-fixed",
         page="docs/sparse",
-        after="Who sees whom",
+        after="The attention mask",
         title="Attention mask of the fixed pattern",
         description=(
             f"Rows are {C} queries, columns {C} keys. Visible are triangles of {STRIDE} positions along the diagonal, and "
