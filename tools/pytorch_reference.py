@@ -399,12 +399,21 @@ def compare_memory(mixer, ready, rows):
               "that takes beside PyTorch itself")
 
 
+def bf16_units():
+    """The units of this processor that multiply bf16 matrices, as PyTorch finds them."""
+    units = {"AMX": "_is_amx_tile_supported", "AVX512_BF16": "_is_avx512_bf16_supported"}
+    return [name for name, ask in units.items() if getattr(torch.cpu, ask, lambda: False)()]
+
+
 def compare(arguments):
     result = {"torch": torch.__version__, "threads": arguments.threads, "device": arguments.device,
               "type": arguments.type, **arguments.sizes, "rounds": arguments.rounds, "steps": []}
     if arguments.device == "cuda":
         result["gpu"] = torch.cuda.get_device_name()
     print(f"PyTorch {torch.__version__}, {arguments.device}, {arguments.type}, {arguments.threads} threads", flush=True)
+    if arguments.device == "cpu":
+        result["bf16_units"] = bf16_units()
+        print(f"bf16 units for PyTorch's products (oneDNN): {', '.join(result['bf16_units']) or 'none'}", flush=True)
     tokens = arguments.sizes["batch"] * arguments.sizes["context"]
     for mixer in arguments.mixer.split(","):
         torch.compiler.reset()
