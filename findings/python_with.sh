@@ -28,4 +28,4 @@ if [ -z "$python" ] || ! has_versions "$@"; then
     python3 -m venv "$folder" && "$python" -m pip install --quiet --no-compile "$@"
   fi </dev/null >&2 || exit 2
 fi
-HOME=$folder "$python" -
+HOME=$folder TMPDIR=$folder "$python" -
