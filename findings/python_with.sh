@@ -22,6 +22,10 @@ trap 'exit 130' INT TERM
 python=${PYTHON:-}
 if [ -z "$python" ] || ! has_versions "$@"; then
   python=$folder/bin/python
-  { python3 -m venv "$folder" && "$python" -m pip install --quiet "$@"; } </dev/null >&2 || exit 2
+  if command -v uv >/dev/null; then  # unpacks a package once for all environments
+    uv venv --quiet --allow-existing --python python3 "$folder" && uv pip install --quiet --python "$python" "$@"
+  else
+    python3 -m venv "$folder" && "$python" -m pip install --quiet --no-compile "$@"
+  fi </dev/null >&2 || exit 2
 fi
-HOME=$folder "$python" -
+HOME=$folder TMPDIR=$folder "$python" -

@@ -42,7 +42,7 @@ def file_of(header, size=0):
 
 
 def fault(folder, content):
-    """Why model_file refuses these bytes, or nothing."""
+    """Why tools/checkpoint.py refuses these bytes, or nothing."""
     path = folder / "x.safetensors"
     path.write_bytes(content)
     try:

@@ -17,7 +17,8 @@ for line in (folder.parents[1] / "docs/peers.md").read_text().splitlines():
         columns = cells
     elif cells and names[0]:
         table.update({(names[0][1], name): cell for name, cell in zip(columns[1:], cells[1:])})
-command = [sys.executable, folder / program, *options, *os.environ["PEERS_ROWS"].split()]
+asked = os.environ["PEERS_ROWS"].split()
+command = [sys.executable, folder / program, *options, *asked]
 run = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 known = {row for row, _ in table}  # packages print lines of their own
 found = {row: value for row, value in re.findall("^([a-z0-9_]+) (.+)$", run.stdout, re.MULTILINE) if row in known}
@@ -28,4 +29,8 @@ for row, value in found.items():
     print(f"{library} {row}: {value}" + ("" if same else f" (docs/peers.md: {table.get((row, library))})"), flush=True)
 if run.returncode != 0 or not found:
     sys.exit(run.stderr or "no cell was measured")
+for (row, name), value in table.items():
+    if name == library and value != "–" and row not in found and (row in asked or not asked):
+        differ += 1
+        print(f"{library} {row}: not measured (docs/peers.md: {value})")
 sys.exit(differ > 0)

@@ -1,8 +1,8 @@
 #!/bin/sh
 # tools/peers/measure.sh LIBRARY [ROW...]: measures cells of docs/peers.md in an empty virtual environment, with the
-# versions below, and compares them with the table. LIBRARY: a word before the colon; ours takes the build folder from BUILD
-# (default build). PYTHON names a Python that is used instead if it has these versions. Status: 1 if a cell differs, 2 if the
-# packages cannot be installed.
+# versions below and in constraints.txt, and compares them with the table. LIBRARY: a word before the colon; ours takes
+# the build folder from BUILD (default build). PYTHON names a Python that is used instead if it has these versions.
+# Status: 1 if a cell differs or was not measured, 2 if the packages cannot be installed.
 set -u
 folder=$(cd "$(dirname "$0")" && pwd)
 library=${1:?usage: tools/peers/measure.sh LIBRARY [ROW...]}
@@ -18,13 +18,14 @@ packages=$(sed -n "s/^# $library: //p" "$0")
 # transformers: transformers==5.24.0 torch==2.15.0 numpy==2.4.6
 # x_transformers: x-transformers==2.31.10 torch==2.15.0 numpy==2.4.6
 # performer: performer-pytorch==1.1.4 torch==2.15.0 numpy==2.4.6
-# fla: fla-core==0.6.0 torch==2.15.0 numpy==2.4.6
+# fla: fla-core==0.6.0 packaging==26.4 torch==2.15.0 numpy==2.4.6
 # tinygrad: tinygrad==0.14.0 numpy==2.4.6
 # ctranslate2: ctranslate2==4.8.5 transformers==5.24.0 torch==2.15.0 numpy==2.4.6
 # ours: torch==2.15.0 numpy==2.4.6
 program=${library}_cells.py
 [ "$library" = onnxruntime ] && program="onnx_cells.py --runtime"
 export HF_HUB_OFFLINE=1 PYTHONWARNINGS=ignore TF_CPP_MIN_LOG_LEVEL=3 PEERS_FOLDER="$folder"
+export PIP_CONSTRAINT="$folder/constraints.txt" UV_CONSTRAINT="$folder/constraints.txt"
 export PEERS_LIBRARY="$library" PEERS_PROGRAM="$program" PEERS_ROWS="$*" BUILD="${BUILD:-build}"
 # shellcheck disable=SC2086
 exec "$folder/../../findings/python_with.sh" $packages <"$folder/compare.py"
