@@ -19,7 +19,7 @@ GRADIENT, STEP = 16, 28  # of a bar as long as the largest gradient, and as a st
 
 
 def steps(gradients: list[float]) -> list[float]:
-    """How far a weight moves in each step, in learning rates, against the gradient; without decay."""
+    """The change of a weight in each step, in learning rates, against the gradient; without decay."""
     beta1, beta2 = float(BETA1), float(BETA2)
     first = second = 0.0
     found = []
@@ -61,15 +61,15 @@ PICTURES = [
         after="Forward",
         title="Step length of AdamW for three sequences of gradients",
         description=(
-            f"Bars of {STEPS} gradients and of the steps that they cause, in learning rates. A gradient of {SMALL_ONE} in "
-            f"every step gives steps of {decimal(STEADY)}. Gradients of 1 and minus 1 in turn give steps that shrink to "
-            f"{decimal(TURNING)}. After one gradient of 1 among gradients of {SMALL_ONE}, steps fall, and are "
+            f"Bars of {STEPS} gradients, and of the resulting steps, in units of the learning rate. A gradient of {SMALL_ONE} in "
+            f"every step gives steps of {decimal(STEADY)}. Gradients that alternate between 1 and minus 1 give steps that "
+            f"shrink to {decimal(TURNING)}. One gradient of 1 among gradients of {SMALL_ONE} reduces the later steps, to "
             f"{decimal(SPIKED)} at the end."
         ),
         caption=(
-            "The length of a step depends on how steady the sign of the gradient is, not on the size of the gradient. One "
-            f"large gradient shortens the steps behind it: the second moment forgets it slower, with beta2 = {BETA2}, than "
-            f"the first, with beta1 = {BETA1}."
+            "If the sign of the gradient stays the same, steps are long; the magnitude of the gradient has no effect. One large "
+            f"gradient shortens the later steps: it decays more slowly in the second moment (beta2 = {BETA2}) than in the "
+            f"first moment (beta1 = {BETA1})."
         ),
         width=WIDTH,
         height=16 + len(GRADIENTS) * PANEL,

@@ -1,4 +1,4 @@
-"""The additive block: what flows forward through it, and the gradients that flow back."""
+"""The additive block: its arrays forward, and their gradients backward."""
 
 from pictures.flow import ARRAY, OPERATION, Flow, legend, rows
 from pictures.picture import Picture
@@ -26,7 +26,7 @@ class Additive(Flow):
         self.tag(right - 24 - text_width(name, SMALL), y, equation, "end", "backward")
 
     def pooling(self, payload: str, row: str, pooled: str, logits: str, vector: str, tags: dict[str, int]) -> None:
-        """A pooling: its payload is also what its logits are made of."""
+        """A pooling: its payload also gives its logits."""
         d, top, y = self.drawing, self.at[payload], self.at[row]
         d.pair([(MAIN - 15, top), (LOGITS, top), (LOGITS, y - OPERATION / 2)])
         self.tag(LOGITS + 11, (top + y) / 2 + 2, tags["d_logits"], "start", "backward")
@@ -41,7 +41,7 @@ class Additive(Flow):
         self.out_of(MAIN, row, pooled, tags["pool"])
 
     def maps(self) -> None:
-        """h feeds three maps; their gradients meet again."""
+        """h feeds three maps; their gradients are added."""
         d, at = self.drawing, self.at
         top = at["maps"] - OPERATION / 2
         d.pair([(AROUND + 15, at["h"]), (VALUE, at["h"]), (VALUE, top)])
@@ -58,7 +58,7 @@ class Additive(Flow):
         self.weight(MAIN - 25, "maps", "weights", 23)
 
     def gates(self) -> None:
-        """Both products, with what reaches them from the sides."""
+        """Both products, with their operands from the sides."""
         d, at = self.drawing, self.at
         d.pair([(AROUND, at["h"] + ARRAY / 2), (AROUND, at["first"]), (MAIN - 42, at["first"])])
         for x, row, half, equation in ((KEY, "first", 42, 17), (VALUE, "second", 64, 13)):
@@ -130,13 +130,12 @@ PICTURES = [
             "From top to bottom: layernorm of x gives h; three linear maps of h give query, key and value. The query gives "
             "logits, and is pooled with them. Dropout and a linear map of the pooled query, times the key, plus h give r. "
             "Layernorm of r gives t; t gives logits, and is pooled with them. Dropout of this average times the value, plus "
-            "x or r, is the output. Beside every arrow down one leads up, for the gradient. Numbers are the equations of "
+            "x or r, is the output. Next to every arrow down, an arrow up shows the gradient. Numbers are equations of "
             "this chapter."
         ),
         caption=(
-            "The block with values and a projection of its own. Numbers are tags: (4) is (additive.4). Gradients that "
-            "reach the same array are added: d_q and d_t each have one from the pooling and one from its logits, d_h has "
-            "four."
+            "The block with own values and a projection. Numbers are tags: (4) is (additive.4). Gradients of the same array are "
+            "added: d_q and d_t each have one term from the pooling and one from its logits; d_h has four terms."
         ),
         width=360,
         height=ROWS["out"] + 20,

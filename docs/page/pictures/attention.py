@@ -1,4 +1,4 @@
-"""Score tiles of a causal head, and the running softmax of one of its queries."""
+"""Score tiles of a causal head, and the online softmax of one of its queries."""
 
 from math import exp, sin
 
@@ -8,8 +8,8 @@ from svg import SMALL, THICK, Drawing
 WIDTH = 360
 TILE = 64
 TILES = 6
-OWN = 3  # the tile of queries that is looked at
-QUERY = 230  # one of them
+OWN = 3  # the marked tile of queries
+QUERY = 230  # a query of this tile
 FULL = TILES * (TILES - 1) // 2
 
 
@@ -92,11 +92,11 @@ PICTURES = [
     Picture(
         name="attention-tiles",
         page="layers/attention",
-        after="The running softmax",
-        title="Score tiles of a causal head, with the running softmax",
+        after="The online softmax",
+        title="Score tiles of a causal head, with the online softmax",
         description=(
-            f"{TILES} by {TILES} tiles of {TILE} queries by {TILE} keys. The {FULL} tiles below the diagonal are "
-            f"computed whole, the {TILES} on it in part, the {FULL} above it not at all. A tile of queries reads the "
+            f"{TILES} by {TILES} tiles of {TILE} queries by {TILE} keys. The {FULL} tiles below the diagonal are computed "
+            f"completely, the {TILES} on it partly; the {FULL} above it are skipped. A tile of queries reads the "
             f"tiles of keys from left to right. Below, the scores of query {QUERY}. After every tile of keys, the largest "
             "score so far and the sum of exponentials relative to it are "
             + "; ".join(f"{most:.2f} and {total:.2f}" for _, most, total in running_softmax())
@@ -104,7 +104,7 @@ PICTURES = [
         ),
         caption=(
             f"Scores of a causal head of {TILES * TILE} positions. If a tile raises the maximum of a query, the old sum "
-            "is multiplied by shrink, the exponential of the old maximum minus the new one. The keys behind query "
+            "is multiplied by shrink, the exponential of the old maximum minus the new maximum. The keys after query "
             f"{QUERY} are masked. The scores are an example; all other numbers are computed from them."
         ),
         width=WIDTH,

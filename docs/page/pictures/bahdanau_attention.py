@@ -1,4 +1,4 @@
-"""The worked example of additive attention: two queries, two keys, one channel; forward, and the way back."""
+"""The worked example of additive attention: two queries, two keys, one channel; forward and backward."""
 
 from fractions import Fraction
 
@@ -46,7 +46,7 @@ def slope(c: int, s: int) -> Fraction:
 
 
 def pair(c: int, s: int) -> Fraction:
-    """What a pair adds to the gradients of its query and of its key, without the factor score."""
+    """The term of a pair in the gradients of its query and its key, without the factor score."""
     return d_logit(c, s) * slope(c, s)
 
 
@@ -146,7 +146,7 @@ PICTURES = [
             "column sums times score d_key."
         ),
         caption=(
-            "The worked example of this chapter: one channel, score = 2 log 2. Every pair has a hidden layer of its own. "
+            "The worked example of this chapter: one channel, score = 2 log 2. Every pair has its own hidden layer. "
             "Backward, a pair adds the same product to its query and to its key."
         ),
         width=WIDTH,

@@ -1,4 +1,4 @@
-"""A sequence walked in chunks: what is kept on the way forward, and what comes back."""
+"""A sequence in chunks: the states that the forward pass keeps, and the gradients."""
 
 from pictures.picture import Constant, Picture
 from svg import SMALL, THICK, Drawing
@@ -20,7 +20,7 @@ def border(j: int) -> float:
 
 
 def schedule() -> list[tuple[int, bool]]:
-    """Which chunk comes when, and whether it is differentiated."""
+    """The chunks in order; true: the chunk is also differentiated."""
     return [(j, False) for j in range(CHUNKS - 1)] + [(j, True) for j in reversed(range(CHUNKS))]
 
 
@@ -59,7 +59,7 @@ def paint_schedule(d: Drawing) -> None:
 
 
 def pasts() -> list[tuple[str, range, str]]:
-    """What stands before the last chunk, by layer: the positions of it, and what stands in them."""
+    """The input state of the last chunk per layer: its positions and their content."""
     first = (CHUNKS - 1) * S
     return [
         (f"kernel {J}", range(first - (J - 1), first), ""),
@@ -96,18 +96,18 @@ PICTURES = [
         description=(
             f"A sequence of {CHUNKS} chunks of {S} positions; time goes down. Chunks "
             + " and ".join(str(j) for j, both in schedule() if not both)
-            + " are computed forward, and the state behind each is kept. Then come chunks "
+            + " are computed forward, and the state after each is kept. Then follow chunks "
             + ", ".join(str(j) for j, both in schedule() if both)
-            + ": each is computed forward again, from the kept state, then backward, which gives a gradient to the previous "
+            + ": each is computed forward again, from the kept state, then backward, and passes a gradient to the previous "
             f"chunk. Below, the input state of the last chunk: for a convolution of {J} taps the last {J - 1} rows, for a "
-            f"window of {W} the last {W - 1} positions, for a pooling of all positions a single one, for attention keys and "
-            "values of all positions."
+            f"window of {W} the last {W - 1} positions, for a pooling of all positions one position, for attention the keys "
+            "and values of all positions."
         ),
         caption=(
             "Time goes down. The state at a border is kept (blue line) until the next chunk has been computed with its loss; "
             "its gradient (red) goes to the previous chunk. Below, in yellow, the input state: of a convolution; of a pooling "
-            f"with a window, which here reaches over two chunks of {S}; of a global pooling, where one position with the "
-            "logit ζ replaces all earlier ones; and of attention."
+            f"with a window, which here spans two chunks of {S}; of a pooling without a window, where one position with the "
+            "logit ζ replaces all earlier positions; and of attention."
         ),
         width=WIDTH,
         height=PASTS + 124,

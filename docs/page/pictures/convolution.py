@@ -59,7 +59,7 @@ PICTURES = [
         description=(
             f"One channel of {C} positions and {J} taps. Forward, the output at position 5 reads the inputs at 2, 3, 4 "
             "and 5 with taps 0, 1, 2 and 3; before the sequence the inputs are zeros. Backward, the gradient of the input "
-            "at position 2 reads the gradients of the outputs at 2, 3, 4 and 5 with taps 3, 2, 1 and 0; behind the "
+            "at position 2 reads the gradients of the outputs at 2, 3, 4 and 5 with taps 3, 2, 1 and 0; after the "
             "sequence they are zeros."
         ),
         caption=(

@@ -67,14 +67,14 @@ PICTURES = [
         title="Data flow of the cross-attention block",
         description=(
             "Two sequences side by side. On the left, x with C positions: layernorm gives h, and a linear map of h gives "
-            "the query. On the right, the memory with S positions, which an encoder has made: two linear maps of it give "
+            "the query. On the right, the memory with S positions, the output of an encoder: two linear maps of it give "
             "key and value. Attention of the three gives t, with C positions; a linear map of t gives y, and x plus "
-            "dropout of y is the output. Beside every arrow down one leads up, for the gradient. Numbers are the "
+            "dropout of y is the output. Next to every arrow down, an arrow up shows the gradient. Numbers are "
             "equations of this chapter."
         ),
         caption=(
             "Numbers are tags: (4) is (cross.4). Every layer of a decoder adds its gradient to d_memory, (cross.12), "
-            "and the encoder gets the sum."
+            "and the encoder receives the sum."
         ),
         width=360,
         height=ROWS["out"] + 20,

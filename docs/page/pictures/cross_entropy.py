@@ -1,4 +1,4 @@
-"""The gradient of the logits as the gap between what was predicted and what should have been."""
+"""The gradient of the logits as the gap between the prediction and the target."""
 
 from fractions import Fraction
 from math import log
@@ -45,7 +45,7 @@ def paint_logits(d: Drawing, zero: float) -> None:
 
 
 def paint_shares(d: Drawing, zero: float, smoothing: Fraction) -> None:
-    """Of both rows what is predicted and what is wanted, and below, the gap between them."""
+    """Prediction and target of both rows, and below, the gap between them."""
     says = f"smoothing {smoothing}" if smoothing else "no smoothing"
     d.text(LEFT, zero - UNIT - 14, f"*p* (filled) and *q* (frame), {says}", anchor="start", bold=True)
     below = zero + 66  # of the gradients; they are drawn as large as p - q
@@ -84,11 +84,11 @@ PICTURES = [
         name="cross-entropy-gap",
         page="layers/cross_entropy",
         after="A worked example",
-        title="The gradient of the logits: the difference of prediction and target",
+        title="The gradient of the logits: the difference between prediction and target",
         description=(
             f"The two rows of the worked example that have a target, with {V} tokens each. Bars show the logits; filled "
-            "bars the softmax p, frames the target distribution q. The gradient, p minus q over the number of rows, is a "
-            "bar above or below zero. Without smoothing it is "
+            "bars show the softmax p, frames the target distribution q. The gradient, p minus q, divided by the number of rows, "
+            "is a bar above or below zero. Without smoothing it is "
             + " and ".join(written(row, SMOOTHINGS[0]) for row in range(COUNT))
             + f"; with a smoothing of {SMOOTHINGS[1]} it is "
             + " and ".join(written(row, SMOOTHINGS[1]) for row in range(COUNT))

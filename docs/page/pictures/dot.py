@@ -1,4 +1,4 @@
-"""The dot-product attention block: what flows forward through it, and the gradients that flow back."""
+"""The dot-product attention block: its arrays forward, and their gradients backward."""
 
 from pictures.flow import ARRAY, OPERATION, Flow, legend, made_faults, rows
 from pictures.picture import Picture
@@ -77,12 +77,12 @@ PICTURES = [
         title="Data flow of the dot block",
         description=(
             "From top to bottom: layernorm of x gives h; three linear maps of h give query, key and value. Query and key "
-            "pass rescale and rotary where these are set. Attention of the three gives t, a linear map of t gives y, and "
-            "x plus dropout of y is the output. A second path leads x around the block to this sum. Beside every arrow "
-            "down one leads up, for the gradient. Numbers are the equations of this chapter."
+            "pass rescale and rotary if these are set. Attention of the three gives t, a linear map of t gives y, and "
+            "x plus dropout of y is the output. A second path leads x around the block to this sum. Next to every "
+            "arrow down, an arrow up shows the gradient. Numbers are equations of this chapter."
         ),
         caption=(
-            "Numbers are tags: (5) is (dot.5). Dashed operations run only with --rescale and --positions rotary. The "
+            "Numbers are tags: (5) is (dot.5). The dashed operations are optional: --rescale and --positions rotary. The "
             "gradients of the three maps are added in d_h, (dot.15)."
         ),
         width=360,

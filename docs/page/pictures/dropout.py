@@ -1,4 +1,4 @@
-"""Dropout of twelve elements: the words that the generator draws, the factors, and what passes, forward and backward."""
+"""Dropout of twelve elements: the random words, the factors, and the results forward and backward."""
 
 from math import ceil
 
@@ -94,14 +94,14 @@ PICTURES = [
         after="Backward",
         title=f"Dropout of {COUNT} elements with p = {P}",
         description=(
-            f"{COUNT} columns, one for each element. A bar shows the random word of the element, and a line at {P} of its "
-            "range the bound. Where the word is below the bound, the factor is 0, elsewhere 4/3. Below stand the input, the "
-            "output, the gradient of the output and that of the input: the same elements are 0 forward and backward. "
-            f"In training step {STEPS[0]} these are {', '.join(DROPPED[0])}, in step {STEPS[1]} {', '.join(DROPPED[1])}."
+            f"{COUNT} columns, one for each element. A bar shows the random word of the element; a line at {P} of its range is "
+            "the bound. If the word is below the bound, the factor is 0, else 4/3. Below are the input, the output, the "
+            "gradient of the output and the gradient of the input: the same elements are 0 forward and backward. In training "
+            f"step {STEPS[0]} these are {', '.join(DROPPED[0])}, in step {STEPS[1]} {', '.join(DROPPED[1])}."
         ),
         caption=(
-            f"Words of seed {SEED} at the site of the embedding's dropout. Four elements share a block of the generator. "
-            "The backward pass draws the same words again; another training step draws others."
+            f"Random words of seed {SEED} at the site of the embedding's dropout. Four elements share a block of the generator. "
+            "The backward pass draws the same words again; another training step draws other words."
         ),
         width=WIDTH,
         height=452,

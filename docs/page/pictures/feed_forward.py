@@ -1,4 +1,4 @@
-"""The feed-forward block: what flows forward through it, how wide it is there, and the gradients that flow back."""
+"""The feed-forward block: its arrays forward, their widths, and their gradients backward."""
 
 from pictures.flow import Flow, legend, made_faults, rows
 from pictures.picture import Constant, Picture
@@ -60,10 +60,10 @@ PICTURES = [
         description=(
             f"From top to bottom: layernorm of x gives h, with D channels; a linear map gives up, with {FACTOR} D channels; "
             "GELU of each element gives hidden; a second linear map gives y, with D channels; x plus dropout of y is the "
-            "output. A second path leads x around the block to this sum. Beside every arrow down one leads up, for the "
-            "gradient. Numbers are the equations of this chapter."
+            "output. A second path leads x around the block to this sum. Next to every arrow down, an arrow up shows "
+            "the gradient. Numbers are equations of this chapter."
         ),
-        caption="Each position passes alone. The ovals are as wide as the rows. Numbers are tags: (4) is (ffn.4).",
+        caption="Positions are independent. The width of an oval is the width of the row. Numbers are tags: (4) is (ffn.4).",
         width=360,
         height=ROWS["out"] + 20,
         paint=paint,

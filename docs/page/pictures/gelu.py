@@ -73,12 +73,12 @@ PICTURES = [
         description=(
             f"Two curves over inputs from {decimal(LOWEST, 1)} to {decimal(HIGHEST, 0)}. The output is near 0 for negative "
             f"inputs, has its minimum {decimal(out(lowest()), 3)} at {decimal(lowest())}, and is near the input for positive "
-            f"ones. The slope rises from 0 to 1, with a minimum of {decimal(slope(-EXTREME), 3)} at minus the root of 2 and "
-            f"a maximum of {decimal(slope(EXTREME), 3)} at the root of 2. A dashed line shows ReLU."
+            f"inputs. The slope rises from 0 to 1, with a minimum of {decimal(slope(-EXTREME), 3)} at minus the square root of 2 "
+            f"and a maximum of {decimal(slope(EXTREME), 3)} at the square root of 2. A dashed line shows ReLU."
         ),
         caption=(
-            "The exact form (gelu.1) and its slope (gelu.3); dashed: ReLU. The slope is negative left of the minimum of "
-            "the output, and larger than 1 for inputs above 0.75."
+            "The exact form (gelu.1) and its slope (gelu.3); dashed: ReLU. The slope is negative to the left of the minimum "
+            "of the output, and larger than 1 for inputs above 0.75."
         ),
         width=WIDTH,
         height=BOTTOM + 40,

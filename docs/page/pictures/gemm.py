@@ -75,15 +75,15 @@ PICTURES = [
         after="On the CPU",
         title="A tile of a matrix product in registers",
         description=(
-            f"The tile of out has {ROWS} rows of {VECTORS} vectors of {LANES} lanes: {SUMS} sums in registers. To its "
+            f"The tile of out has {ROWS} rows of {VECTORS} vectors of {LANES} floats: {SUMS} accumulators in registers. To its "
             f"left are {ROWS} rows of a, above it {VECTORS} vectors of every row of b. Step k multiplies each number of a "
-            "column of a by a row of b and adds the products to the sums. The steps are cut into blocks: "
+            "column of a by a row of b and adds the products to the accumulators. The steps are cut into blocks: "
             f"{K:,} of them into {BLOCKS} blocks of about {BLOCK_K}."
         ),
         caption=(
-            f"The tile with AVX-512; with fewer registers it has {NARROW_ROWS} rows. Up to {MAX_K} steps are one "
-            f"block, more are cut into blocks of about {BLOCK_K}: then the rows of a stay in the first-level cache, "
-            f"and a block of up to {BLOCK_COLUMNS} columns of b in the second."
+            f"The tile with AVX-512; with fewer registers it has {NARROW_ROWS} rows. Up to {MAX_K} steps are one block; longer "
+            f"sums are cut into blocks of about {BLOCK_K}. The rows of a then stay in the L1 cache, and a block of up to "
+            f"{BLOCK_COLUMNS} columns of b stays in the L2 cache."
         ),
         width=WIDTH,
         height=OUT_Y + ROWS * ROW + 30,

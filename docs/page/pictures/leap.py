@@ -21,13 +21,13 @@ def dot(x: tuple[float, ...], y: tuple[float, ...]) -> float:
 
 
 def weight(s: int) -> float:
-    """Of a position, for all who come later: its focus has met its own key."""
+    """Weight of a position for all later positions, from its focus and its own key."""
     score = dot(FOCUS[s], KEY[s])
     return exp(log1p(score) if score > 0 else score)
 
 
 def attention(c: int) -> list[float]:
-    """How much the values of all positions so far count in the output of c."""
+    """Weights of the values of all positions so far in the output of c."""
     powers = [exp(dot(QUERY[c], KEY[s])) for s in range(c + 1)]
     return [power / sum(powers) for power in powers]
 
@@ -38,13 +38,13 @@ def pooled(c: int) -> list[float]:
 
 
 def gate(c: int) -> float:
-    """How much of the averaged value passes: the query has met the averaged key."""
+    """Factor of the averaged value, from the query and the averaged key."""
     key = tuple(sum(share * KEY[s][k] for s, share in enumerate(pooled(c))) for k in range(K))
     return 1 / (1 + exp(-dot(QUERY[c], key)))
 
 
 def paint_rows(d: Drawing, left: float, name: str, rows: list[list[float]], fill: str) -> None:
-    """A row for each output; a square in a cell is as large as the value of that position counts."""
+    """A row for each output; the size of a square is the weight of the value of that position."""
     d.text(left + C * CELL / 2, 14, name, bold=True)
     for c, row in enumerate(rows):
         for s, share in enumerate(row):
@@ -82,7 +82,7 @@ PICTURES = [
         title="Attention weights of softmax attention and of LEAP",
         description=(
             f"Two triangles for {C} positions of one head: row c has the weight of every value up to c in the output of c. "
-            "In attention each row is a softmax of its own. In LEAP all rows use the same unnormalised weights, "
+            "In attention each row is a separate softmax. In LEAP all rows use the same unnormalised weights, "
             + ", ".join(decimal(weight(s)) for s in range(C))
             + ", one per position, and a row is multiplied by its gate, "
             + ", ".join(decimal(gate(c)) for c in range(C))
@@ -91,8 +91,8 @@ PICTURES = [
         caption=(
             "The weight of the value of position s (column) in the output of c (row). In LEAP a position computes one weight "
             "(above) for all later positions. A row is these weights up to c, divided by their sum. The query does not "
-            "choose between positions; it determines the gate on the right. Queries, keys and focus are an example, the "
-            "same on both sides."
+            "select positions; it determines the gate on the right. Queries, keys and focus are an example, the same on "
+            "both sides."
         ),
         width=WIDTH,
         height=TOP + C * CELL + 24,

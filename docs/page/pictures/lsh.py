@@ -1,4 +1,4 @@
-"""Whom hashing brings near: the pairs of two rounds."""
+"""The pairs that hashing selects in two rounds."""
 
 import random
 
@@ -10,7 +10,7 @@ PIECE, K, R, ROUNDS = 8, 8, 4, 2  # positions of a piece, channels, rotated coor
 
 
 def places() -> list[list[int]]:
-    """Where each position stands in the order of every round. Rows are like the ones before them, as in a text."""
+    """The place of each position in the order of every round. Rows are similar to their predecessors, as in a text."""
     numbers = random.Random(1)
     rows = [[numbers.gauss(0, 1) for _ in range(K)]]
     while len(rows) < C:
@@ -29,7 +29,7 @@ PLACES = places()
 
 
 def meets(c: int, s: int) -> int:
-    """In how many rounds query c meets key s."""
+    """The number of rounds in which query c attends to key s."""
     return sum(s < c and place[c] // PIECE - place[s] // PIECE in (0, 1) for place in PLACES)
 
 
@@ -38,22 +38,22 @@ def pairs(rounds: int) -> int:
 
 
 def paint(d: Drawing) -> None:
-    paint_pairs(d, PIECE, lambda c, s: ("", "a", "b")[meets(c, s)], {"a": "visible in one round", "b": "in both"})
+    paint_pairs(d, PIECE, lambda c, s: ("", "a", "b")[meets(c, s)], {"a": "selected in one round", "b": "in both"})
 
 
 PICTURES = [
     Picture(
         name="lsh-attention-pairs",
         page="layers/lsh_attention",
-        after="Who meets whom",
+        after="The selected pairs",
         title="Attention mask of LSH attention",
         description=(
-            f"A square of {C} queries and {C} keys. The visible pairs lie scattered below the diagonal, denser near it: "
+            f"A square of {C} queries and {C} keys. The selected pairs are scattered below the diagonal, denser near it: "
             f"{pairs(1)} of {C * (C - 1) // 2} in one of two rounds and {pairs(2)} in both. No row of the mask is a window, "
-            "and none is complete."
+            "and no row is complete."
         ),
         caption=(
-            f"Visible pairs in {ROUNDS} rounds of {2 * R} buckets and pieces of {PIECE}, for rows that are similar to their "
+            f"Selected pairs in {ROUNDS} rounds of {2 * R} buckets and pieces of {PIECE}, for rows that are similar to their "
             f"predecessors: {pairs(1)} of {C * (C - 1) // 2} pairs in one round (blue), {pairs(2)} in both (orange)."
         ),
         width=WIDTH,

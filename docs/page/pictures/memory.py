@@ -77,7 +77,7 @@ PICTURES = [
         title="An array (B, C, N, K) in memory, and slices of a wider row",
         description=(
             f"An array with B = {B}, C = {C}, N = {N} and K = {K}, one row per position of each sequence, with {H} "
-            f"numbers h = n K + k per row. The rows lie one after the other in memory. The element with b, c, n, k = "
+            f"numbers h = n K + k per row. The rows are adjacent in memory. The element with b, c, n, k = "
             f"{', '.join(map(str, MARKED))} has place {address(*MARKED)}. Below, two rows hold query, key and value side "
             "by side: the keys are H wide, and their stride is 3 H."
         ),

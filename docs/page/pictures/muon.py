@@ -1,4 +1,4 @@
-"""What rounds of Muon do to singular values."""
+"""The effect of rounds of Muon on singular values."""
 
 from math import ceil, floor, log10, sqrt
 
@@ -24,19 +24,19 @@ def after_rounds(sigma: float, rounds: int) -> float:
 
 
 def extremes() -> tuple[float, float]:
-    """Where the polynomial is largest and where it is smallest, sigma > 0: the roots of its derivative."""
+    """Positions of the maximum and the minimum of the polynomial, sigma > 0: the roots of its derivative."""
     root = sqrt((3 * B) ** 2 - 4 * 5 * C * A)
     return sqrt((-3 * B - root) / (10 * C)), sqrt((-3 * B + root) / (10 * C))
 
 
 def band() -> tuple[float, float]:
-    """What every value that arrives there never leaves: from the minimum behind the maximum, to the maximum."""
+    """The interval that no value leaves, from the local minimum to the local maximum."""
     top, bottom = extremes()
     return after_round(bottom), after_round(top)
 
 
 def arrives_from(rounds: int) -> float:
-    """The smallest singular value from which on all of them, up to 1, have arrived after so many rounds."""
+    """The smallest singular value such that all values from it to 1 are in the band after the given rounds."""
     low, arrived = band()[0], HIGHEST
     steps = 4000
     for i in range(steps + 1):
@@ -48,7 +48,7 @@ def arrives_from(rounds: int) -> float:
 
 
 def rounded_up(value: float) -> float:
-    """To two digits: from a little further on it holds all the more."""
+    """Rounded up to two digits; the statement also holds for every larger value."""
     unit = 10 ** (floor(log10(value)) - 1)
     return ceil(value / unit) * unit
 

@@ -51,7 +51,7 @@ LAYER_TITLES = {
     "linear": "linear: multiplies every row by a matrix",
     "lsh_attention": "LSH attention: attention within hash buckets",
     "masked_mean": "masked mean: the mean over positions, for a classifier",
-    "merge_softmax": "merge parts: combines attention over parts of the keys",
+    "merge_softmax": "merge softmax: combines attention over parts of the keys",
     "metric_key": "keys of metric attention: from one projection and a learned metric",
     "muon": "Muon: updates a matrix by its orthogonalised gradient",
     "copy_rows": "copy_rows: copies rows from one chunk of a sequence to the next",
@@ -63,22 +63,22 @@ LAYER_TITLES = {
     "pooling_sliding_window": "pooling over a window: a merge of a suffix and a prefix",
     "relative_attention": "relative attention: content and distance, in segments with a memory",
     "relu": "ReLU: sets negative elements to zero",
-    "rescale": "rescale: normalises each head to mean 0 and deviation 1",
+    "rescale": "rescale: normalises each head to mean 0 and standard deviation 1",
     "rotary": "rotary: rotates queries and keys by their position",
     "weight_average": "weight average: the mean of the weights over many steps",
     "weighted_sum": "weighted sum: a weighted sum of two arrays, for reversible networks",
 }
 BLOCK_TITLES = {
-    "conv": "convolution block: a causal convolution in front of a mixer",
+    "conv": "convolution block: a causal convolution before a mixer",
     "additive": "additive block: two poolings and two gates, linear in the sequence length",
     "dot": "dot block: multi-head softmax attention",
     "metric": "metric block: one projection for queries, keys and values, with a learned metric",
-    "quadratic": "quadratic, in the chapter of metric: the same with an unconstrained matrix",
+    "quadratic": "quadratic block, in the chapter of metric: the metric block with an unconstrained matrix",
     "bahdanau": "Bahdanau block: scores from a small network of query plus key",
     "transformer_xl": "Transformer-XL block: attention in segments with a memory",
     "lsh": "LSH block: attention within hash buckets",
     "leap": "LEAP block: pooled keys and values, gated by the query",
-    "average": "average block: the mean of all earlier positions",
+    "average": "average block: the mean of all positions so far",
     "identity": "identity block: no interaction between positions",
     "ffn": "feed-forward block: applied to each position",
     "cross": "cross-attention block: queries from one sequence, keys and values from another",
@@ -139,7 +139,7 @@ class Map:
         self.y += height
 
     def branch(self, top: float, bottom: float) -> None:
-        """How the stream is read at the top of a block, and what the block adds to it."""
+        """The read of the stream at the top of a block, and the addition to it."""
         d = self.drawing
         d.arrow([(TRUNK, top + 14), (INDENT, top + 14)], "forward")
         d.arrow([(INDENT, bottom - 14), (TRUNK + 8, bottom - 14)], "forward")
@@ -149,7 +149,7 @@ class Map:
         d.line([(TRUNK, bottom - 18), (TRUNK, bottom - 10)], "forward")
 
     def mixers(self) -> None:
-        """The panel of those of which each layer has one."""
+        """The panel of the mixers; each layer has one of them."""
         d, top, left, right = self.drawing, self.y, INDENT + 7, RIGHT - 15
         heights = [block_height(blocks[0], left, right) for blocks in MIXERS]
         self.panel(sum(heights) + 7 * len(heights) + 28, "none", INDENT, RIGHT - 8)
@@ -239,7 +239,7 @@ def paint(d: Drawing) -> None:
 
 
 def optimizers(d: Drawing, top: float) -> float:
-    """What happens to the weights once their gradients are there. Returns where it ends."""
+    """The path from the gradients to the weights. Returns the lower edge."""
     d.line([(LEFT, top), (RIGHT, top)], "rule", LINE)
     d.text(LEFT, top + 20, "optimizer: gradients to weights", SMALL, "start", "faint")
     y, left = top + 32, 170
@@ -287,7 +287,7 @@ PICTURES = [
             "layernorm, in a classifier a mean over positions, the logits, which use the token table again, and cross "
             "entropy. The mixer is additive, metric, quadratic, dot, bahdanau, transformer_xl, lsh, leap, average or "
             "identity. Below are the optimizers: global norm, Muon for the matrices of linear maps, AdamW for all other "
-            "weights, and an optional average of all weights. Last come the cross-attention block of a decoder; place, "
+            "weights, and an optional average of all weights. Then follow the cross-attention block of a decoder; copy_rows, "
             "which copies rows from one chunk of a sequence to the next; the other kinds of pooling; weighted_sum, for the "
             "two streams of a reversible network; and kernel_regression, which no network uses. Every box is a link to its "
             "page."

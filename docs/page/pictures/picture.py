@@ -1,4 +1,4 @@
-"""What a picture is: where it stands, what it says to those who do not see it, and which constants it shows."""
+"""A picture: its place, its alternative text, and the constants that it shows."""
 
 import re
 from dataclasses import dataclass
@@ -39,7 +39,7 @@ class Picture:
         return drawing.render(self.title, self.description, self.has_links)
 
     def faults(self, root: Path) -> list[Fault]:
-        """Where the source below `root` says something else than the picture."""
+        """Differences between the source below `root` and the picture."""
         faults = [fault for constant in self.constants for fault in self._compare(root, constant)]
         return faults + (self.more_faults(root) if self.more_faults else [])
 

@@ -1,4 +1,4 @@
-"""Pooling: the chain of states and the carries that run back, a window in two halves, a scan over tiles."""
+"""Pooling: states and their backward accumulators, a window in two parts, a scan over tiles."""
 
 from pictures.picture import Constant, Picture
 from svg import NAME, SMALL, TEXT, THICK, Drawing
@@ -185,7 +185,7 @@ def paint_scan(d: Drawing) -> None:
 
 
 def paint_tile(d: Drawing, y: float) -> None:
-    """What one block of threads does with one tile."""
+    """The steps of one thread block with one tile."""
     cell, left = 8, 52
     d.line([(4, y - 8), (WIDTH - 4, y - 8)], "rule")
     d.text(4, y + 12, f"A tile: {TILE} positions by {TILE_LANES} packs of {PACK} channels", TEXT, "start", bold=True)
@@ -201,8 +201,8 @@ def paint_tile(d: Drawing, y: float) -> None:
     x = left + TILE_LANES * cell + 14
     steps = (
         ("a", "A thread scans its run of", f"{RUN_LENGTH} positions, from 0."),
-        ("b", "It joins what the runs", "before its own do,"),
-        ("a", "and scans its run again,", "from the right state."),
+        ("b", "It combines the results", "of the runs before it,"),
+        ("a", "and scans its run again", "from the correct state."),
     )
     for i, (fill, *text) in enumerate(steps):
         d.rectangle(x, top + 7 + 46 * i, 10, 10, fill)
@@ -213,17 +213,17 @@ PICTURES = [
     Picture(
         name="pooling-states",
         page="layers/pooling",
-        after="Backward, step by step",
+        after="Backward, by the recurrence",
         title="The states of a pooling, and its two backward accumulators",
         description=(
-            "Three neighbouring positions. Forward, the state of a head (max, sum, out) goes from each position to the "
-            "next, where it is updated with logit and x. Backward, two accumulators go the other way. The adjoint takes "
+            "Three neighbouring positions. Forward, the state of a head (max, sum, out) passes from each position to the next, "
+            "which updates it with logit and x. Backward, two accumulators pass in the opposite direction. The adjoint adds "
             "d_out of every position, and gives d_x and a number kappa. The drift is one number. Kappa and drift of a "
-            "position give its d_logit, and kappa is added to the drift for the position before."
+            "position give its d_logit; kappa then updates the drift for the previous position."
         ),
         caption=(
-            "What a head passes between positions. Forward, to the right: K + 2 numbers. Backward, to the left: the "
-            "adjoint with K numbers, and the drift with one."
+            "State of a head between positions. Forward, to the right: K + 2 numbers. Backward, to the left: the adjoint with K "
+            "numbers, and the drift with one number."
         ),
         width=WIDTH,
         height=420,
@@ -238,12 +238,12 @@ PICTURES = [
         description=(
             f"Two blocks of {WINDOW} positions. The window that ends at c, the third position of its block, consists of "
             f"a suffix, the last {WINDOW - THIRD - 1} positions of the previous block, and a prefix, the first "
-            f"{THIRD + 1} of its own block. The two are merged. As c moves on, the suffix gets shorter and the prefix "
+            f"{THIRD + 1} of its own block. The two are merged. For larger c the suffix is shorter and the prefix "
             "longer, until the window is the whole block."
         ),
         caption=(
-            f"Windows of w = {WINDOW}. Suffixes are computed from the end of a block, prefixes from its start. For every "
-            "w, a position costs one step of each and one merge."
+            f"Windows of w = {WINDOW}. Suffixes are computed from the end of a block, prefixes from its start. For every w, a "
+            "position costs one step of a suffix, one step of a prefix and one merge."
         ),
         width=WIDTH,
         height=338,
@@ -257,14 +257,14 @@ PICTURES = [
         title="A scan over tiles, with its carry",
         description=(
             f"A sequence of {TILE * TILES:,} positions in {TILES} tiles of {TILE}. First, every tile except the last is "
-            "reduced to its effect on a state, keep and add. Then the states before all tiles are computed one after the "
-            "other, from 0. Then every tile computes all its states from the state before it. Within a tile, "
+            "reduced to its effect on a state, keep and add. Then the states before all tiles are computed one after "
+            "another, from 0. Then every tile computes all its states from the state before it. Within a tile, "
             f"{TILE_RUNS * TILE_LANES} threads do the same with runs of {RUN_LENGTH} positions."
         ),
         caption=(
             f"Three kernels for a sequence of more than one tile: totals of tiles (1), the carry (2), all states (3). "
-            f"Below, one tile: one kernel does the same with runs of {RUN_LENGTH} positions instead of tiles. The scan "
-            "shown goes up. If rows are not aligned, a pack is one channel."
+            f"Below, one tile: one kernel does the same with runs of {RUN_LENGTH} positions instead of tiles. This scan "
+            "runs up. If rows are not aligned, a pack is one channel."
         ),
         width=WIDTH,
         height=438,

@@ -1,4 +1,4 @@
-"""Segments with a memory: who sees whom, and where the products with distances lie in a tile."""
+"""Segments with a memory: the attention mask, and the products with distances in a tile."""
 
 from pictures.picture import Constant, Picture
 from svg import SMALL, THICK, Drawing
@@ -6,7 +6,7 @@ from svg import SMALL, THICK, Drawing
 WIDTH = 360
 C, S, M = 64, 16, 24  # positions, of a segment, of the memory before it
 CELL, LEFT, TOP = 4, 70, 42  # of a pair
-QUERY = 38  # one that is looked at
+QUERY = 38  # the marked query
 ROWS, KEYS = 3, 5  # of the tile below
 SMALL_CELL, TILE_TOP = 24, 372
 
@@ -73,19 +73,19 @@ PICTURES = [
     Picture(
         name="relative-attention-pairs",
         page="layers/relative_attention",
-        after="Who sees whom",
+        after="The attention mask",
         title="Attention mask of segments with a memory",
         description=(
             f"A square of {C} queries and {C} keys, cut into segments of {S}. A query attends to the keys of its segment up "
             f"to its own position, a triangle, and to the {M} keys before the segment, a rectangle that is the same for all "
             f"queries of the segment. Query {QUERY} attends to keys {sees(QUERY).start} to {QUERY}. Below, the products of "
-            f"{ROWS} queries with {ROWS + KEYS - 1} rows of distances: every query uses {KEYS} of them, and the first one "
-            "moves one place to the left from query to query."
+            f"{ROWS} queries with {ROWS + KEYS - 1} rows of distances: every query uses {KEYS} of them, and the first used "
+            "product moves one place to the left from query to query."
         ),
         caption=(
-            f"Segments of {S} and a memory of {M}: keys of the own segment (blue) and of the memory (orange). Query {QUERY} "
+            f"Segments of {S} and a memory of {M}: keys of the same segment (blue) and of the memory (orange). Query {QUERY} "
             f"attends to keys {sees(QUERY).start} to {QUERY}. Below, a tile of {ROWS} queries and {KEYS} keys: the products "
-            "with the distances of the keys stand in the row of the query, shifted by one place from row to row."
+            "with the distances of the keys are in the row of the query, shifted by one place from row to row."
         ),
         width=WIDTH,
         height=TILE_TOP + 34 + ROWS * SMALL_CELL,

@@ -1,4 +1,4 @@
-"""What rescaling does to the length of a head, and to its gradient, in the plane of all heads of mean 0."""
+"""The effect of rescaling on the length of a head and on its gradient, in the plane of all heads of mean 0."""
 
 from math import sqrt
 
@@ -89,14 +89,14 @@ PICTURES = [
         description=(
             f"Heads of {K} channels, minus their mean, as points of a plane. Rescaling moves each along its ray to a circle "
             f"of radius √{K - 1}: {written(HEAD)} to {written(forward(HEAD))}, and likewise {written(TWICE)}, which is twice "
-            "as long. The gradient at the output loses its part along the ray. The rest, divided by the deviation, is the "
-            f"gradient of the input: {written(backward(HEAD, D_OUT))}, and half as much, "
+            "as long. The gradient at the output loses its component along the ray. The rest, divided by the standard deviation, "
+            f"is the gradient of the input: {written(backward(HEAD, D_OUT))}, and half as much, "
             f"{written(backward(TWICE, D_OUT))}, for the head of twice the length."
         ),
         caption=(
             f"Heads of K = {K} channels without their mean lie in a plane, rescaled heads on a circle: the length is lost, "
-            "the direction stays. The part of d_out (dashed, minus its mean) along the ray is lost too. The rest, divided "
-            "by the deviation, is d_in. A longer head has a smaller gradient."
+            "the direction stays. The component of d_out (dashed, minus its mean) along the ray is lost, too. The rest, divided "
+            "by the standard deviation, is d_in. A longer head has a smaller gradient."
         ),
         width=WIDTH,
         height=HEIGHT,

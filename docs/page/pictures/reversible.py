@@ -1,4 +1,4 @@
-"""Two streams, forward and undone: who reads which, and what is kept."""
+"""Two streams, forward and inverted: the reads of each block, and the saved arrays."""
 
 from pictures.picture import Constant, Picture
 from svg import SMALL, TEXT, THICK, Drawing
@@ -11,7 +11,7 @@ BOX = (44, 24)
 
 
 def reads(i: int) -> int:
-    """Which of the two arrays block i reads: the one that rows enter by first, and then by turns."""
+    """The array that block i reads: block 0 reads the input array, then the blocks alternate."""
     return (i + 1) % 2
 
 

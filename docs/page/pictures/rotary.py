@@ -1,4 +1,4 @@
-"""Pairs of channels as points that turn with their position: their product knows the distance alone."""
+"""Pairs of channels as points that turn with their position: their product depends on the distance alone."""
 
 from math import atan2, cos, degrees, hypot, sin
 
@@ -22,7 +22,7 @@ def turned(x: Point, by: float) -> Point:
 
 
 def product(query: int, key: int) -> float:
-    """What the pair adds to the score of a query and a key at these positions."""
+    """The term of the pair in the score of a query and a key at these positions."""
     q, k = turned(QUERY, angle(query, PAIR)), turned(KEY, angle(key, PAIR))
     return q[0] * k[0] + q[1] * k[1]
 
@@ -55,7 +55,7 @@ def paint_places(d: Drawing, left: float, query: int, key: int) -> None:
 
 
 def paint_hands(d: Drawing, top: float) -> None:
-    """How far each pair has turned at each position."""
+    """The angle of each pair at each position."""
     radius, left, column, row = 12, 92, 31, 32
     d.line([(4, top - 12), (WIDTH - 4, top - 12)], "rule")
     d.text(left - 20, top + 10, "position", SMALL, "end", "faint")
@@ -87,12 +87,12 @@ PICTURES = [
             f"position. With the query at {PLACES[0][0]} and the key at {PLACES[0][1]}, and with both "
             f"{PLACES[1][1] - PLACES[0][1]} positions later, the angle between them is the same, and so is their product, "
             f"{decimal(product(*PLACES[0]))}. Below, the angles of the first {PAIRS} pairs of a head of {K} channels at "
-            f"positions 0 to {POSITIONS - 1}: the first pair turns by {degrees(angle(1, 0)):.0f} degrees per position, each "
-            "further pair by less."
+            f"positions 0 to {POSITIONS - 1}: the first pair turns by {degrees(angle(1, 0)):.0f} degrees per position, and "
+            "each further pair turns by less."
         ),
         caption=(
             f"Above: pair {PAIR} of a query (blue) and of a key, dashed before the rotation. If both positions grow by the "
-            "same number, both angles grow, and the angle between the arrows stays. Below: the angles of the first "
+            "same number, both angles grow, and the angle between the arrows stays the same. Below: the angles of the first "
             f"{PAIRS} pairs of K = {K} channels at each position; the pair shown above is marked."
         ),
         width=WIDTH,

@@ -1,4 +1,4 @@
-"""A row of channels, as a core walks it in lanes and as a warp does."""
+"""The sum of a row of channels, on a core with SIMD vectors and in a warp."""
 
 from pictures.picture import Constant, Picture
 from svg import SMALL, Drawing
@@ -20,9 +20,9 @@ MARKED = 5  # the lane that is pointed out
 
 
 def paint_core(d: Drawing) -> float:
-    """The lanes of one core, and how their sums become one. Returns where that ends."""
+    """The vectors of one core, and the steps that add their sums. Returns the lower edge."""
     lanes, left, piece, height, y = LANES["avx2"], 8, 38, 26, 54
-    d.text(4, 14, f"A core, {lanes} lanes at a time", bold=True, anchor="start")
+    d.text(4, 14, f"A core, {lanes} floats at a time", bold=True, anchor="start")
     d.text(left + TURNS * piece / 2, y - 18, f"{WHOLE} times {TURNS * lanes} channels", SMALL)
     d.brace(left + 1, left + TURNS * piece - 1, y - 11, -5)
     for turn, fill in enumerate("abcd"):
@@ -61,12 +61,12 @@ def paint_core(d: Drawing) -> float:
     d.text(x + 17, vector_y + 14.5, "+")
     d.arrow([(x + 17, vector_y + 17), (x + 17, vector_y + 38)])
     d.text(x + 17, vector_y + 52, "sum of the row", SMALL)
-    d.text(left, vector_y + 36, "lanes are added by halves", SMALL, "start", "faint")
+    d.text(left, vector_y + 36, "elements are added by halves", SMALL, "start", "faint")
     return vector_y + 60
 
 
 def paint_warp(d: Drawing, top: float) -> None:
-    """The lanes of a warp over the same row, and the exchanges by which all of them get its sum."""
+    """The lanes of a warp over the same row, and the exchanges that give every lane the sum."""
     cell, left, y = 10, 28, top + 54
     d.line([(4, top), (WIDTH - 4, top)], "rule")
     d.text(4, top + 22, f"A warp, {WARP} lanes of {PACK} channels at a time", bold=True, anchor="start")
@@ -100,17 +100,17 @@ PICTURES = [
         name="row-lanes",
         page="layers/layernorm",
         after="On the GPU",
-        title="The sum of a row: vector lanes and a warp",
+        title="The sum of a row: SIMD vectors and a warp",
         description=(
-            f"The sum of a row of {D} channels. A core with {LANES['avx2']} lanes adds {TURNS} vectors per step, each "
-            f"to its own sum, {WHOLE} times; {VECTORS} vector and {SCALARS} single channels remain. The vector sums are "
-            "added, then their lanes by halves, then the sum of the single channels. A warp reads "
-            f"{WARP * PACK} channels per access, {PACK} per lane. Then each lane adds the sums of the lanes at distance "
+            f"The sum of a row of {D} channels. A core with vectors of {LANES['avx2']} floats adds {TURNS} vectors per "
+            f"step, each to its own accumulator, {WHOLE} times; {VECTORS} vector and {SCALARS} single channels remain. The "
+            "accumulators are added, then the elements of the vector by halves, then the sum of the single channels. A warp "
+            f"reads {WARP * PACK} channels per access, {PACK} per lane. Then each lane adds the sums of the lanes at distance "
             f"{', '.join(map(str, DISTANCES[:-1]))} and 1; after that every lane has the sum of the row."
         ),
         caption=(
-            f"The sum of a row of {D} channels in the forward pass, on a core with AVX2 (without it "
-            f"{LANES['baseline']} lanes, with AVX-512 {LANES['avx512']}), and in float on a GPU. The lower rows mark a "
+            f"The sum of a row of {D} channels in the forward pass, on a core with AVX2 (vectors of {LANES['avx2']} floats; "
+            f"without it {LANES['baseline']}, with AVX-512 {LANES['avx512']}), and in float on a GPU. The lower rows mark a "
             "lane and its partner."
         ),
         width=WIDTH,

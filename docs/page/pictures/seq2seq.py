@@ -107,12 +107,12 @@ PICTURES = [
             f"Two stacks side by side. Left, the encoder: source tokens, embedding, {LAYERS} layers of a mixer and a "
             f"feed-forward block, a norm, and the memory. Right, the decoder: target tokens, embedding, {LAYERS} layers of "
             "a mixer, cross-attention and a feed-forward block, a norm, a linear map to logits, and the loss. The memory "
-            "leads to the cross-attention of every decoder layer. Beside every arrow one leads back, for the gradient. "
+            "leads to the cross-attention of every decoder layer. Next to every arrow, a second arrow shows the gradient. "
             "The backward pass has five parts: loss and head, the layers of the decoder, the embedding of the target, the "
             "encoder, the embedding of the source."
         ),
         caption=(
-            "Numbers are the order of the backward pass. The gradient of the memory is the sum over all layers of the "
+            "Numbers show the order of the backward pass. The gradient of the memory is the sum over all layers of the "
             "decoder; part 4 starts when this sum is complete."
         ),
         width=WIDTH,

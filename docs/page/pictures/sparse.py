@@ -1,4 +1,4 @@
-"""Who sees whom in the patterns of attention."""
+"""Attention masks of the sparse patterns."""
 
 from typing import Callable
 
@@ -38,11 +38,11 @@ PICTURES = [
     Picture(
         name="sparse-strided",
         page="docs/sparse",
-        after="Who sees whom",
+        after="The attention mask",
         title="Attention mask of the strided pattern",
         description=(
-            f"Rows are {C} queries, columns {C} keys. Visible are a band of {STRIDE} along the diagonal, and lines parallel "
-            f"to it, {STRIDE} apart."
+            f"Rows are {C} queries, columns {C} keys. The unmasked pairs are a band of {STRIDE} along the diagonal, and lines "
+            f"parallel to it, {STRIDE} apart."
         ),
         caption=(
             f"Stride {STRIDE}: {pairs(strided)} of the {C * (C + 1) // 2} causal pairs. They are the window, and lines "
@@ -59,11 +59,11 @@ PICTURES = [
     Picture(
         name="sparse-fixed",
         page="docs/sparse",
-        after="Who sees whom",
+        after="The attention mask",
         title="Attention mask of the fixed pattern",
         description=(
-            f"Rows are {C} queries, columns {C} keys. Visible are triangles of {STRIDE} positions along the diagonal, and "
-            f"below each of them {SUMMARY} columns down to the last query."
+            f"Rows are {C} queries, columns {C} keys. The unmasked pairs are triangles of {STRIDE} positions along the diagonal, "
+            f"and below each triangle {SUMMARY} columns down to the last query."
         ),
         caption=(
             f"Blocks of {STRIDE} with {SUMMARY} summary positions: {pairs(fixed)} pairs. They are the pairs within a block, "
