@@ -324,12 +324,13 @@ class TransformerXlBlock : public Block<Device, T> {
 };
 
 struct TransformerXlMixer {
-  static constexpr MixerProperties properties = {.name = "transformer_xl",
-                                                 .summary = "attention to a segment and a memory, with relative positions",
-                                                 .head_projection = "query_hd",
-                                                 .in_chunks = true,
-                                                 .truncates = true,
-                                                 .options = "segments"};
+  static constexpr MixerProperties properties = {
+      .name = "transformer_xl",
+      .summary = "attention to a segment and a memory, with relative positions",
+      .head_projection = "query_hd",
+      .in_chunks = true,
+      .truncates = true,
+      .options = "segments"};
   template <class Device, class T>
   using Type = TransformerXlBlock<Device, T>;
 };
