@@ -324,13 +324,12 @@ class TransformerXlBlock : public Block<Device, T> {
 };
 
 struct TransformerXlMixer {
-  static constexpr MixerProperties properties = {
-      .name = "transformer_xl",
-      .summary = "attention to a segment and a memory, with relative positions",
-      .head_projection = "query_hd",
-      .in_chunks = true,
-      .truncates = true,
-      .options = "segments"};
+  static constexpr MixerProperties properties = {.name = "transformer_xl",
+                                                 .summary = "relative attention to a segment and a memory",
+                                                 .head_projection = "query_hd",
+                                                 .in_chunks = true,
+                                                 .truncates = true,
+                                                 .options = "segments"};
   template <class Device, class T>
   using Type = TransformerXlBlock<Device, T>;
 };

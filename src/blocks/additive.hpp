@@ -256,17 +256,16 @@ class AdditiveBlock : public Block<Device, T> {
 };
 
 struct AdditiveMixer {
-  static constexpr MixerProperties properties = {
-      .name = "additive",
-      .summary = "running averages weighted by one logit per position and head",
-      .golden_case = "additive_attention",
-      .golden_norm = true,
-      .has_window = true,
-      .pools = true,
-      .decays = true,
-      .has_products = true,
-      .in_chunks = true,
-      .truncates = true};
+  static constexpr MixerProperties properties = {.name = "additive",
+                                                 .summary = "running averages, one logit per position and head",
+                                                 .golden_case = "additive_attention",
+                                                 .golden_norm = true,
+                                                 .has_window = true,
+                                                 .pools = true,
+                                                 .decays = true,
+                                                 .has_products = true,
+                                                 .in_chunks = true,
+                                                 .truncates = true};
   template <class Device, class T>
   using Type = AdditiveBlock<Device, T>;
 };
