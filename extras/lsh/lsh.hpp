@@ -205,8 +205,10 @@ class LshBlock : public Block<Device, T> {
 };
 
 struct LshMixer {
-  static constexpr MixerProperties properties = {
-      .name = "lsh", .summary = "attention within hash buckets", .head_projection = "project_hd", .options = "hashing"};
+  static constexpr MixerProperties properties = {.name = "lsh",
+                                                 .summary = "attention within buckets of random hashes",
+                                                 .head_projection = "project_hd",
+                                                 .options = "hashing"};
   template <class Device, class T>
   using Type = LshBlock<Device, T>;
 };

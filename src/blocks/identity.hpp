@@ -56,10 +56,8 @@ class IdentityBlock : public Block<Device, T> {
 };
 
 struct IdentityMixer {
-  static constexpr MixerProperties properties = {.name = "identity",
-                                                 .summary = "normalised input; positions are not combined",
-                                                 .in_chunks = true,
-                                                 .truncates = true};
+  static constexpr MixerProperties properties = {
+      .name = "identity", .summary = "normalised rows, without mixing", .in_chunks = true, .truncates = true};
   template <class Device, class T>
   using Type = IdentityBlock<Device, T>;
 };

@@ -9,8 +9,7 @@ namespace abh {
 
 // Selected device.
 struct DeviceChoice {
-  std::string device =
-      "auto";  // plain, cpu, cuda or emulated; auto: cuda if this build and machine have it, else cpu
+  std::string device = "auto";  // plain, cpu, cuda or emulated; auto: cuda if this build and machine have it, else cpu
   Index threads = available_threads();  // of the CPU device
   std::string gemm = "auto";            // of the CUDA device: library (cuBLASLt) or hand (cuda/gemm.cu)
   Index gpu = 0;                        // of the CUDA device: number of the GPU
