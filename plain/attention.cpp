@@ -8,13 +8,13 @@ namespace abh {
 
 namespace {
 
-// The factor of every score.
+// Factor of every score.
 template <class T>
 Accum<T> scale_of(const AttentionInputs<T>& in) {
   return Accum<T>(in.scale > 0 ? in.scale : 1 / std::sqrt(static_cast<double>(in.K)));
 }
 
-// The score of query c and key s of head n: (b, c, n, k) are the letters of both arrays.
+// Score of query c and key s in head n; query(b, c, n, k), key(b, s, n, k).
 template <class T>
 Accum<T> score_of(const AttentionInputs<T>& in, const View<const T, 4>& query, const View<const T, 4>& key, Index b,
                   Index n, Index c, Index s) {
@@ -27,17 +27,17 @@ Accum<T> score_of(const AttentionInputs<T>& in, const View<const T, 4>& query, c
   return score;
 }
 
-// Whether query c sees key s in head n. Both passes ask the same.
+// True if query c attends to key s in head n; used by both passes.
 template <class T>
 bool sees(const AttentionInputs<T>& in, Index b, Index n, Index c, Index s) {
   return in.mask.of_head(n).sees(c, s) && (!in.mask.mask_bs || array(in.mask.mask_bs, in.S)(b, s) != 0);
 }
 
-// Positions whose terms are added one after the other. Sums of tiles are added with more digits where T is float: in a
-// sum that has grown long, what rounding takes from every term would add up.
+// Number of terms per partial sum. For float, the partial sums are added in higher precision: in one long float sum the
+// rounding errors of the terms would accumulate.
 constexpr Index tile = 64;
 
-// The sum over s of S positions: add(sum, s) adds a term, or nothing.
+// Sum over s < S; add(sum, s) adds the term of s or nothing.
 template <class T, class Add>
 T sum_in_tiles(Index S, const Add& add) {
   Extended<T> total(0);
@@ -49,8 +49,8 @@ T sum_in_tiles(Index S, const Add& add) {
   return T(total);
 }
 
-// The same for gradients, in which every pair adds to several sums: those of a tile stand in `sum`, those of the tiles
-// before in `total`.
+// The same for gradients, where one pair adds to several sums. `sum` holds the partial sums of the current tile,
+// `total` the sums of the earlier tiles.
 template <class T>
 struct TiledSums {
   View<T, 2> sum_ck;
@@ -63,14 +63,14 @@ struct TiledSums {
       total = Extended<T>(0);
     });
   }
-  // The tile of rows [begin, end) is done.
+  // Adds the partial sums of rows [begin, end) to `total`.
   void set_aside(Index begin, Index end) const {
     for_rows(begin, end, [](T& sum, Extended<T>& total) {
       total += sum;
       sum = T(0);
     });
   }
-  // x(b, c, n, k): the sums of a head.
+  // Writes the complete sums of one head to x(b, c, n, k).
   template <class Number>
   void finish(const View<Number, 4>& x, Index b, Index n) const {
     for (Index c = 0; c < C; ++c) {
@@ -105,7 +105,7 @@ void attention_forward(Device& device, const AttentionForward<T>& a) {
 
   for (Index b = 0; b < B; ++b) {
     for (Index n = 0; n < N; ++n) {
-      for (Index c = 0; c < C; ++c) {  // every query by itself: one row of scores is all that is kept
+      for (Index c = 0; c < C; ++c) {  // one row of scores in memory at a time
         A max = A(-infinity);
         for (Index s = 0; s < S; ++s) {
           if (!sees(in, b, n, c, s)) continue;
@@ -114,17 +114,17 @@ void attention_forward(Device& device, const AttentionForward<T>& a) {
         }
         const A sum = sum_in_tiles<A>(S, [&](A& of_tile, Index s) {
           if (!sees(in, b, n, c, s)) return;
-          power_s[s] = exp(score_s[s] - max);  // at most 1: nothing overflows, whatever the scores
+          power_s[s] = exp(score_s[s] - max);  // at most 1, so nothing overflows
           of_tile += power_s[s];               // (attention.2)
         });
-        const bool sees_none = sum == A(0);  // else the largest score has added exp(0) = 1
+        const bool sees_none = sum == A(0);  // otherwise the largest score has added exp(0) = 1
         for (Index k = 0; k < K; ++k) {
           const A mixed = sum_in_tiles<A>(S, [&](A& of_tile, Index s) {
             if (sees(in, b, n, c, s)) of_tile += power_s[s] * value(b, s, n, k);
           });
           out(b, c, n, k) = sees_none ? A(0) : mixed / sum;  // (attention.3)
         }
-        // exp(score - infinity) is 0: backward needs no special case for a row that sees nothing.
+        // exp(score - infinity) is 0: the backward pass needs no special case for a query without keys.
         lse(b, n, c) = sees_none ? A(infinity) : max + log(sum);  // (attention.4)
       }
     }
@@ -167,7 +167,7 @@ void attention_backward(Device& device, const AttentionBackward<T>& a) {
     Extended<A>* total_ck = scratch.template take<Extended<A>>(rows * K);
     return TiledSums<A>{array(sum_ck, K), array(total_ck, K), rows, K};
   };
-  // Every pair below adds to all three: sums over keys for the query, over queries for the key and the value.
+  // Every pair adds to three gradients: sums over keys for d_query, sums over queries for d_key and d_value.
   const TiledSums<A> d_query = sums_of(C), d_key = sums_of(S), d_value = sums_of(S);
 
   for (Index b = 0; b < B; ++b) {
@@ -176,13 +176,13 @@ void attention_backward(Device& device, const AttentionBackward<T>& a) {
       d_key.clear();
       d_value.clear();
       for (Index c = 0; c < C; ++c) {
-        A delta = A(0);  // sum_s weight d_weight of this row, without a sweep over its keys
+        A delta = A(0);  // equals sum_s weight d_weight of this row, without a loop over the keys
         for (Index k = 0; k < K; ++k) delta += d_out(b, c, n, k) * out(b, c, n, k);  // (attention.6)
         for (Index s = 0; s < S; ++s) {
           if (s % tile == 0) d_query.set_aside(c, c + 1);
           if (!sees(in, b, n, c, s)) continue;
           const A weight = exp(score_of(in, query, key, b, n, c, s) - lse(b, n, c));  // (attention.5)
-          A d_weight = A(0);  // out is linear in the weights, their coefficients are the values
+          A d_weight = A(0);  // out is linear in the weights with the values as coefficients
           for (Index k = 0; k < K; ++k) d_weight += d_out(b, c, n, k) * value(b, s, n, k);
           const A d_score = weight * (d_weight - delta);  // (attention.7)
           for (Index k = 0; k < K; ++k) {
@@ -234,7 +234,7 @@ void attention_bias_backward(Device&, const AttentionBiasBackward<T>& a) {
   }
 }
 
-// Forward with the query of the last position alone.
+// Forward pass of one query at the last position.
 template <class Device, class T>
 void attention_step(Device& device, const AttentionStep<T>& a) {
   using A = Accum<T>;

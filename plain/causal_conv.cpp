@@ -4,7 +4,7 @@
 
 namespace abh {
 
-// Letters beside those of the header: s is a position that is seen from another one, i an input channel.
+// Letters, in addition to those of the header: s = input or output position, i = input channel.
 
 template <class Device, class T>
 void causal_conv_forward(Device&, T* out_bcd, const T* in_bcd, const T* weight_dgj, const CausalConvShape& shape) {
@@ -15,10 +15,10 @@ void causal_conv_forward(Device&, T* out_bcd, const T* in_bcd, const T* weight_d
   for (Index b = 0; b < B; ++b) {
     for (Index c = 0; c < C; ++c) {
       for (Index d = 0; d < D; ++d) {
-        const Index base = d - d % G;  // the first channel of the group, of which d sees all G
+        const Index base = d - d % G;  // first channel of the group; output channel d reads all G of them
         A sum = A(0);
         for (Index j = 0; j < J; ++j) {
-          const Index s = c - (J - 1) + j;  // the last tap reads the current position; before the first stand zeros
+          const Index s = c - (J - 1) + j;  // the last tap reads the current position; positions before 0 are zero
           for (Index g = 0; g < G && s >= 0; ++g) sum += weight(d, g, j) * in(b, s, base + g);  // (causal_conv.1)
         }
         out(b, c, d) = sum;
@@ -41,7 +41,7 @@ void causal_conv_backward(Device&, T* d_in_bcd, Accum<T>* d_weight_dgj, const T*
         const Index g = i % G, base = i - g;
         A sum = A(0);
         for (Index j = 0; j < J; ++j) {
-          const Index s = c + (J - 1) - j;  // the output that saw position c through tap j, if there is one
+          const Index s = c + (J - 1) - j;  // the output that reads position c through tap j, if it exists
           for (Index d = base; d < base + G && s < C; ++d) sum += weight(d, g, j) * d_out(b, s, d);  // (causal_conv.2)
         }
         d_in(b, c, i) = sum;
@@ -51,7 +51,7 @@ void causal_conv_backward(Device&, T* d_in_bcd, Accum<T>* d_weight_dgj, const T*
   for (Index d = 0; d < D; ++d) {
     for (Index g = 0; g < G; ++g) {
       for (Index j = 0; j < J; ++j) {
-        A sum = A(0);  // over every use of this weight: each position of each sequence
+        A sum = A(0);  // sum over all positions of all sequences, because each of them uses this weight
         for (Index b = 0; b < B; ++b) {
           for (Index c = 0; c < C; ++c) {
             const Index s = c - (J - 1) + j;
@@ -72,19 +72,19 @@ void causal_conv_step(Device& device, T* out_d, T* state_jd, const T* in_d, cons
   const auto state = array(state_jd, D);
   const auto weight = array(weight_dgj, G, J);
   typename Device::Scope scratch(device.workspace);
-  A* sum_d = scratch.template take<A>(D);  // out_d may be in_d, which the other channels of a group still need
+  A* sum_d = scratch.template take<A>(D);  // separate: other channels of the group still read in_d, which may be out_d
   for (Index d = 0; d < D; ++d) {
     sum_d[d] = A(0);
     for (Index j = 0; j < J; ++j) {
       const Index s = position - (J - 1) + j;
       for (Index g = 0; g < G && s >= 0; ++g) {
         const Index i = d - d % G + g;
-        // Position s lies in row s % (J - 1) of the ring, which holds the J - 1 positions before this one.
+        // Position s is stored in row s % (J - 1) of a ring buffer with the last J - 1 positions.
         sum_d[d] += weight(d, g, j) * (s == position ? in_d[i] : state(s % (J - 1), i));
       }
     }
   }
-  // The row of the oldest input, which no later position sees.
+  // Row of the oldest input, which no later position reads.
   for (Index d = 0; d < D && J > 1; ++d) state(position % (J - 1), d) = in_d[d];
   for (Index d = 0; d < D; ++d) out_d[d] = sum_d[d];
 }

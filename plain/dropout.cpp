@@ -7,15 +7,15 @@ namespace abh {
 
 namespace {
 
-// A function of the element's number, so that backward draws the same factor again and nothing is stored. Without
-// dropout the state is not read: there may be none.
+// Factor as a function of the element index: backward draws the same factor again, so no mask is stored. Without
+// dropout the state is not read and may be null.
 template <class T>
 T factor_of(const Dropout& dropout, Index element) {
   if (dropout.p == 0) return T(1);
   const StepState& state = *dropout.state;
   const auto i = static_cast<std::uint64_t>(dropout.first + element);
   const std::uint32_t word = philox_word(state.seed, i, state.step, dropout.site);
-  // Chosen, not a mask times the scale: for p = 1 the scale is infinite, and 0 times it NaN.
+  // A selection, not mask times scale: for p = 1 the scale is infinite, and 0 * infinity is NaN.
   return T(word >= std::ceil(dropout.p * 0x1p32) ? 1 / (1 - dropout.p) : 0);  // (dropout.1)
 }
 

@@ -14,7 +14,7 @@ void embedding_forward(Device&, T* out_bcd, const Token* tokens_bc, const T* tok
   for (Index b = 0; b < B; ++b) {
     for (Index c = 0; c < C; ++c) {
       for (Index d = 0; d < D; ++d) {
-        // The token picks its row: delta_vt of the chapter is this index.
+        // Index of a row by its token; the chapter writes it as a sum with delta_vt.
         const A row = tokens(b, c) >= 0 ? A(scale) * token(tokens(b, c), d) : A(0);
         out(b, c, d) = row + (position_cd ? position(first_position + c, d) : A(0));  // (embedding.1)
       }
@@ -32,7 +32,7 @@ void embedding_backward(Device&, Accum<T>* d_token_vd, Accum<T>* d_position_cd, 
   for (Index b = 0; b < B; ++b) {
     for (Index c = 0; c < C; ++c) {
       for (Index d = 0; d < D; ++d) {
-        // Added: the same token stands elsewhere too, and the logits may share the table.
+        // Accumulated: a token may occur at several positions, and the logits may share the table.
         if (tokens(b, c) >= 0) d_token(tokens(b, c), d) += A(scale) * d_out(b, c, d);  // (embedding.2)
         if (d_position_cd) d_position(c, d) += d_out(b, c, d);                         // (embedding.3)
       }

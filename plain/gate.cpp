@@ -12,7 +12,7 @@ void gate_forward(Device& device, const GateForward<T>& a) {
   const auto residual = array(a.residual_bcd, in.D), gate = array(in.gate_bcd, stride_or(in.gate_stride, in.D));
   typename Device::Scope scratch(device.workspace);
   const auto dropped = array(scratch.template take<A>(in.BC * in.D), in.D);
-  // Into scratch memory: out may be the residual, which is still to be read.
+  // Written to scratch memory, because out may be the residual, which is still needed.
   for (Index i = 0; i < in.BC * in.D; ++i) dropped.first[i] = in.pooled_bcd[i];
   dropout_forward<Device, A>(device, dropped.first, dropped.first, nullptr, in.dropout, in.BC * in.D);
   for (Index bc = 0; bc < in.BC; ++bc) {
@@ -32,7 +32,7 @@ void gate_backward(Device& device, const GateBackward<T>& a) {
   typename Device::Scope scratch(device.workspace);
   const auto dropped = array(scratch.template take<A>(count), in.D);
   const auto d_dropped = array(scratch.template take<A>(count), in.D);
-  // The forward mask, drawn again from seed, step, site and the element's number.
+  // Mask of the forward pass, drawn again from seed, step, site and element index.
   for (Index i = 0; i < count; ++i) dropped.first[i] = in.pooled_bcd[i];
   dropout_forward<Device, A>(device, dropped.first, dropped.first, nullptr, in.dropout, count);
   for (Index bc = 0; bc < in.BC; ++bc) {

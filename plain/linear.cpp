@@ -12,7 +12,7 @@ void linear_forward(Device&, const LinearForward<T>& a) {
   for (Index bc = 0; bc < a.shape.BC; ++bc) {
     for (Index o = 0; o < a.shape.O; ++o) {
       A sum = A(0);
-      for (Index i = 0; i < a.shape.I; ++i) sum += in(bc, i) * weight(o, i);  // a row of in by a row of weight
+      for (Index i = 0; i < a.shape.I; ++i) sum += in(bc, i) * weight(o, i);  // row of in times row of weight
       out(bc, o) = A(a.scale) * (sum + (a.bias_o ? a.bias_o[o] : A(0)));      // (linear.1)
     }
   }
@@ -27,7 +27,7 @@ void linear_backward_input(Device&, const LinearBackwardInput<T>& a) {
   for (Index bc = 0; bc < a.shape.BC; ++bc) {
     for (Index i = 0; i < a.shape.I; ++i) {
       A sum = A(0);
-      for (Index o = 0; o < a.shape.O; ++o) sum += d_out(bc, o) * weight(o, i);  // all that this input went into
+      for (Index o = 0; o < a.shape.O; ++o) sum += d_out(bc, o) * weight(o, i);  // all outputs of this input
       d_in(bc, i) = A(a.scale) * sum + (a.accumulate ? d_in(bc, i) : A(0));      // (linear.2)
     }
   }
@@ -42,10 +42,10 @@ void linear_backward_weight(Device&, const LinearBackwardWeight<T>& a) {
   for (Index o = 0; o < a.shape.O; ++o) {
     for (Index i = 0; i < a.shape.I; ++i) {
       A sum = A(0);
-      for (Index bc = 0; bc < a.shape.BC; ++bc) sum += d_out(bc, o) * in(bc, i);  // every row uses this weight
+      for (Index bc = 0; bc < a.shape.BC; ++bc) sum += d_out(bc, o) * in(bc, i);  // all rows use this weight
       d_weight(o, i) += A(a.scale) * sum;                                         // (linear.3)
     }
-    A sum = A(0);  // as above, with an input of 1
+    A sum = A(0);  // as for a weight whose input is 1
     for (Index bc = 0; bc < a.shape.BC; ++bc) sum += d_out(bc, o);
     if (a.d_bias_o) a.d_bias_o[o] += A(a.scale) * sum;  // (linear.4)
   }

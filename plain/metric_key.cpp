@@ -6,14 +6,14 @@ namespace abh {
 
 namespace {
 
-// Where metric_nkk' stands among the numbers of head n; m is k'. Below the diagonal of a packed metric: where its
-// mirror image stands.
+// Index of metric_nkk' within head n; m is k'. In a packed metric, elements below the diagonal share the index of the
+// transposed element.
 Index place_of(MetricForm form, Index k, Index m, Index K) {
   if (form == MetricForm::full) return k * K + m;
   return k <= m ? k * K - k * (k - 1) / 2 + (m - k) : place_of(form, m, k, K);  // (metric_key.1)
 }
 
-// All heads' numbers: metric(n, place).
+// Elements of all heads: metric(n, place).
 template <class T>
 View<T, 2> metric_of(T* first, MetricForm form, Index K) {
   return array(first, metric_count(form, 1, K));
@@ -50,15 +50,15 @@ void metric_key_backward(Device&, const MetricKeyBackward<T>& a) {
   for (Index n = 0; n < N; ++n) {
     for (Index k = 0; k < K; ++k) {
       for (Index m = 0; m < K; ++m) {
-        A gradient = A(0);  // of all BC positions, each of which uses the entry once
+        A gradient = A(0);  // sum over all BC positions, because each position uses this element once
         for (Index bc = 0; bc < a.in.BC; ++bc) gradient += d_key(bc, n, k) * project(bc, n, m);  // (metric_key.4)
-        d_metric(n, place_of(a.in.form, k, m, K)) += gradient;  // (metric_key.5): packed, k k' and k' k have one place
+        d_metric(n, place_of(a.in.form, k, m, K)) += gradient;  // packed: k k' and k' k have one index
       }
     }
     for (Index bc = 0; bc < a.in.BC; ++bc) {
       for (Index m = 0; m < K; ++m) {
-        A sum = d_project(bc, n, m);  // added to
-        // The first index of the matrix is summed here, the second one forward: M^T in place of M.
+        A sum = d_project(bc, n, m);  // accumulated
+        // Sums over the first index of the matrix (forward sums over the second): a product with the transposed matrix.
         for (Index k = 0; k < K; ++k) sum += d_key(bc, n, k) * metric(n, place_of(a.in.form, k, m, K));
         d_project(bc, n, m) = sum;  // (metric_key.3)
       }
@@ -73,7 +73,8 @@ void metric_query_step(Device&, T* query_h, const MetricKeyInputs<T>& in) {
   const auto query = array(query_h, K);
   const auto project = array(in.project_bch, K);
   const auto metric = metric_of(in.metric, in.form, K);
-  // p_c^T M, so that its dot product with a cached row p_c' is p_c^T M p_c': M acts once, not on every cached row.
+  // Computes p_c^T M: its dot product with a cached row p_c' is p_c^T M p_c'. M is applied once, not to every cached
+  // row.
   for (Index n = 0; n < N; ++n) {
     for (Index m = 0; m < K; ++m) {
       A sum = A(0);

@@ -4,8 +4,8 @@
 
 namespace abh {
 
-// The device of plain/: every layer as the loops that its equations spell out, one scalar after the other. It is the
-// room to read first, and what every fast device is compared with.
+// Device of plain/: computes every layer with the loops of its equations, in scalar code. Read it first. All fast
+// devices are compared with it.
 struct PlainDevice : SharesHostMemory<PlainDevice> {
   MemorySource memory() const { return memory_of_host_devices(); }
 

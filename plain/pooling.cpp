@@ -20,11 +20,11 @@ void pooling_forward(Device& device, const PoolingForward<T>& a) {
   const auto average = array(scratch.template take<S>(payloads * N * K), K);
   for (Index b = 0; b < B; ++b) {
     for (Index n = 0; n < N; ++n) {
-      S max = S(-infinity), sum = 0;  // of no position
+      S max = S(-infinity), sum = 0;  // state before the first position
       for (Index m = n; m < payloads * N; m += N) {
         for (Index k = 0; k < K; ++k) average(m, k) = 0;
       }
-      // kept: with as many digits as a step's state has, so that step by step comes to the same.
+      // kept(): rounds to the precision of the decode state, so that decoding gives the same results.
       for (Index c = 0; c < C; ++c) {
         const S logit = S(logit_of(a.in, b, n, c)), max_before = max;
         max = logit < max_before ? max_before : logit;                                // (pooling.2)

@@ -1,6 +1,6 @@
 #pragma once
 
-// The way back along a running average.
+// Backward pass of the running average.
 
 #include "plain/pooling_state.hpp"
 
@@ -8,7 +8,7 @@ namespace abh {
 
 namespace {
 
-// max_before(b, n, c): the maximum of position c - 1 as c finds it, which is lower with decay.
+// max_before(b, n, c): maximum of position c - 1 as used by position c; decay lowers it.
 template <class Device, class T, class MaxBefore>
 void backward_of_average(Device& device, const PoolingBackward<T>& a, const MaxBefore& max_before) {
   using A = Accum<T>;
@@ -24,12 +24,12 @@ void backward_of_average(Device& device, const PoolingBackward<T>& a, const MaxB
 
   for (Index b = 0; b < B; ++b) {
     for (Index n = 0; n < N; ++n) {
-      S drift = 0, beta_next = 0;  // drift_c and beta_{c+1}: nothing follows the last position
+      S drift = 0, beta_next = 0;  // drift_c and beta_{c+1}: both are 0 after the last position
       for (Index m = n; m < payloads * N; m += N) {
         for (Index k = 0; k < K; ++k) adjoint(m, k) = 0;
       }
       for (Index c = C - 1; c >= 0; --c) {
-        // alpha is not saved: (pooling.4) again. Of nothing seen so far every share is 0, not 0/0.
+        // alpha is not saved: recomputed by (pooling.4). Before the first unmasked position every share is 0, not 0/0.
         const bool nothing = sum(b, n, c) == A(0);
         const S share = nothing ? S(0) : S(1) / S(sum(b, n, c)), most = S(max(b, n, c));
         const S alpha = exp_shifted(S(logit_of(a.in, b, n, c)), most) * share;

@@ -6,12 +6,12 @@ namespace abh {
 
 namespace {
 
-// A state of one position that stands for many, with what rounding left of its logit and payload; and what it left of a
-// state.
+// Low parts (rounding errors): of the logit and the values of one position that represents many positions, and of a
+// state that is written.
 template <class T>
 void add_low_part(const State<T>& state, const PoolingLowPart<const T>& low, Index n, const PoolingShape& s) {
   using S = Extended<T>;
-  state.set_sum(state.sum() * (S(1) + S(low.weight_n[n])));  // e^rest, of next to nothing
+  state.set_sum(state.sum() * (S(1) + S(low.weight_n[n])));  // e^rest, with a rest near 0
   for (Index j = 0; j < state.J; ++j) {
     state.set_out(j, state.out(j) + S(array(low.payload_h, s.K)(j / s.K * s.N + n, j % s.K)));
   }
@@ -27,7 +27,7 @@ void write_low_part(const PoolingLowPart<T>& low, const State<T>& state, Index n
 
 }  // namespace
 
-// The recurrence, a state after the other.
+// The recurrence, one state after the other.
 template <class Device, class T>
 void pooling_decay_forward(Device& device, const PoolingForward<T>& a) {
   using A = Accum<T>;

@@ -4,7 +4,7 @@ namespace abh {
 
 namespace {
 
-// The positions that c sees, [first, end).
+// Range of positions in the window of c, [first, end).
 struct SeenPositions {
   Index first, end;
 };
@@ -14,7 +14,7 @@ SeenPositions seen_by(const PoolingShape& s, Index c) {
   return {c < w ? 0 : c - w + 1, c + 1};
 }
 
-// The weights of the positions s that c sees, softmax of their logits; 0 for all when c sees nothing.
+// Softmax weights of the positions s in the window of c; all 0 if every position is masked.
 template <class T>
 SeenPositions weights_of(Accum<T>* weight_s, const PoolingInputs<T>& in, Index b, Index n, Index c) {
   using A = Accum<T>;
@@ -26,7 +26,7 @@ SeenPositions weights_of(Accum<T>* weight_s, const PoolingInputs<T>& in, Index b
   for (Index s = seen.first; s < seen.end; ++s) {
     if (decayed(s) > most) most = decayed(s);
   }
-  // Relative to the largest: the factor e^-most cancels in the quotient, and nothing overflows.
+  // Subtracts the largest logit: the factor e^-most cancels in the quotient, and nothing overflows.
   for (Index s = seen.first; s < seen.end; ++s) total += exp_shifted(decayed(s), most);
   for (Index s = seen.first; s < seen.end; ++s) {
     weight_s[s] = total == Extended<T>(0) ? A(0) : A(exp_shifted(decayed(s), most) / total);
@@ -60,8 +60,8 @@ void pooling_definition_forward(Device& device, const PoolingForward<T>& a) {
   }
 }
 
-// The gradients of these as they stand: out is linear in x_s, with the factor weight_s, and by the quotient rule its
-// derivative with respect to logit_s is weight_s (x_s - out). That of the logarithm of the sum of weights is weight_s.
+// Derivatives of (pooling.1). out is linear in x_s with factor weight_s. By the quotient rule its derivative with
+// respect to logit_s is weight_s (x_s - out). That of the logarithm of the sum of weights is weight_s.
 template <class Device, class T>
 void pooling_definition_backward(Device& device, const PoolingBackward<T>& a) {
   using A = Accum<T>;

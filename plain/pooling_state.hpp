@@ -1,7 +1,7 @@
 #pragma once
 
-// Shared code of the poolings of plain/: the masked logits, and a state in memory. Steps, windows and decay are built
-// from the state.
+// Shared code of the poolings in plain/: masked logits, and a pooling state in memory. Inference, windows and decay use
+// the state.
 
 #include "layers/pooling.hpp"
 #include "plain/view.hpp"
@@ -10,42 +10,42 @@ namespace abh {
 
 namespace {
 
-// How many positions a window holds.
+// Number of positions in a window.
 inline Index window_of(const PoolingShape& s) { return s.window > 0 && s.window < s.C ? s.window : s.C; }
 
-// The logit of a position, -infinity where the mask leaves it out.
+// Logit of a position; -infinity if it is masked.
 template <class T>
 Accum<T> logit_of(const PoolingInputs<T>& in, Index b, Index n, Index c) {
   const bool left_out = in.mask_bc && array(in.mask_bc, in.shape.C)(b, c) == 0;
   return left_out ? Accum<T>(-infinity) : array(in.logit_bnc, in.shape.N, in.shape.C)(b, n, c);
 }
 
-// The decay of a logit per position. Without decay the same steps with 0, which change no bit.
+// Decay of a logit per position. Without decay it is 0, which changes no bit.
 template <class T>
 T slope_of(const T* slope_n, Index n) {
   return slope_n ? slope_n[n] : T(0);
 }
 
-// e^(logit - most), at most 1: most is the largest logit of those concerned. Nothing weighs 0 beside nothing, too,
-// where the difference would be -infinity less -infinity.
+// e^(logit - most), at most 1; `most` is the largest logit of the sum. The result for logit = -infinity is 0, also if
+// `most` is -infinity, where the difference would be NaN.
 template <class T>
 T exp_shifted(T logit, T most) {
   return logit == T(-infinity) ? T(0) : exp(logit - most);
 }
 
-// The value of a number in a state in memory: the rounded number plus the remainder. In double nothing remains.
+// Value of a number after it is stored in a state: the rounded number plus the remainder. In double the remainder is 0.
 template <class T>
 Extended<T> kept(Extended<T> x) {
   return Extended<T>(T(x)) + Extended<T>(T(x - Extended<T>(T(x))));
 }
 
-// T is Accum<T> of a layer. The state of some positions of a head: the largest logit as it was and the positions since,
-// their sum relative to max = top - slope age, sum e^max being the sum of the e^logit, and the average of each of J
-// numbers of payload. Sum and averages are kept as pairs, what a number is rounded to and what that left.
+// State of some positions of a head; T is Accum<T> of a layer. It holds the largest logit (top), the number of
+// positions since (age), the sum relative to max = top - slope age (sum e^max is the sum of all e^logit), and the
+// averages of J numbers. The sum and the averages are pairs: the rounded value and its rounding error.
 template <class T>
 struct State {
   using S = Extended<T>;
-  T* numbers;  // top, sum, averages, what rounding left of the sum and of the averages
+  T* numbers;  // top, sum, averages, rounding errors of the sum and of the averages
   T& age;
   Index J;
   T& top() const { return numbers[0]; }
@@ -64,7 +64,7 @@ struct State {
   }
 };
 
-// The state of no position.
+// Sets the state before the first position.
 template <class T>
 void start(const State<T>& state) {
   state.age = T(0);
@@ -73,9 +73,8 @@ void start(const State<T>& state) {
   for (Index j = 0; j < state.J; ++j) state.set_out(j, 0);
 }
 
-// One position more: now = before and (logit, x_j), the state before having aged by a position. Both may be one state.
-// After no position sum is 0 and alpha 1, whatever out held; a masked position has a power of 0, so alpha is 0 and
-// nothing moves.
+// Adds a position: now = before, aged by one position, merged with (logit, x_j). Both may be the same state. After an
+// empty state sum is 0 and alpha is 1, whatever out held. A masked position has a power of 0, so alpha is 0.
 template <class T, class Payload>
 void push(const State<T>& now, const State<T>& before, T logit, T slope, const Payload& x) {
   using S = Extended<T>;

@@ -4,9 +4,9 @@ namespace abh {
 
 namespace {
 
-// The state: one a head of all that is seen; with a window, before it where in the ring the next position goes, and
-// behind it a ring of the last w positions, a state each. `place` 0 is the former, 1 + r position r of the ring. The
-// age stands last; a state without decay has none, and uses that of a step.
+// Layout of the state. Without a window: one state per head. With a window: the index of the next ring position, that
+// state, and a ring buffer of w single-position states. `place` 0 is the former, 1 + r is ring position r. The age is
+// stored last; a state without decay has none and uses that of the caller.
 template <class T>
 State<T> state_of(T* state, Index place, Index n, const PoolingShape& s, bool decays, T& age_of_step) {
   T* states = s.window > 0 ? state + 1 : state;
@@ -46,8 +46,8 @@ void pooling_step(Device&, const PoolingStep<T>& a) {
       here.top() = a.logit_n[n];
       for (Index j = 0; j < J; ++j) here.set_out(j, payload(j));
       start(seen);
-      // A window pooled anew at every step, w times the work: the plain way, and the other devices' reference.
-      // The oldest first. Places that nothing has filled yet have a logit of -infinity.
+      // With a window, every step pools all w positions again from the oldest on, w times the work: the reference of
+      // the other devices. Empty ring positions have a logit of -infinity.
       for (Index r = 1; r <= w; ++r) {
         const State<A> position = place(1 + (newest + r) % w);
         push(seen, seen, position.top(), slope, [&](Index j) { return position.out(j); });

@@ -1,6 +1,6 @@
 #pragma once
 
-// Helpers for the loops of plain/: arrays indexed by their letters, and the elementary functions.
+// Helpers for the loops of plain/: arrays indexed by their letters, and elementary functions.
 
 #include <cmath>
 #include <limits>
@@ -11,15 +11,14 @@
 
 namespace abh {
 
-// For the number types that a layer is instantiated for: in the tests' own build Dual, a number that carries its
-// derivative.
+// Number types for which a layer is instantiated. The tests' own build adds Dual, a number with its derivative.
 #if defined(ABH_PLAIN_DUAL)
 #define ABH_FOR_EACH_NUMBER(use, ...) use(Dual, __VA_ARGS__)
 #else
 #define ABH_FOR_EACH_NUMBER(use, ...) use(float, __VA_ARGS__) use(double, __VA_ARGS__) use(bf16, __VA_ARGS__)
 #endif
 
-// Those of Dual stand beside it.
+// Overloads for Dual are declared with Dual.
 using std::erf;
 using std::exp;
 using std::log;
@@ -29,11 +28,11 @@ using std::tanh;
 
 inline constexpr double infinity = std::numeric_limits<double>::infinity();
 
-// An array that is indexed by its letters: x(b, c, n, k).
+// Array with one index per letter: x(b, c, n, k).
 template <class T, int letters>
 struct View {
   T* first;
-  Index strides[letters];  // between neighbours, one a letter
+  Index strides[letters];  // stride of each letter
 
   template <class... Indices>
   T& operator()(Indices... indices) const {
@@ -45,7 +44,7 @@ struct View {
   }
 };
 
-// A row-major array. The first extent is not needed: `array(x_bcd, C, D)` is x(b, c, d).
+// Row-major array. The first extent is not needed: `array(x_bcd, C, D)` gives x(b, c, d).
 template <class T>
 View<T, 2> array(T* first, Index extent1) {
   return {first, {extent1, 1}};
@@ -59,7 +58,7 @@ View<T, 4> array(T* first, Index extent1, Index extent2, Index extent3) {
   return {first, {extent1 * extent2 * extent3, extent2 * extent3, extent3, 1}};
 }
 
-// Rows of N heads of K channels side by side, `stride` apart (0: N K): x(b, c, n, k).
+// Rows of N adjacent heads with K channels; the row stride is `stride` (0: N K): x(b, c, n, k).
 template <class T>
 View<T, 4> heads(T* first, Index stride, Index C, Index N, Index K) {
   const Index row = stride_or(stride, N * K);
