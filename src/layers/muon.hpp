@@ -54,7 +54,7 @@ struct MuonUpdate {
 // bf16, the update from a gradient of low rank can have a relative error of up to 1 (docs/layers/muon.md).
 //
 // 2 R (2 O I + R^2) flops per matrix and iteration, R = min(O, I). Also moves 20 bytes per weight in the arenas.
-// Scratch: 2 (O I + R^2) numbers; on a GPU for each of up to 32 matrices, which are computed together.
+// Scratch: 2 (O I + R^2) numbers; on a GPU for each of up to 64 matrices, which are computed together.
 template <class Device, class T>
 void muon_update(Device&, const MuonUpdate<T>&);
 
