@@ -11,12 +11,12 @@
 
 namespace abh {
 
-// How far the heads of an attention look back where they learn that, and what the attention has to know of it. Without
-// spans it takes no memory, and the attention mask stays as it is.
+// Learned spans of the heads of an attention block, and the fields of its attention mask. Without learned spans it uses
+// no memory and does not change the attention mask.
 template <class Device, class T>
 class Span {
  public:
-  // The largest distance that a head may reach; 0: all.
+  // Largest window of a head; 0: no limit.
   static Index reach(const ModelConfig& config) {
     return config.extras.span > 0 ? config.extras.span + static_cast<Index>(std::ceil(config.extras.ramp)) : 0;
   }
@@ -28,7 +28,7 @@ class Span {
     span_n_ = layout.weight(prefix + "span_n", {N_}, Init::zero, Kind::span, static_cast<double>(config.extras.span));
   }
 
-  // Goes with an attention mask, whose reach and distances stand: its bias, if it has one, is what the masks join.
+  // Called after window and distances of the attention mask are set. An existing bias is added to the span masks.
   void claim(Layout<T>& layout, AttentionMask<Accum<T>>& mask) {
     if (!present_) return;
     distances_ = mask.distances;
@@ -38,7 +38,7 @@ class Span {
     first_n_ = layout.template persistent_activation<Index>(N_);
   }
 
-  // Borders of the spans as they are; before attention_forward, or before steps.
+  // Computes windows and biases from the current spans. Called before attention_forward and before inference.
   void forward(Device& device) const {
     if (!present_) return;
     adaptive_span_forward<Device, T>(
@@ -49,7 +49,7 @@ class Span {
     if (present_) report(device, inspector, "span_n", span_n_.value, {N_}, N_);
   }
 
-  // Adds to the gradient of the spans. a: what went into attention_backward. The penalty counts once a step.
+  // Accumulates the gradient of the spans. a: the arguments of attention_backward. The penalty counts once per step.
   void backward(Device& device, const AttentionBackward<T>& a, const PassContext& pass) const {
     if (!present_) return;
     typename Device::Scope scratch(device.workspace);

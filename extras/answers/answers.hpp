@@ -1,6 +1,6 @@
 #pragma once
 
-// Tasks of numbered examples, each a sequence with an answer that is right or wrong as a whole.
+// Tasks with numbered examples. An example is a sequence whose answer is right or wrong as a whole.
 
 #include <functional>
 #include <memory>
@@ -12,31 +12,30 @@
 
 namespace abh {
 
-// Test examples are those from here on, so that no training example is one.
+// First index of test examples. Training examples have smaller indices.
 inline constexpr std::uint32_t first_test_example = std::uint32_t{1} << 31;
 
 class AnswerTask : public Task {
  public:
-  // Takes examples of C tokens, padding included, each with answer_length targets that count. training_examples: how
-  // many there are, of which a step draws some; 0: endless, a step takes the next ones.
+  // Examples have C tokens, padding included, and answer_length targets that count. training_examples: size of the
+  // training set, from which each step draws; 0: endless, each step takes the next examples.
   AnswerTask(std::string name, Index C, Index answer_length, Index training_examples, Index test_examples);
 
-  // Puts an example into a batch, behind its last row: C tokens and their targets, and a mask where examples have one.
+  // Appends an example to a batch: C tokens, their targets, and a mask if examples have one.
   virtual void append(Batch& batch, Index example) const = 0;
-  // Example number i of the test set.
+  // Index of test example i.
   virtual Index test_example(Index i) const { return static_cast<Index>(first_test_example) + i; }
-  // For people, in one line: row b of a batch, and what a network said there, a token a target.
+  // One line of text: row b of a batch and the predictions of the network, one token per target.
   virtual std::string shown(const Batch& batch, Index b, const std::vector<Token>& best_r) const = 0;
 
-  // Test examples may be of several kinds, each of which is scored by itself as well: their names, and which one an
-  // example is of. None: all are alike.
+  // Names of the kinds of test examples, and the kind of one example. Each kind is also scored alone. Empty: one kind.
   virtual std::vector<std::string> kinds() const { return {}; }
   virtual std::size_t kind(Index /*example*/) const { return 0; }
-  // Remarks on the data for the user, a line each.
+  // Notes on the data for the user, one per line.
   virtual std::vector<std::string> notes() const { return {}; }
 
   const std::string& name() const { return name_; }
-  // Examples first ... first + B - 1 of the test set.
+  // Test examples first ... first + B - 1.
   Batch test_batch(Index first, Index B) const;
 
   std::size_t bytes() const override { return 0; }
@@ -47,21 +46,21 @@ class AnswerTask : public Task {
   Batch validation_batch(Index first, Index B, Index rows) const override;
   bool counts_answers() const override { return true; }
   // `final: TASK, step N, train X, val Y nats (accuracy Z %), T tokens/s, best B at step S (accuracy A %)`: X, Y and Z
-  // describe the last weights, B and A those that are kept. A run of no steps: `train -`.
+  // describe the last weights, B and A the best weights. A run without steps prints `train -`.
   std::string final_line(const RunResult& result) const override;
   NetworkCapacity sample_capacity(const ModelConfig& config) const override {
     return {.B = shown_examples, .C = C_, .S = config.source_context};
   }
-  // Some examples, spread over the test set, with what the network says.
+  // Some examples, evenly spaced in the test set, with the predictions of the network.
   std::optional<std::string> sample(const ModelConfig& config, const std::vector<float>& weights, std::uint64_t seed,
                                     const std::function<bool()>& keep_going) const override;
 
  protected:
-  // The test example that is one of the rows of an evaluation, which lie evenly spread over the test set.
+  // Test example of a row of an evaluation. Evaluated examples are evenly spaced in the test set.
   Index evaluated_example(Index row, Index rows) const { return test_example(row * test_examples_ / rows); }
-  // A batch of no rows.
+  // Batch without rows.
   Batch empty_batch() const { return {.B = 0, .C = C_}; }
-  // Which example is row b of a step.
+  // Training example of row b of a step.
   Index training_example(Index B, std::uint64_t seed, Index step, Index b) const;
 
  private:
@@ -71,23 +70,23 @@ class AnswerTask : public Task {
   Index C_, answer_length_, training_examples_, test_examples_;
 };
 
-// Error where a test set of so many has no such example.
+// Throws Error if a test set of this size has no such example.
 void require_example(Index example, Index examples, const std::string& source);
 
-// Examples of the user's own.
+// Examples of the user.
 struct OwnExamples {
-  std::string path{};  // of --data; empty: none
-  bool all = false;    // --all: the test set is all of them, not those held back
+  std::string path{};  // path of --data; empty: none
+  bool all = false;    // --all: the test set is all examples, not only the held-out ones
 };
 
-// evaluate for such a task, which `make` makes of what a checkpoint, the file `source`, says of it: scores the test
-// set, shows some answers that are wrong, and ends with the line `evaluate: TASK, N examples, Y nats, accuracy Z %`.
-// data: what its flag --data FILE is said to be, beside which it has --all; empty: it has neither.
+// Program `evaluate` for such a task. `make` constructs the task from the metadata of a checkpoint, the file `source`.
+// Scores the test set, prints some wrong answers, and ends with `evaluate: TASK, N examples, Y nats, accuracy Z %`.
+// data: help text of the flag --data FILE, which comes with --all; empty: it has neither.
 using MakeAnswerTask = std::function<std::unique_ptr<AnswerTask>(const Metadata& task, const ModelConfig& config,
                                                                  const OwnExamples& own, const std::string& source)>;
 
-// Another way to answer than the network's choice of each target with those before it given: it overwrites best_r, a
-// token a target, for the sequences of a batch. Made once the model is read; null: nothing else does.
+// Alternative to the greedy prediction of each target from the correct targets before it. Overwrites best_r, one token
+// per target, for the sequences of a batch. Made after the model is read; null: none.
 using Answer = std::function<void(const Batch& batch, std::vector<Token>& best_r)>;
 using MakeAnswer = std::function<Answer(const Trained& trained, const Machine& machine)>;
 std::unique_ptr<TaskCommand> answer_evaluation(MakeAnswerTask make, const std::string& data = "",

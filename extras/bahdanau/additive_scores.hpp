@@ -11,12 +11,11 @@
 
 namespace abh {
 
-// How a core of attention compares queries with keys (attention_core.hpp): by a small net, whose output has the weights
-// score_nk.
+// Scores of attention_core.hpp by a small network with one hidden layer. score_nk: weights of its output.
 template <class Device, class T>
 struct AdditiveScores {
   Weight<T> score_nk;
-  Index count = 0;  // N K
+  Index count = 0;  // number of elements, N K
 
   static AdditiveScores of(Layout<T>& layout, const std::string& prefix, const ModelConfig& config) {
     const Index N = config.heads, K = config.mixer_head_channels();

@@ -11,11 +11,11 @@
 
 namespace abh {
 
-// The block of additive attention in its first form: a query and a key are added, and a small net makes a score of the
-// sum (Bahdanau, Cho, Bengio, 2015). Not the additive attention of the Fastformer (additive.hpp), which scores single
+// Additive attention block in its original form: the score of a pair is a small network of the sum of query and key
+// (Bahdanau, Cho, Bengio, 2015). The additive attention of the Fastformer (additive.hpp) differs: it scores single
 // positions. Chapter: extras/bahdanau/README.md.
 //
-// Rows (bch) and the matrices that make them (hd) have the same names; q stands for the three side by side.
+// Rows (bch) and the matrices that make them (hd) have the same names; q = channels of query, key and value together.
 //
 //   h_bcd = layernorm(x_bcd)                                               (bahdanau.1)
 //   query_bch = sum_d h_bcd query_hd,
@@ -25,8 +25,8 @@ namespace abh {
 //   y_bcd = sum_h t_bch output_dh                                          (bahdanau.4)
 //   out_bcd = x_bcd + dropout(y_bcd)                                       (bahdanau.5)
 //
-// Backward (layernorm_backward also adds to the gradients of the norm's weights, bahdanau_attention_backward to
-// d_score_nk):
+// Backward pass. layernorm_backward also accumulates the gradients of the norm's weights, bahdanau_attention_backward
+// those of score_nk:
 //
 //   d_y_bcd = dropout_backward(d_out_bcd)                                  (bahdanau.6)
 //   d_output_dh += sum_bc d_y_bcd t_bch                                    (bahdanau.7)
@@ -38,11 +38,10 @@ namespace abh {
 //   d_h_bcd = sum_h (d_query_bch query_hd + d_key_bch key_hd + d_value_bch value_hd)   (bahdanau.11)
 //   d_x_bcd = d_out_bcd + layernorm_backward(d_h_bcd)                      (bahdanau.12)
 //
-// Alibi joins the scores. Rotary positions do not act here: turning query and key alike keeps their product, not a
-// function of their sum.
+// ALiBi is added to the scores. Rotary positions are not used: rotating query and key by one angle preserves their
+// product, but not a function of their sum.
 //
-// Saved: h (unless it is computed again), query, key, value, t and the log-sum-exp of every row of scores. Step by
-// step: a cache of keys and values.
+// Saved: h (unless recomputed), query, key, value, t and the log-sum-exp of every row of scores. Inference: a KV cache.
 template <class Device, class T>
 class BahdanauBlock : public Block<Device, T> {
  public:
@@ -70,9 +69,9 @@ class BahdanauBlock : public Block<Device, T> {
     T* d_y_bcd = scratch.template take<T>(BC * D_);
     T* d_t_bch = scratch.template take<T>(BC * H_);
     T* d_qkv_bcq = scratch.template take<T>(BC * 3 * H_);
-    // A branch may still read d_y when d_h is written; without one d_h can take its place.
+    // A concurrent side stream may still read d_y when d_h is written. Without one, d_h reuses the array of d_y.
     T* d_h_bcd = Device::SideStream::runs_beside ? scratch.template take<T>(BC * D_) : d_y_bcd;
-    typename Device::SideStream weights(device);  // whose gradients are computed beside those of inputs
+    typename Device::SideStream weights(device);  // computes gradients of weights concurrently
 
     residual_.backward(device, d_y_bcd, d_x_bcd, pass);                                           // (bahdanau.6)
     output_.backward_weight(weights.fork(), d_y_bcd, core_.t_bch(), BC);                          // (bahdanau.7)
@@ -80,7 +79,7 @@ class BahdanauBlock : public Block<Device, T> {
     core_.backward(device, QueryKeyValue<T>::side_by_side(d_qkv_bcq, H_), d_t_bch, qkv(), pass);  // (bahdanau.9)
     const T* h_bcd = norm_.normed(device, d_h_bcd, in_bcd, BC);
     qkv_.backward_weight(weights.fork(), d_qkv_bcq, h_bcd, BC);  // (bahdanau.10)
-    if (h_bcd == d_h_bcd) weights.join();                        // computed again, it is in the way
+    if (h_bcd == d_h_bcd) weights.join();                        // h was recomputed into the array of d_h
     qkv_.backward_input(device, d_h_bcd, d_qkv_bcq, BC);         // (bahdanau.11)
     norm_.backward(device, d_x_bcd, d_h_bcd, residual_.around(d_x_bcd), in_bcd, BC);  // (bahdanau.12)
   }

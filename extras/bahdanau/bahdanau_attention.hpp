@@ -5,22 +5,21 @@
 
 namespace abh {
 
-// The core of additive attention on projected rows: a query is compared with a key not by their product but by a small
-// net with one hidden layer, whose output is the logit of a softmax. Bahdanau, Cho, Bengio, "Neural machine translation
-// by jointly learning to align and translate", 2015. Derivation: extras/bahdanau/bahdanau_attention.md.
+// Core of additive attention on projected rows. The score of a query and a key is a small network with one hidden
+// layer, instead of a dot product. Bahdanau, Cho, Bengio, "Neural machine translation by jointly learning to align and
+// translate", 2015. Derivation: extras/bahdanau/bahdanau_attention.md.
 //
-// Arguments, rows, strides and who sees whom are those of attention.hpp; its scale plays no part. score_nk, (N, K), are
-// the weights of the net's output. For query c, over the keys s that it sees:
+// Arguments, rows, strides and the attention mask are those of attention.hpp; its scale is not used. score_nk, (N, K):
+// output weights of the network. For query c, over the keys s to which it attends:
 //
 //   logit_bncs = sum_k score_nk tanh(query_bcnk + key_bsnk)                        (bahdanau_attention.1)
 //   max_bnc = max_s logit_bncs,  sum_bnc = sum_s exp(logit_bncs - max_bnc)         (bahdanau_attention.2)
 //   out_bcnk = 1/sum_bnc sum_s exp(logit_bncs - max_bnc) value_bsnk                (bahdanau_attention.3)
 //   lse_bnc = max_bnc + log sum_bnc                                                (bahdanau_attention.4)
 //
-// No logit is larger than sum_k |score_nk|, whatever the inputs. A query that sees no key: out 0, lse +infinity, all
-// gradients 0.
+// |logit| is at most sum_k |score_nk| for any inputs. A query without keys: out 0, lse +infinity, all gradients 0.
 //
-// Backward, the weights and every tanh computed again; sums over c run over the queries that see s:
+// Backward pass, with weights and tanh recomputed; sums over c run over the queries that attend to s:
 //
 //   weight_bncs  = exp(logit_bncs - lse_bnc)                                       (bahdanau_attention.5)
 //   delta_bnc    = sum_k d_out_bcnk out_bcnk                                       (bahdanau_attention.6)
@@ -30,38 +29,38 @@ namespace abh {
 //   d_value_bsnk = sum_c weight_bncs d_out_bcnk                                    (bahdanau_attention.10)
 //   d_score_nk  += sum_bcs d_logit_bncs tanh(query_bcnk + key_bsnk)                (bahdanau_attention.11)
 //
-// Where the attention mask has a bias for every distance, it joins the logit before (bahdanau_attention.2):
+// If the attention mask has a distance bias, it is added before (bahdanau_attention.2):
 //
 //   logit_bncs += distance_bias_n|c + offset - s|                                  (bahdanau_attention.12)
 //
-// Fast devices compute no tanh where they can do without: with exp(2 query) and exp(2 key), once a row,
+// Fast devices avoid the tanh of each pair. With exp(2 query) and exp(2 key), computed once per row,
 //
 //   rho_bncsk = 1 / (1 + exp(2 query_bcnk) exp(2 key_bsnk)),  tanh(query_bcnk + key_bsnk) = 1 - 2 rho_bncsk
 //
-// is a reciprocal a pair and channel. Both powers must be finite and not 0. So it is what they do for a pair whose rows
-// have no channel beyond 43 in this head; every other pair takes the tanh itself. As that depends on the two rows
-// alone, no row has a say in what another one gets.
+// is one reciprocal per pair and channel. Both exponentials must be finite and not 0. Fast devices therefore use rho
+// for a pair if no channel of its two rows exceeds 43 in this head, and tanh otherwise. The choice depends on these two
+// rows alone, so no other row changes the result of a pair.
 //
-// Long sums have more digits than their terms. Masked keys must be finite numbers.
+// Long sums have higher precision than their terms. Masked keys must be finite.
 
-// In float powers are of numbers up to this size, and of scores, which they are multiplied with, up to that one.
+// For float: largest absolute values of rows, for the exponentials, and of scores, which multiply them.
 inline constexpr float bahdanau_largest_row = 43, bahdanau_largest_score = 1 << 30;
 
-// Flops: 7 B N K per pair (c, s) that sees each other. Memory: O((C + S) K) per head and worker.
+// Flops: 7 B N K per attended pair (c, s). Memory: O((C + S) K) per head and worker.
 template <class Device, class T>
 void bahdanau_attention_forward(Device&, const AttentionForward<T>&, const T* score_nk);
 
-// For whoever looks: (bahdanau_attention.5) for every pair, 0 where c does not see s. In plain/ alone, from what
-// forward read, values excepted, and the lse that it saved. weight_bncs: (B, N, C, S).
+// For inspection: (bahdanau_attention.5) for every pair, 0 if c does not attend to s. Only in plain/. Computed from the
+// inputs of forward, except values, and the saved lse. weight_bncs: (B, N, C, S).
 template <class Device, class T>
 void bahdanau_attention_weights(Device&, T* weight_bncs, const Accum<T>* lse_bnc, const AttentionInputs<T>&,
                                 const T* score_nk);
 
-// Flops: 20 B N K per pair. The gradients of the rows are overwritten, d_score_nk is added to.
+// Flops: 20 B N K per pair. The gradients of the rows are overwritten, d_score_nk is accumulated.
 template <class Device, class T>
 void bahdanau_attention_backward(Device&, const AttentionBackward<T>&, const T* score_nk, Accum<T>* d_score_nk);
 
-// Inference: one query that stands at the last of `length` cached rows: forward with C = 1.
+// Inference: forward with C = 1; the query is at the last of `length` cached rows.
 template <class Device, class T>
 void bahdanau_attention_step(Device& device, const AttentionStep<T>& a, const T* score_nk) {
   typename Device::Scope scratch(device.workspace);

@@ -8,9 +8,9 @@
 
 namespace abh {
 
-// The keys and values of the positions before: those of earlier steps of inference (KeyValueCache), and of the chunks
-// of a sequence before this one (extras/chunks/README.md). With a window the rows that are still visible are handed
-// from one chunk to the next; else all rows stay, in arrays that grow.
+// Keys and values of previous positions: from earlier inference steps (KeyValueCache) or from the earlier chunks of a
+// sequence (extras/chunks/README.md). With a window, each chunk copies the rows within the window for the next chunk.
+// Without one, all rows stay in arrays that grow.
 template <class Device, class T>
 class AttentionPast : public KeyValueCache<T> {
  public:
@@ -26,12 +26,12 @@ class AttentionPast : public KeyValueCache<T> {
     d_value_sh_ = layout.template adjoint<T>(capacity.sequence * H);
   }
 
-  // How many positions before those of a pass there are, of which queries see some.
+  // Number of positions before those of the pass to which its queries can attend.
   Index positions(const PassContext& pass) const {
     return pass.sequence == 0 ? 0 : window_ > 0 ? key_rows_.positions(pass) : pass.first_c;
   }
 
-  // The past, and behind it the keys and values of the pass, which forward appends first.
+  // The past, followed by the keys and values of the pass, which forward appends first.
   void append(Device& device, const QueryKeyValue<const T>& rows, const PassContext& pass) const {
     if (!grows(pass)) return;
     const Index first = pass.first_c * H_;
@@ -46,14 +46,14 @@ class AttentionPast : public KeyValueCache<T> {
     return {rows.query_bch, key_rows_.join(device, scratch, rows.key_bsh, pass, stride_of(rows)),
             value_rows_.join(device, scratch, rows.value_bsh, pass, stride_of(rows)), rows.query_stride};
   }
-  // Keeps the rows before the next chunk: after forward.
+  // Keeps the rows for the next chunk; called after forward.
   void leave(Device& device, const QueryKeyValue<const T>& joined, const PassContext& pass) const {
     if (pass.sequence == 0 || grows(pass)) return;
     key_rows_.leave(device, joined.key_bsh, pass);
     value_rows_.leave(device, joined.value_bsh, pass);
   }
 
-  // Room for the gradients of what was joined, and then those of the pass, to which later chunks have added theirs.
+  // Allocates the gradients of the joined rows; then adds to those of the pass the gradients from later chunks.
   template <class Scope>
   QueryKeyValue<T> scratch_rows(Scope& scratch, const QueryKeyValue<T>& d_rows, const PassContext& pass) const {
     if (pass.sequence == 0) return d_rows;
@@ -67,7 +67,7 @@ class AttentionPast : public KeyValueCache<T> {
     const Index first = positions(pass) * H_;
     const T *d_key_sh = d_joined.key_bsh, *d_value_sh = d_joined.value_bsh;
     if (grows(pass)) {
-      // Later chunks, which come first, have added theirs: those of this one are complete here.
+      // Later chunks run backward first and have added their gradients, so the gradients of this chunk are complete.
       add<Device, T>(device, d_key_sh_, d_key_sh_, d_key_sh, first + pass.C * H_);
       add<Device, T>(device, d_value_sh_, d_value_sh_, d_value_sh, first + pass.C * H_);
       d_key_sh = d_key_sh_;
@@ -80,7 +80,7 @@ class AttentionPast : public KeyValueCache<T> {
     place(device, d_rows.value_bsh, stride_of(d_rows), d_value_sh + first, H_, pass.C);
   }
 
-  // Steps go on behind so many positions, the last of which were those of the chunk that forward has just computed.
+  // Continues inference after `positions` positions, the last of which forward has just computed as a chunk.
   void continue_after_prefill(Device& device, Index positions) const {
     if (window_ == 0) return;
     if (caches_keys_) key_rows_.put_in_ring(device, key_sh_, rows_, positions);
@@ -107,8 +107,8 @@ class AttentionPast : public KeyValueCache<T> {
   using KeyValueCache<T>::key_sh_;
   using KeyValueCache<T>::value_sh_;
 
-  PastRows<Device, T> key_rows_, value_rows_;      // of the chunk before, where there is a window
-  T *d_key_sh_ = nullptr, *d_value_sh_ = nullptr;  // of all of a sequence, from this chunk on
+  PastRows<Device, T> key_rows_, value_rows_;      // rows of the previous chunk, with a window
+  T *d_key_sh_ = nullptr, *d_value_sh_ = nullptr;  // gradients of all rows of a sequence, from this chunk on
 };
 
 }  // namespace abh

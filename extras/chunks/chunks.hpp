@@ -8,18 +8,18 @@
 
 namespace abh {
 
-// A pass over B sequences of C positions, cut into chunks of S positions, the last of which may be shorter
-// (extras/chunks/README.md). Sequences come one after the other.
+// A pass over B sequences of C positions, cut into chunks of S positions; the last chunk may be shorter
+// (extras/chunks/README.md). Sequences are processed one after the other.
 class Chunks {
  public:
-  // S = 0: the pass itself is the only one.
+  // S = 0: one chunk, the whole pass.
   Chunks(const PassContext& whole, Index S) : whole_(whole), S_(S) {}
 
   Index sequences() const { return S_ ? whole_.B : 1; }
   Index of_sequence() const { return S_ ? (whole_.C + S_ - 1) / S_ : 1; }
 
-  // Where chunk j of sequence b begins among the tokens of the whole, and what of a batch belongs to it. Patches and
-  // sources are not cut: a network that reads them is not built for chunks.
+  // First token of chunk j of sequence b, and its part of a batch. Patches and sources are not cut: networks that read
+  // them do not support chunks.
   Index first(Index b, Index j) const { return b * whole_.C + j * S_; }
   template <class T>
   DeviceBatch<T> part(const DeviceBatch<T>& batch, Index b, Index j) const {
@@ -44,7 +44,7 @@ class Chunks {
   Index S_;
 };
 
-// Losses of a pass, chunk by chunk, forward only: seen(b, j, pass of the chunk, loss of the chunk).
+// Losses of a forward pass, chunk by chunk: seen(b, j, pass of the chunk, loss of the chunk).
 template <class Network, class Seen>
 void compute_losses_in_chunks(Network& network, const typename Network::Given& batch, double label_smoothing,
                               const PassContext& whole, const Seen& seen) {
@@ -59,10 +59,10 @@ void compute_losses_in_chunks(Network& network, const typename Network::Given& b
   }
 }
 
-// The gradient of a pass, chunk by chunk: loss and backward of the network. On the way forward only the state that
-// enters each chunk is kept. On the way back, from the last chunk to the first, each chunk is computed again from that
-// state, with its loss, and is differentiated. Truncated, there is one way: each chunk is differentiated as it comes.
-// seen: as above, before the logits are overwritten. whole.count is needed where there is more than one chunk.
+// Gradient of a pass, chunk by chunk: loss and backward of the network. The forward sweep keeps only the state at the
+// start of each chunk. The backward sweep, from the last chunk to the first, recomputes each chunk from that state with
+// its loss and then differentiates it. If truncated, there is one sweep: each chunk is differentiated after its forward
+// pass. seen: as above, called before the logits are overwritten. whole.count is needed for more than one chunk.
 template <class Network, class Seen>
 void differentiate_in_chunks(Network& network, const typename Network::Given& batch, double label_smoothing,
                              const PassContext& whole, const Seen& seen) {
@@ -70,7 +70,7 @@ void differentiate_in_chunks(Network& network, const typename Network::Given& ba
   const bool truncated = network.capacity().truncated;
   const Index J = chunks.of_sequence();
   auto& arenas = network.arenas();
-  // A chunk, after what entered it. Backward wants that again, and when it is done the next chunk wants what has left.
+  // A chunk, from its start state. Backward needs this state again; afterwards the next chunk needs the end state.
   const auto differentiate_chunk = [&](Index b, Index j, bool last) {
     PassContext pass = chunks.pass(b, j);
     pass.last = last;
@@ -105,8 +105,8 @@ void differentiate_in_chunks(Network& network, const typename Network::Given& ba
   }
 }
 
-// Step-by-step inference goes on behind these tokens, which are read chunk by chunk: send(tokens) copies those of a
-// chunk to the device, and returns them there. Returns the logits of the token that follows, as Network::step does.
+// Continues inference after these tokens, which are processed chunk by chunk. send(tokens) copies the tokens of a chunk
+// to the device and returns the pointer. Returns the logits of the next token, as Network::step does.
 template <class Network, class Send>
 auto read_in_chunks(Network& network, std::span<const Token> token_c, const Send& send) {
   const Chunks chunks({.B = 1, .C = static_cast<Index>(token_c.size())}, network.capacity().chunk);

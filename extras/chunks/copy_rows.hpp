@@ -4,14 +4,13 @@
 
 namespace abh {
 
-// Rows of numbers that go from one place to another, or are added to what stands there. Chapter:
-// extras/chunks/copy_rows.md.
+// Copies rows of numbers to another array, or adds them to it. Chapter: extras/chunks/copy_rows.md.
 //
 //   to_ri = from_ri      (copy_rows.1)
 //   to_ri += from_ri     where it is added   (copy_rows.2)
 //
-// A stride is the distance between two consecutive rows. Every number is read once and written once; `to` and `from`
-// are no part of each other.
+// A stride is the distance between two consecutive rows. Every number is read once and written once. `to` and `from`
+// must not overlap.
 template <class T>
 struct CopyRows {
   T* to;

@@ -8,22 +8,22 @@
 
 namespace abh {
 
-// The last rows of D channels that a layer with a fixed reach saw of the chunks of a sequence before this one
-// (extras/chunks/README.md). They stand before those of the chunk, in arrays where both are joined. Where passes are no
-// chunks there are none, and it takes no memory and no time.
+// The last rows of D channels from earlier chunks of a sequence, for a layer with a fixed window
+// (extras/chunks/README.md). They precede the rows of the chunk in joined arrays. Without chunks it uses no memory and
+// no time.
 template <class Device, class T>
 class PastRows {
  public:
-  // most: how far the layer reaches back.
+  // most: largest number of previous rows that the layer reads.
   PastRows(Layout<T>& layout, Index most, Index D, const BlockCapacity& capacity)
       : most_(capacity.sequence && most > 0 ? std::min(most, capacity.sequence) : 0), D_(D) {
     if (most_ > 0) rows_pd_ = layout.template chunk_boundary<T>(most_ * D);
   }
 
-  // Rows before the chunk of a pass.
+  // Number of rows before the chunk of a pass.
   Index positions(const PassContext& pass) const { return std::min(most_, pass.first_c); }
 
-  // The past and the chunk, one after the other, in rows that touch. stride: between two rows of the chunk.
+  // The past followed by the chunk, in contiguous rows. stride: between two rows of the chunk.
   template <class Scope>
   const T* join(Device& device, Scope& scratch, const T* rows_bcd, const PassContext& pass, Index stride = 0) const {
     const Index past = positions(pass) * D_;
@@ -44,14 +44,14 @@ class PastRows {
     return joined_bcd;
   }
 
-  // Room for as many rows: out_bcd itself where there is no past.
+  // Array for the same number of rows: out_bcd itself if there is no past.
   template <class Scope>
   T* scratch_rows(Scope& scratch, T* out_bcd, const PassContext& pass) const {
     const Index past = positions(pass) * D_;
     return past == 0 ? out_bcd : scratch.template take<T>(past + pass.BC() * D_);
   }
 
-  // Keeps the rows before the next chunk. joined_bcd: the rows that join returned.
+  // Keeps the rows for the next chunk. joined_bcd: the rows that join returned.
   void leave(Device& device, const T* joined_bcd, const PassContext& pass) const {
     if (most_ > 0) device.copy(rows_pd_.value, last(joined_bcd, pass), positions_after(pass) * D_);
   }
@@ -65,8 +65,8 @@ class PastRows {
     device.copy(ring_pd, rows_pd_.value + to_end * D_, (count - to_end) * D_);
   }
 
-  // d_joined_bcd: what the rows of this chunk got from its own positions. Adds what they get from the next one, and
-  // hands on what belongs to the one before.
+  // d_joined_bcd: gradients from the positions of this chunk. Adds the gradients from the next chunk to its own rows,
+  // and keeps the gradients of the past for the previous chunk.
   void hand_on(Device& device, T* d_joined_bcd, const PassContext& pass) const {
     if (most_ == 0) return;
     T* last_pd = last(d_joined_bcd, pass);

@@ -9,13 +9,12 @@
 
 namespace abh {
 
-// The state that a pooling takes over from one chunk of a sequence to the next (extras/chunks/README.md): positions
-// that stand before those of the chunk, in arrays where both are joined. Where passes are no chunks it takes no memory
-// and no time.
+// State of a pooling between two chunks of a sequence (extras/chunks/README.md): positions before those of the chunk, in
+// joined arrays. Without chunks it uses no memory and no time.
 template <class Device, class T>
 class PoolingPast {
  public:
-  // shape: B and C are not read.
+  // shape: B and C are not used.
   PoolingPast(Layout<T>& layout, const PoolingShape& shape, const BlockCapacity& capacity)
       : N_(shape.N), H_(shape.H()) {
     if (!capacity.sequence) return;
@@ -29,14 +28,14 @@ class PoolingPast {
     one_ = layout.template constant<Token>("one", 1, [](Index) { return 1; });
   }
 
-  // Positions before a chunk: the most that there can be, and those of this pass.
+  // Number of positions before a chunk: the maximum, and that of this pass.
   Index most() const { return most_; }
   Index positions(const PassContext& pass) const { return std::min(most_, pass.first_c); }
 
   using Input = PoolingInput<T>;
   using Gradients = PoolingGradients<T>;
 
-  // The past and the chunk, one after the other.
+  // The past followed by the chunk.
   template <class Scope>
   Input join(Device& device, Scope& scratch, const PoolingInputs<T>& chunk, const PassContext& pass) const {
     if (!in_chunks_) return {chunk};
@@ -55,7 +54,7 @@ class PoolingPast {
     return all;
   }
 
-  // Keeps the positions before the next chunk, after pooling. `all`: the past and the chunk, as are the others.
+  // Keeps the positions for the next chunk, after pooling. `all` and the other arrays hold the past and the chunk.
   void leave(Device& device, const Input& all, const Accum<T>* max_nc, const Accum<T>* sum_nc, const T* out_ch,
              const PassContext& pass) const {
     if (!in_chunks_) return;
@@ -72,8 +71,8 @@ class PoolingPast {
     }
   }
 
-  // Puts what stands before the next chunk, at `position`, into a state of step-by-step inference, which has seen
-  // nothing yet: step(logit_n, x_h) takes in one position. Of one position that stands for many, rounding left a rest.
+  // Copies the past of the chunk at `position` to an empty inference state; step(logit_n, x_h) adds one position. A
+  // position that represents many also has a rounding error.
   template <class Step>
   void put_in_state(Device& device, Accum<T>* state, const PoolingShape& shape, bool decays, Index position,
                     const Step& step) const {
@@ -89,8 +88,8 @@ class PoolingPast {
     }
   }
 
-  // Those of the past and the chunk. A global past goes on from the state behind the last position of this chunk, which
-  // is where its gradient enters.
+  // Gradients of the past and the chunk. The next chunk continues a global past from the state after the last position
+  // of this chunk; the gradient of that state is added there.
   template <class Scope>
   Gradients join(Device& device, Scope& scratch, const Gradients& d, const PassContext& pass) const {
     if (!in_chunks_) return d;
@@ -103,7 +102,7 @@ class PoolingPast {
     return {{d_in.x_ph}, false, d_in.logit_np, d_state.x_ph, global_ || d.d_lse_bnc ? d_state.logit_np : nullptr};
   }
 
-  // After the backward pass: the gradients of the chunk to where they belong, those of the past to the chunk before.
+  // After the backward pass: copies the gradients of the chunk, and keeps those of the past for the previous chunk.
   void split(Device& device, const Gradients& d, const Gradients& d_all, const PassContext& pass) const {
     if (!in_chunks_) return;
     const Index P = positions(pass), C = P + pass.C;
@@ -115,7 +114,7 @@ class PoolingPast {
     place(device, {nullptr, 0, d.d_x.x_bch, stride_or(d.d_x.stride, H_)}, chunk, pass.C, d.accumulate);
   }
 
-  // The arrays that pooling saves of a chunk, without its past; numbers a position and head.
+  // Copies the arrays that pooling saves, without the past; one number per position and head.
   void split(Device& device, Accum<T>* chunk_nc, const Accum<T>* all_nc, const PassContext& pass) const {
     if (most_ == 0) return;
     const Index P = positions(pass);
@@ -123,8 +122,8 @@ class PoolingPast {
   }
 
  private:
-  // Positions side by side, or their gradients: N logits and H numbers of payload for each. A stride is the distance
-  // between two heads of logits, and between two rows of the payload.
+  // Consecutive positions, or their gradients: N logits and H values per position. Strides are the distances between
+  // two heads of logits and between two rows of values.
   template <class Logit, class Number>
   struct Positions {
     Logit* logit_np;
@@ -149,7 +148,7 @@ class PoolingPast {
     return {scratch.template take<Accum<T>>(N_ * C), C, scratch.template take<T>(C * H_), H_};
   }
 
-  // Missing arrays are skipped.
+  // Null arrays are skipped.
   void place(Device& device, const To& to, const From& from, Index P, bool add = false) const {
     if (to.logit_np && from.logit_np) {
       copy_rows<Device, Accum<T>>(device, {.to = to.logit_np,
@@ -171,7 +170,7 @@ class PoolingPast {
     }
   }
 
-  // Positions of a windowed past are masked as they were; a global past has left out what is.
+  // Masks of a windowed past are copied; a global past has already excluded masked positions.
   template <class Scope>
   const Token* join_masks(Device& device, Scope& scratch, Index P, const PassContext& pass) const {
     if (!pass.mask_bc || !global_) return pass.mask_bc ? pass.mask_bc - P : nullptr;
@@ -186,7 +185,7 @@ class PoolingPast {
   Index most_ = 0;
   ChunkBoundary<Accum<T>> logit_np_;
   ChunkBoundary<T> x_ph_;
-  // Rounding remainders of the logit and payload of a global past: over thousands of chunks they would add up.
+  // Rounding errors of the logit and the values of a global past: over thousands of chunks they would accumulate.
   ChunkBoundary<Accum<T>> low_n_, low_h_;
   const Token* one_ = nullptr;
 };

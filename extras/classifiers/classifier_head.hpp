@@ -9,8 +9,8 @@
 
 namespace abh {
 
-// One row of logits a sequence, of the mean of its positions that the mask leaves or of its first position, which then
-// holds a vector of its own in the place of a token; the norm is optional:
+// One row of logits per sequence: from the mean of its unmasked positions, or from its first position, which holds a
+// learned vector (cls) instead of a token. The norm is optional:
 //
 //   logits_bo = row_bd weight_od^T + bias_o,  row_bd = masked_mean(norm(x_bcd)) or norm(x_bcd) at c = 0
 template <class Device, class T>
@@ -51,7 +51,7 @@ class ClassifierHead : public Head<Device, T> {
   void backward(Device& device, T* d_x_bcd, const T* d_logits_bo, const T* x_bcd, const PassContext& pass) override {
     typename Device::Scope scratch(device.workspace);
     T* d_row_bd = scratch.template take<T>(pass.B * D_);
-    typename Device::SideStream weights(device);  // whose gradients are computed beside those of inputs
+    typename Device::SideStream weights(device);  // computes gradients of weights concurrently
     linear_backward_weight<Device, T>(weights.fork(), {.d_weight_oi = weight_.gradient,
                                                        .d_bias_o = bias_.gradient,
                                                        .d_out_bco = d_logits_bo,

@@ -12,16 +12,16 @@
 
 namespace abh {
 
-// A picture, and which digit it shows: a sequence of patches, of which a classifier reads the mean or a position in
-// front of them.
+// Classifies pictures of digits. A picture is a sequence of patches; the classifier reads their mean or a cls position
+// before them.
 class DigitsTask : public AnswerTask {
  public:
-  // Drawn digits without end (drawn_digits.hpp). patch: pixels of a patch, both ways; it divides the picture. has_cls:
-  // a position stands in front of the patches.
+  // An endless set of drawn digits (drawn_digits.hpp). patch: side of a patch in pixels; must divide the picture.
+  // has_cls: a cls position precedes the patches.
   DigitsTask(Index patch, bool has_cls);
-  // Those of a user, which are at `path`. Each of a step's is moved by a pixel at most, up or down and to a side; what
-  // comes in has the shade of its first pixel. Word b of Philox with the run's seed and the step, of site
-  // `picture_moves`, says which of the nine ways.
+  // Pictures of the user, at `path`. Training pictures are moved by at most one pixel vertically and horizontally; the
+  // new pixels have the shade of the first pixel. Word b of Philox with the seed and step of the run, site
+  // `picture_moves`, selects one of nine moves.
   DigitsTask(LabelledPictures pictures, const std::string& path, Index patch, bool has_cls);
 
   Metadata metadata() const override;
@@ -30,20 +30,20 @@ class DigitsTask : public AnswerTask {
   std::size_t bytes() const override;
   std::string summary() const override;
   std::string unit() const override { return "digit"; }
-  // The digits: each is a kind of examples.
+  // The digits: each digit is a kind of examples.
   std::vector<std::string> kinds() const override;
   std::size_t kind(Index example) const override { return static_cast<std::size_t>(picture(example).label); }
   std::vector<std::string> notes() const override { return of_file_.notes; }
   Batch training_batch(Index B, std::uint64_t seed, Index step) const override;
   void append(Batch& batch, Index example) const override { append_moved(batch, example, {0, 0}); }
-  // The picture in characters, two rows of pixels in one of theirs.
+  // The picture as text; one character shows two rows of pixels.
   std::string shown(const Batch& batch, Index b, const std::vector<Token>& best_r) const override;
 
-  // Sets the config fields that pictures cut so determine.
+  // Sets the config fields that the patch grid determines.
   static void shape_of_grid(const PatchGrid& grid, bool has_cls, ModelConfig& config);
 
  private:
-  // How far a picture moves, down and to the right.
+  // Translation of a picture, down and to the right, in pixels.
   struct Move {
     Index down, right;
   };
@@ -52,13 +52,13 @@ class DigitsTask : public AnswerTask {
 
   PatchGrid grid_;
   bool has_cls_;
-  LabelledPictures of_file_{};  // none: drawn
+  LabelledPictures of_file_{};  // empty: drawn digits
   std::string name_, fingerprint_;
 };
 
-// Pixels of a patch where nobody says so: as many as leave 16 patches at least, else 1.
+// Default patch size: the largest that gives at least 16 patches, else 1.
 Index usual_patch(Index height, Index width);
-// The error of a patch that does not divide a picture; empty where it does.
+// Error text for a patch that does not divide the picture; empty if it does.
 std::string fault_of_patch(Index height, Index width, Index patch);
 
 // Pictures of digits.
@@ -67,12 +67,12 @@ TaskPrograms digits_programs();
 std::unique_ptr<TaskTraining> digits_training();
 std::unique_ptr<TaskCommand> digits_drawing();
 
-// The task of a checkpoint, the file `source`, again, of drawn digits where there are no others.
+// Constructs the task of a checkpoint, the file `source`; with drawn digits if it has no pictures of a user.
 std::unique_ptr<AnswerTask> digits_again(const Metadata& task, const ModelConfig& config, const OwnExamples& own,
                                          const std::string& source);
 
-// Read from the metadata of a checkpoint, the file `source`, whether its pictures are a user's, and how they are cut
-// into patches. Error for an impossible value.
+// Reads from the metadata of a checkpoint, the file `source`: true if the pictures are a user's, and their patch grid.
+// Throws Error for an invalid value.
 bool is_of_file(const Metadata& task);
 PatchGrid grid_of_task(const Metadata& task, const std::string& source);
 

@@ -8,31 +8,31 @@
 
 namespace abh {
 
-// Pictures of digits, from the bytes of a user's own files. Whatever is not as said here is an Error, which names the
-// path, what was found and what was expected; sizes are compared with what is there before anything is made of them.
+// Reads pictures of digits from a user's files. Other formats throw Error with the path, the value found and the value
+// expected. Sizes are compared with the number of bytes before memory is allocated.
 
-// Pictures of one size, none held back.
+// Pictures of one size, without a test split.
 struct PictureSet {
   Index height = 0, width = 0;
   std::vector<Picture> pictures{};
-  std::vector<std::string> notes{};  // remarks for the user, a line each
+  std::vector<std::string> notes{};  // notes for the user, one per line
 };
 
-// Lines of 64 numbers from 0 to 16, row by row, and the digit, with commas between them: scikit-learn's digits.csv. So
-// do semicolons or tabs, where the first line has such; blanks around a number and decimals of 0 mean nothing. A first
-// line whose last field is label, target, digit, class or y is a header.
+// Reads lines of 64 numbers from 0 to 16 (row by row) and the digit, separated by commas: scikit-learn's digits.csv.
+// Semicolons or tabs also separate, if the first line has them. Spaces around a number and zero decimals are ignored. A
+// first line whose last field is label, target, digit, class or y is a header.
 PictureSet pictures_of_lines(std::string_view bytes, const std::string& path);
-// Tells files of such lines from others: the first line has several fields, and begins with a digit or is a header.
+// True for files of such lines: the first line has several fields, and begins with a digit or is a header.
 bool is_of_lines(std::string_view bytes);
 
-// MNIST's format, IDX: a magic number, extents in four bytes, highest first, and then the numbers, a byte each; three
-// extents for images, one for their labels.
+// Reads MNIST's format, IDX: a magic number, extents in four bytes (most significant byte first), then one byte per
+// number. Images have three extents, labels have one.
 PictureSet pictures_of_idx(std::string_view images, const std::string& images_path, std::string_view labels,
                            const std::string& labels_path);
 bool is_idx_of_images(std::string_view bytes);
 
-// One picture as PGM: P2 (numbers as text) or P5 (a byte each), with at most 255 shades beside black, and comments from
-// # to the end of a line. Its label is for the caller to say.
+// Reads one PGM picture: P2 (numbers as text) or P5 (one byte each), with a maximum of at most 255, and comments from #
+// to the end of a line. The caller sets the label.
 PictureSet picture_of_pgm(std::string_view bytes, const std::string& path);
 bool is_pgm(std::string_view bytes);
 

@@ -10,9 +10,8 @@
 
 namespace abh {
 
-// Real-valued inputs in the place of tokens, such as patches of an image, where a network reads them: a linear map
-// makes a row of each, for the last P positions of a sequence. The position in front of them, if there is one, is
-// cls's.
+// Real-valued inputs instead of tokens, such as patches of an image: a linear layer maps each to a row, for the last P
+// positions of a sequence. The position before them, if there is one, is cls.
 //
 //   x_bcd += sum_i patch_bpi patch_di + patch_bias_d,  c = C - P + p
 template <class Device, class T>
@@ -26,7 +25,7 @@ class Patches {
 
   bool present() const { return I_ > 0; }
 
-  // patch_bpi: (B, P, I). x_bcd is added to.
+  // patch_bpi: (B, P, I). x_bcd is accumulated.
   void add(Device& device, T* x_bcd, const T* patch_bpi, const PassContext& pass) const {
     typename Device::Scope scratch(device.workspace);
     const Index P = pass.C - first_;
@@ -41,7 +40,7 @@ class Patches {
                                   .columns = P * D_});
   }
 
-  // Adds to the weights' gradients. Nobody asks for that of the patches.
+  // Accumulates the gradients of the weights. The gradient of the patches is not needed.
   void backward(Device& device, const T* d_x_bcd, const T* patch_bpi, const PassContext& pass) const {
     typename Device::Scope scratch(device.workspace);
     const Index P = pass.C - first_;

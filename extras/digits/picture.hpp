@@ -9,38 +9,38 @@
 
 namespace abh {
 
-// A digit as a small grey picture, row by row: 0 is one end of the scale, paper in most collections, `most` the other.
+// A small grey picture of a digit, row by row: values from 0 (the background in most data sets) to `most`.
 struct Picture {
   std::vector<std::uint8_t> pixels;
   Token label = 0;
   std::uint8_t most = 0;
 };
 
-// Pictures of one size, those to train on first.
+// Pictures of one size, training pictures first.
 struct LabelledPictures {
   Index height = 0, width = 0;
   std::vector<Picture> pictures{};
-  Index training = 0;                // how many these are; the others are the test set
-  std::vector<std::string> notes{};  // remarks for the user, a line each
+  Index training = 0;                // number of training pictures; the others are the test set
+  std::vector<std::string> notes{};  // notes for the user, one per line
 };
 
-inline constexpr Index digit_count = 10;     // that a picture may show
-inline constexpr Index largest_side = 1024;  // pixels of a picture, both ways
-inline constexpr Index largest_patch = 512;  // pixels of a patch, both ways
+inline constexpr Index digit_count = 10;     // number of classes
+inline constexpr Index largest_side = 1024;  // pixels of a picture, height and width
+inline constexpr Index largest_patch = 512;  // pixels of a patch, height and width
 
 inline std::string size_text(Index height, Index width) { return to_text(height) + " x " + to_text(width) + " pixels"; }
 
-// How a picture becomes a sequence: it is cut into squares, which lie row by row, and so do the pixels of each.
+// Maps a picture to a sequence: cuts it into square patches, row by row; the pixels of a patch are stored row by row.
 struct PatchGrid {
   Index height, width;  // pixels of the picture
-  Index patch;          // pixels of a square, both ways; it divides both
+  Index patch;          // pixels of a patch, height and width; must divide both
 
   Index across() const { return width / patch; }
   Index patches() const { return height / patch * across(); }
   Index inputs() const { return patch * patch; }
   Index pixels() const { return height * width; }
 
-  // Where number i of all pixels, patch by patch, stands in the picture.
+  // Position in the picture of pixel i, counted patch by patch.
   struct Place {
     Index y, x;
   };

@@ -5,25 +5,24 @@
 
 namespace abh {
 
-// Points, curves through them, and how much each point counts for each place of a curve.
+// Points, fitted curves, and the weight of each point at each place of a curve.
 struct RegressionPicture {
   std::string title;  // any bytes
   std::vector<double> point_x, point_y;
-  std::vector<double> at;  // rising: where curves are known
+  std::vector<double> at;  // increasing: the places of the curves
   struct Curve {
     std::string name;
     std::vector<double> y;
   };
-  std::vector<Curve> curves;  // the first is the truth; four at most
+  std::vector<Curve> curves;  // the first is the true function; at most four
   struct Matrix {
     std::string name;
-    std::vector<double> weight_cs;  // a row for each place in `at`, a column for each point; none negative
+    std::vector<double> weight_cs;  // one row per place in `at`, one column per point; not negative
   };
-  std::vector<Matrix> matrices;  // two at most
+  std::vector<Matrix> matrices;  // at most two
 };
 
-// One self-contained document of 720 x 452 that follows the reader's light or dark preference; the same picture gives
-// the same bytes.
+// One self-contained SVG of 720 x 452 with light and dark colours. Equal pictures give equal bytes.
 std::string regression_svg(const RegressionPicture& picture);
 
 }  // namespace abh

@@ -19,10 +19,9 @@
 
 namespace abh {
 
-// The leap block, after LEAP (github.com/mtanghu/LEAP): every position says of itself how much it matters, by the
-// product of its focus and its key; keys and values are averaged with that weight; and a query asks the averaged key
-// how much of the averaged value passes. Every step costs the same, whatever the length of the past. Chapter:
-// extras/leap/README.md.
+// Leap block, after LEAP (github.com/mtanghu/LEAP). The logit of a position is the product of its focus and its key.
+// Keys and values are averaged with these weights. The gate of the averaged value depends on the query and the averaged
+// key. The cost of an inference step does not depend on the length of the past. Chapter: extras/leap/README.md.
 //
 //   h_bcd = layernorm(x_bcd)                                                             (leap.1)
 //   query_bcd = sum_d' h_bcd' query_dd',  focus_bcd = sum_d' h_bcd' focus_dd',
@@ -34,10 +33,10 @@ namespace abh {
 //   y_bcd = leap_gate(query_bcd, pooled_key_bcd, pooled_value_bcd)                       (leap.6)
 //   out_bcd = x_bcd + dropout(y_bcd)                                                     (leap.7)
 //
-// Products of two heads are multiplied by 1 / sqrt(K), or by rescale / K where they are rescaled.
+// Dot products of two heads are multiplied by 1 / sqrt(K), or by rescale / K for rescaled heads.
 //
-// Backward (layernorm_backward also adds to the gradients of the norm's weights); d_lse_bnc is the gradient of the
-// logarithm of the weight that was pooled:
+// Backward pass. layernorm_backward also accumulates the gradients of the norm's weights. d_lse_bnc is the gradient of
+// the logarithm of the pooled weight:
 //
 //   d_y_bcd = dropout_backward(d_out_bcd)                                                (leap.8)
 //   d_query_bcd, d_pooled_key_bcd, d_pooled_value_bcd, d_lse_bnc = leap_gate_backward(d_y_bcd)   (leap.9)
@@ -50,8 +49,8 @@ namespace abh {
 //                     + d_value_bcd value_dd')                                           (leap.14)
 //   d_x_bcd = d_out_bcd + layernorm_backward(d_h_bcd)                                    (leap.15)
 //
-// Saved: query, focus, key, value, both averages, logits, maxima, sums and, unless it is computed again, h; of what is
-// rescaled the deviations. Step by step: the state of the pooling.
+// Saved: query, focus, key, value, both averages, logits, maxima, sums, h (unless recomputed), and the deviations of
+// rescaled rows. Inference: the state of the pooling.
 template <class Device, class T>
 class LeapBlock : public Block<Device, T> {
  public:
@@ -89,8 +88,8 @@ class LeapBlock : public Block<Device, T> {
     typename Device::Scope scratch(device.workspace);
     T* d_y_bcd = scratch.template take<T>(BC * D_);
     T* d_row_bcq = scratch.template take<T>(BC * row_size());
-    T* d_h_bcd = d_y_bcd;                         // not needed before d_y has been used
-    typename Device::SideStream weights(device);  // whose gradients are computed beside those of inputs
+    T* d_h_bcd = d_y_bcd;                         // d_h is written only after the last use of d_y
+    typename Device::SideStream weights(device);  // computes gradients of weights concurrently
     const Payload<T> d_payload{d_row_bcq + 2 * D_, row_size()};
 
     residual_.backward(device, d_y_bcd, d_x_bcd, pass);  // (leap.8)
@@ -107,7 +106,7 @@ class LeapBlock : public Block<Device, T> {
     rescale_.backward(device, d_row_bcq + first_rescaled_ * D_, row_bcq_ + first_rescaled_ * D_, BC);  // (leap.12)
     const T* h_bcd = norm_.normed(device, d_h_bcd, in_bcd, BC);
     maps_.backward_weight(weights.fork(), d_row_bcq, h_bcd, BC);  // (leap.13)
-    if (h_bcd == d_h_bcd) weights.join();                         // computed again, it is in the way
+    if (h_bcd == d_h_bcd) weights.join();                         // h was recomputed into the array of d_h
     maps_.backward_input(device, d_h_bcd, d_row_bcq, BC);         // (leap.14)
     norm_.backward(device, d_x_bcd, d_h_bcd, residual_.around(d_x_bcd), in_bcd, BC);  // (leap.15)
   }
@@ -138,7 +137,7 @@ class LeapBlock : public Block<Device, T> {
   }
 
  private:
-  // How much of the averaged value passes: what the gate makes of values that are 1, by the plain loops on the host.
+  // Gate of the averaged value: the output of the gate for values of 1, computed by the plain loops on the host.
   void look_at_gate(Device& device, const Inspector& inspector, const PassContext& pass) const {
     using A = Accum<T>;
     if constexpr (std::is_constructible_v<double, A>) {
@@ -168,7 +167,7 @@ class LeapBlock : public Block<Device, T> {
     }
   }
 
-  // The forward computation, shared by passes and steps, which pool differently.
+  // Forward computation, shared by passes and inference, which pool differently.
   template <class Pool>
   void run(Device& device, T* out_bcd, const T* in_bcd, const PassContext& pass, const Pool& pool) {
     const Index BC = pass.BC();
@@ -181,13 +180,13 @@ class LeapBlock : public Block<Device, T> {
     residual_.forward(device, out_bcd, out_bcd, in_bcd, pass);                                 // (leap.7)
   }
 
-  // A row is query, focus, key and value side by side, D channels each. Keys and values are what is pooled.
+  // A row holds query, focus, key and value, D channels each. Keys and values are pooled.
   Index row_size() const { return 4 * D_; }
   const T* focus_bcd() const { return row_bcq_ + D_; }
   const T* key_bcd() const { return row_bcq_ + 2 * D_; }
   Payload<const T> payload() const { return {key_bcd(), row_size()}; }
 
-  // The number of rescaled arrays among query, focus, key and value; these arrays are neighbours in a row.
+  // Number of rescaled arrays among query, focus, key and value; these arrays are adjacent in a row.
   static Index rescaled(const ModelConfig& config) {
     return (config.rescale > 0 ? 3 : 0) + (config.leap.normed_values ? 1 : 0);
   }
@@ -238,8 +237,8 @@ class LeapBlock : public Block<Device, T> {
 
   Index D_, N_, K_;
   FocusForm form_;
-  double scale_;          // of products of two heads
-  Index first_rescaled_;  // of query, focus, key and value: 0, or 3
+  double scale_;          // factor of dot products of two heads
+  Index first_rescaled_;  // index among query, focus, key and value: 0 or 3
   Norm<Device, T> norm_;
   Linear<Device, T> maps_;
   Residual<Device, T> residual_;

@@ -14,11 +14,10 @@
 
 namespace abh {
 
-// The block of attention over candidates that hashing finds (Kitaev, Kaiser, Levskaya, 2020). Chapter:
-// extras/lsh/README.md.
+// Block of attention within hash buckets (Kitaev, Kaiser, Levskaya, 2020). Chapter: extras/lsh/README.md.
 //
-// Rows (bch) and the matrices that make them (hd); q stands for query and value side by side. Rotations are drawn with
-// the weights and stay as they are.
+// Rows (bch) and the matrices that make them (hd); q = channels of query and value together. The rotations are random,
+// drawn with the initial weights, and not trained.
 //
 //   h_bcd = layernorm(x_bcd)                                               (lsh.1)
 //   query_bch = sum_d h_bcd project_hd,
@@ -28,7 +27,7 @@ namespace abh {
 //   y_bcd = sum_h t_bch output_dh                                          (lsh.5)
 //   out_bcd = x_bcd + dropout(y_bcd)                                       (lsh.6)
 //
-// Backward (layernorm_backward also adds to the gradients of the norm's weights):
+// Backward pass. layernorm_backward also accumulates the gradients of the norm's weights:
 //
 //   d_y_bcd = dropout_backward(d_out_bcd)                                  (lsh.7)
 //   d_output_dh += sum_bc d_y_bcd t_bch                                    (lsh.8)
@@ -39,12 +38,12 @@ namespace abh {
 //   d_h_bcd = sum_h (d_query_bch project_hd + d_value_bch value_hd)        (lsh.12)
 //   d_x_bcd = d_out_bcd + layernorm_backward(d_h_bcd)                      (lsh.13)
 //
-// Saved: h (unless it is computed again), query, value, t, the log-sum-exp of every row of scores, and the order. A
-// pass that computes rows again keeps the buckets that were: by rounding alone rows might fall into others.
+// Saved: h (unless recomputed), query, value, t, the log-sum-exp of every row of scores, and the order. A pass that
+// recomputes rows keeps the saved buckets, because rounding could move a row to another bucket.
 //
-// There is no step: a new position may move all others into other pieces (extras/lsh/README.md).
+// No inference with a cache: a new position can move all others to other chunks (extras/lsh/README.md).
 
-// Settings that golden files may have otherwise than the mixer.
+// Settings in which golden files may differ from the mixer.
 struct LshRules {
   bool counted = false, within_bucket = false;
 };
@@ -70,7 +69,7 @@ class LshBlock : public Block<Device, T> {
         query_value_bcq_(layout.template activation<T>(capacity.B * capacity.C * 2 * H())),
         t_bch_(layout.template activation<T>(capacity.B * capacity.C * H())),
         lse_bnc_(layout.template activation<Accum<T>>(capacity.B * capacity.C * N_)),
-        // In a room that no block shares: buckets must outlast what is computed again.
+        // Not in shared scratch memory: buckets must outlast recomputed rows.
         order_{layout.template persistent_activation<Token>(capacity.B * capacity.C * N_ * U_),
                layout.template activation<Token>(capacity.B * capacity.C * N_ * U_),
                layout.template activation<Token>(capacity.B * capacity.C * N_ * U_)} {}
@@ -90,9 +89,9 @@ class LshBlock : public Block<Device, T> {
     T* d_y_bcd = scratch.template take<T>(BC * D_);
     T* d_t_bch = scratch.template take<T>(BC * H());
     T* d_query_value_bcq = scratch.template take<T>(BC * 2 * H());
-    // A branch may still read d_y when d_h is written; without one d_h can take its place.
+    // A concurrent side stream may still read d_y when d_h is written. Without one, d_h reuses the array of d_y.
     T* d_h_bcd = Device::SideStream::runs_beside ? scratch.template take<T>(BC * D_) : d_y_bcd;
-    typename Device::SideStream weights(device);  // whose gradients are computed beside those of inputs
+    typename Device::SideStream weights(device);  // computes gradients of weights concurrently
 
     residual_.backward(device, d_y_bcd, d_x_bcd, pass);                           // (lsh.7)
     output_.backward_weight(weights.fork(), d_y_bcd, t_bch_, BC);                 // (lsh.8)
@@ -107,7 +106,7 @@ class LshBlock : public Block<Device, T> {
                                                .in = inputs(pass)});
     const T* h_bcd = norm_.normed(device, d_h_bcd, in_bcd, BC);
     query_value_.backward_weight(weights.fork(), d_query_value_bcq, h_bcd, BC);  // (lsh.11)
-    if (h_bcd == d_h_bcd) weights.join();                                        // computed again, it is in the way
+    if (h_bcd == d_h_bcd) weights.join();                                        // recomputed h is in this array
     query_value_.backward_input(device, d_h_bcd, d_query_value_bcq, BC);         // (lsh.12)
     norm_.backward(device, d_x_bcd, d_h_bcd, residual_.around(d_x_bcd), in_bcd, BC);  // (lsh.13)
   }
@@ -125,7 +124,7 @@ class LshBlock : public Block<Device, T> {
     report(device, inspector, "out_bcd", out_bcd, bcd, D_);
   }
 
-  // Nobody gets here: check_steps refuses such a network before one is built.
+  // Never called: check_steps rejects such a network before it is built.
   void decode(Device&, T*, const T*, Index) override {}
 
  private:
@@ -146,7 +145,7 @@ class LshBlock : public Block<Device, T> {
             .R = R_};
   }
 
-  // Inputs from rows `stride` apart, on the device or, for inspection, on the host.
+  // Inputs from rows at distance `stride`, on the device or, for inspection, on the host.
   template <class Number>
   LshInputs<Number> inputs(const Number* query_bch, const Number* value_bch, Index stride,
                            const LshOrder<const Token>& order, const Token* mask_bc, const PassContext& pass) const {
@@ -171,7 +170,7 @@ class LshBlock : public Block<Device, T> {
                      {order_.bucket_bnuc, order_.place_bnuc, order_.position_bnuc}, pass.mask_bc, pass);
   }
 
-  // Shows the attention weights: computed on the host from what was saved, by the plain loops.
+  // Shows the attention weights, computed on the host from saved arrays by the plain loops.
   void look_at_weights(Device& device, const Inspector& inspector, const PassContext& pass) const {
     using A = Accum<T>;
     if constexpr (std::is_constructible_v<double, A>) {

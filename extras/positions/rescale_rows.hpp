@@ -5,12 +5,11 @@
 
 namespace abh {
 
-// Heads rescaled in their place, with the deviations that backward needs. Where they are not present, nothing is done,
-// and a block goes on with the rows it has.
+// Heads rescaled in place, with the saved deviations for backward. If not present, both passes do nothing.
 template <class Device, class T>
 class Rescale {
  public:
-  // The first `heads` heads of K channels in rows that are `stride` apart (0: they touch).
+  // The first `heads` heads of K channels in rows at distance `stride` (0: contiguous).
   Rescale(Layout<T>& layout, bool present, const BlockCapacity& capacity, Index heads, Index K, Index stride = 0)
       : present_(present), heads_(heads), K_(K), stride_(stride) {
     if (present_) deviation_bcn_ = layout.template activation<Accum<T>>(capacity.B * capacity.C * heads_);
@@ -31,7 +30,7 @@ class Rescale {
                                         .K = K_});
   }
 
-  // d_row_bch <- rescale_backward(d_row_bch). row_bch: what forward made of the rows.
+  // d_row_bch <- rescale_backward(d_row_bch). row_bch: the output rows of forward.
   void backward(Device& device, T* d_row_bch, const T* row_bch, Index BC) const {
     if (!present_) return;
     rescale_backward<Device, T>(device, {.d_in_bch = d_row_bch,

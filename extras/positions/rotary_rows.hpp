@@ -9,12 +9,11 @@
 
 namespace abh {
 
-// The turn of rows by their position, with its table, where the network has rotary positions. Where it has not, nothing
-// is turned, nothing is written, and a block goes on with the rows it has.
+// Rotary positions of rows, with the table of angles. Without rotary positions, it does nothing and uses no memory.
 template <class Device, class T>
 class Rotary {
  public:
-  // Rows of `heads` heads, `stride` apart (0: they touch).
+  // Rows of `heads` heads, at distance `stride` (0: contiguous).
   Rotary(Layout<T>& layout, const ModelConfig& config, const BlockCapacity& capacity, Index heads, Index stride = 0)
       : present_(config.has_rotary()), heads_(heads), K_(config.mixer_head_channels()), stride_(stride) {
     if (!present_) return;
@@ -25,7 +24,7 @@ class Rotary {
 
   bool present() const { return present_; }
 
-  // out_bch = rotary(in_bch), which may be the same array
+  // out_bch = rotary(in_bch); both may be the same array
   void forward(Device& device, T* out_bch, const T* in_bch, const PassContext& pass) const {
     if (!present_) return;
     rotary_forward<Device, T>(device, {.out_bch = out_bch,
@@ -39,8 +38,8 @@ class Rotary {
                                        .K = K_});
   }
 
-  // d_in_bch = rotary_backward(d_out_bch), which may be the same array. It is the opposite turn: what it makes of
-  // turned rows is what they were.
+  // d_in_bch = rotary_backward(d_out_bch); both may be the same array. It is the inverse rotation, so it also restores
+  // rotated rows.
   void backward(Device& device, T* d_in_bch, const T* d_out_bch, const PassContext& pass) const {
     if (!present_) return;
     rotary_backward<Device, T>(device, {.d_in_bch = d_in_bch,

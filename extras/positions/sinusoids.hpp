@@ -8,8 +8,8 @@
 
 namespace abh {
 
-// Positions as sines and cosines, which the embedding adds to its tokens in the place of a learned table, where the
-// network has them. Nobody learns them: their gradient is not computed.
+// Sinusoidal positions, which the embedding adds to tokens instead of a learned table. They are not trained, so their
+// gradient is not computed.
 template <class Device, class T>
 class Sinusoids {
  public:
@@ -28,7 +28,7 @@ class Sinusoids {
 
   bool present() const { return present_; }
 
-  // The rows of a pass. In step-by-step inference they are computed as they are needed: no table ends.
+  // Rows of a pass. Inference computes them when needed, so the sequence length has no limit.
   const T* rows_cd(Device& device, const PassContext& pass) {
     if (table_cd_) return table_cd_ + pass.first_c * D_;
     for (Index i = 0; i < pass.C * D_; ++i) {

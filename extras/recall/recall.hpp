@@ -11,20 +11,20 @@
 
 namespace abh {
 
-// Sequences of symbols in which a marker stands twice: somewhere, and at the end, where the symbol is asked for that
-// stands behind the first one (extras/recall/README.md). Tokens 0 to 7 are symbols, 8 is the marker.
+// Sequences of symbols with a marker at two positions: a random one and the last. The target at the last position is
+// the symbol after the first marker (extras/recall/README.md). Tokens 0 to 7 are symbols, 8 is the marker.
 inline constexpr Index recall_symbols = 8, recall_vocabulary = recall_symbols + 1;
 inline constexpr Token recall_marker = static_cast<Token>(recall_symbols);
-inline constexpr Index shortest_recall = 3;  // positions: a marker, its symbol, and a marker
+inline constexpr Index shortest_recall = 3;  // positions: marker, symbol, marker
 
 struct RecallSize {
-  Index context = 64, reach = 62;  // positions of a sequence; of these the symbol is at most so many back
-  // How far back a symbol may be in a sequence of so many positions.
+  Index context = 64, reach = 62;  // positions of a sequence; largest distance of the symbol from the end
+  // Largest possible distance of a symbol in a sequence of this length.
   static Index farthest(Index context) { return context - 2; }
 };
 
-// Example number `example`, for training or from first_test_example on for testing: its tokens, the symbol that is
-// asked for, and how many positions before the last one it stands.
+// Training example `example`, or a test example from first_test_example on: its tokens, the target symbol, and the
+// distance of this symbol from the last position.
 struct RecallExample {
   std::vector<Token> token_c;
   Token symbol;
@@ -42,9 +42,9 @@ class RecallTask : public AnswerTask {
   std::string summary() const override;
   std::string unit() const override { return "symbol"; }
   void append(Batch& batch, Index example) const override;
-  // "the symbol 17 back -> 5", and what was expected, where that is something else.
+  // "the symbol 17 back -> 5", followed by the expected symbol if it differs.
   std::string shown(const Batch& batch, Index b, const std::vector<Token>& best_r) const override;
-  // Distances, in eight bins of the same width, or as many as there are distances.
+  // Distances, in eight bins of equal width, or fewer if there are fewer distances.
   std::vector<std::string> kinds() const override;
   std::size_t kind(Index example) const override;
 
@@ -54,13 +54,13 @@ class RecallTask : public AnswerTask {
   RecallSize size_;
 };
 
-// Puts a sequence into a batch, behind its last row: at its last position this symbol is asked for.
+// Appends a sequence to a batch; the target at its last position is `symbol`.
 void append_recall(Batch& batch, const std::vector<Token>& token_c, Token symbol);
 
-// Sequences of which one symbol is to be recalled.
+// Task kind: recall of one symbol of a sequence.
 TaskKind recall_kind(const TaskPrograms& programs);
 
-// The sequences of a checkpoint that recall_kind accepts.
+// Sizes in a checkpoint of recall_kind.
 RecallSize recall_size_of(const Metadata& metadata, const ModelConfig& config);
 
 // The task's part of the programs.

@@ -9,15 +9,17 @@
 
 namespace abh {
 
-// Two streams of rows, a and b, in the place of one (Gomez et al., "The reversible residual network", 2017). A block f,
-// with its norm and without its sum, reads one and adds to the other; then they change their places:
+// Two residual streams of rows, a and b, instead of one (Gomez et al., "The reversible residual network", 2017). A
+// block f, with its norm and without its residual sum, reads one stream and is added to the other; then the streams
+// swap:
 //
 //   a_bcd = x_bcd,  b_bcd = x_bcd
 //   a_bcd, b_bcd <- b_bcd, a_bcd + f(b_bcd)                    for every block        (1)
 //   out_bcd = (a_bcd + b_bcd) / 2                                                     (2)
 //
-// Nothing is kept for the way back, where each block in turn is undone: what has been added is computed once more, and
-// is taken away. By then the block has saved what its backward pass wants, in a room that all share.
+// No activation is saved for backward. The backward pass undoes block after block: it recomputes the output of the
+// block and subtracts it. This also fills the arrays that the backward pass of the block needs; all blocks share these
+// arrays.
 //
 //   d_a_bcd = d_out_bcd / 2,  d_b_bcd = d_out_bcd / 2                                 (3)
 //   a_bcd, b_bcd <- b_bcd - f(a_bcd), a_bcd                    for every block        (4)
@@ -60,8 +62,8 @@ class ReversibleStack : public Stack<Device, T> {
     return end;
   }
 
-  // The way back to what entered, and forward once more, as the room holds one block at a time. What is shown is off by
-  // the rounding of the way back.
+  // Undoes all blocks to the input, then runs them forward again, because the shared arrays hold one block at a time.
+  // Inspected values differ from the original ones by rounding.
   void inspect(Device& device, const Inspector& inspector, const PassContext& pass) const override {
     for (std::size_t i = blocks_.size(); i-- > 0;) undo(device, i, pass);
     report(device, inspector, prefix_ + "x_bcd", static_cast<const T*>(in_bcd_), {pass.B, pass.C, D_}, D_);
@@ -84,8 +86,8 @@ class ReversibleStack : public Stack<Device, T> {
   using Stack<Device, T>::blocks_;
   using Stack<Device, T>::carried_;
 
-  // The streams change their places, not their arrays: block i finds a, to which it adds, in one of two and b, which it
-  // reads, in the other. The same of their gradients.
+  // The streams swap by index, not by copying: block i adds to array a, one of the two, and reads b, the other. The
+  // same holds for their gradients.
   struct Streams {
     T *a_bcd, *b_bcd;
   };
@@ -94,7 +96,7 @@ class ReversibleStack : public Stack<Device, T> {
   }
   Streams of_block(std::size_t i) const { return of_block(i, in_bcd_, other_bcd_); }
 
-  // From in_bcd to out_bcd, of so many rows. f(i, b_bcd): puts into out_bcd what block i makes of b.
+  // Computes out_bcd from in_bcd, `rows` rows. f(i, b_bcd) writes the output of block i for b to out_bcd.
   template <class F>
   void run(Device& device, Index rows, const F& f) const {
     const Index count = rows * D_;
@@ -107,8 +109,8 @@ class ReversibleStack : public Stack<Device, T> {
     weighted_sum_forward<Device, T>(device, out_bcd_, 0.5, in_bcd_, 0.5, other_bcd_, count);  // (2)
   }
 
-  // Both streams as they were before block i, which leaves in the room what its backward pass wants. What entered a
-  // chunk stays, where forward alone would leave what follows.
+  // Restores both streams to their values before block i, and fills the arrays for its backward pass. The state at the
+  // start of a chunk is kept.
   void undo(Device& device, std::size_t i, const PassContext& pass) const {
     const auto [a_bcd, b_bcd] = of_block(i);
     const auto [entered, bytes] = carried_[i];
@@ -123,7 +125,7 @@ class ReversibleStack : public Stack<Device, T> {
   }
 
   T *in_bcd_, *other_bcd_;
-  T* out_bcd_;  // until the end what a block makes of its stream
+  T* out_bcd_;  // output of the current block until the end of the pass
 };
 
 }  // namespace abh

@@ -7,20 +7,20 @@
 
 namespace abh {
 
-// Reviews that the program makes up, without end: example number i is the same for everybody. Three adjectives that
-// praise or blame, three that do neither, some of them behind "not", the others behind "very"; every review has three
-// of each, so that their counts say nothing of what is negated.
+// An endless set of generated reviews; example i is the same on every machine. A review has three positive or negative
+// adjectives and three neutral ones. Some follow "not", the others "very". Every review has three of each, so word
+// counts do not show which adjective is negated.
 struct DrawnReview {
-  std::vector<Token> words;  // at most longest_drawn_review, numbers in drawn_words()
-  bool tone = false;         // more adjectives that praise than that blame
-  bool meaning = false;      // the same where "not" turns the adjective behind it
+  std::vector<Token> words;  // at most longest_drawn_review; indices in drawn_words()
+  bool tone = false;         // true: more positive than negative adjectives
+  bool meaning = false;      // true: the same after each "not" inverts the adjective that follows
 };
 inline constexpr Index longest_drawn_review = 24;
 
-// Words of site `reviews` of Philox with key 0 and the example as step (extras/reviews/README.md).
+// Uses words of site `reviews` of Philox with key 0 and the example index as step (extras/reviews/README.md).
 DrawnReview drawn_review(std::uint32_t example);
 
-// Word number 0 is padding, and no word.
+// Index 0 is padding.
 const std::vector<std::string>& drawn_words();
 
 }  // namespace abh

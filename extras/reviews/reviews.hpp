@@ -14,10 +14,10 @@
 
 namespace abh {
 
-// A text, and which label it has: a sequence of words, of which a classifier reads the mean or a position in front of
-// them. Shorter texts are padded behind, and masked; longer ones are cut.
+// Classifies texts by label. A text is a sequence of words; the classifier reads their mean or a cls position before
+// them. Shorter texts are padded at the end and masked; longer texts are truncated.
 
-// The words and labels that a network knows. Word 0 is padding; of a file's words, 1 stands for all others.
+// Words and labels of a network. Index 0 is padding; for a file, index 1 is any unknown word.
 struct ReviewWords {
   std::vector<std::string> words{}, labels{};
   bool are_characters = false;
@@ -28,22 +28,21 @@ struct ReviewWords {
   }
 };
 
-// The words of a network, by "labels" of its metadata.
+// Words of a network, from "labels" of its metadata.
 ReviewWords words_of_reviews(const Metadata& task, const std::string& source);
 
-// Texts of a file that are the test set. by_labels: the last tenth, but every tenth where labels stand in blocks and
-// the last tenth lacks one.
+// Test set of a file. by_labels: the last tenth; every tenth if texts are sorted by label and the last tenth lacks one.
 enum class HeldBack { by_labels, last_tenth, every_tenth, all };
-// That of a network, by "held_back" of the metadata.
+// Test set of a network, from "held_back" of its metadata.
 HeldBack held_back_in(const Metadata& task, const std::string& source);
 
 class ReviewsTask : public AnswerTask {
  public:
-  // Made-up reviews (drawn_reviews.hpp); labels: "tone" or "meaning". has_cls: a position stands in front of the words.
+  // Generated reviews (drawn_reviews.hpp); labels: "tone" or "meaning". has_cls: a cls position precedes the words.
   ReviewsTask(const std::string& labels, bool has_cls);
-  // Those of a file, of at most `longest` words. `known`: the words and labels of a network; without labels those of
-  // the texts to train on are learned, the words as far as they stand there twice, the most frequent first, 20,000 at
-  // most, and labels that differ in case alone as one. Error for a label that is not among them.
+  // Texts of a file, at most `longest` words each. `known`: words and labels of a network. Without labels, both come
+  // from the training texts: the words that occur at least twice, at most 20,000, the most frequent first; labels that
+  // differ only in case are equal. Throws Error for an unknown label.
   ReviewsTask(LabelledTexts file, std::string fingerprint, const std::string& path, Index longest, bool has_cls,
               ReviewWords known, HeldBack held_back);
 
@@ -56,11 +55,11 @@ class ReviewsTask : public AnswerTask {
   void append(Batch& batch, Index example) const override;
   std::string shown(const Batch& batch, Index b, const std::vector<Token>& best_r) const override;
 
-  // The labels: each is a kind of examples.
+  // The labels: each label is a kind of examples.
   std::vector<std::string> kinds() const override;
   std::size_t kind(Index example) const override { return static_cast<std::size_t>(review(example).label); }
 
-  // Notes of the file, on labels that are one, and on a test set that says little.
+  // Notes on the file: on equal labels, and on a test set that is too small.
   std::vector<std::string> notes() const override { return notes_; }
   const ReviewWords& words() const { return words_; }
 
@@ -71,9 +70,9 @@ class ReviewsTask : public AnswerTask {
   };
   Review review(Index example) const;
   std::string unit_name() const { return words_.are_characters ? "characters" : "words"; }
-  // Takes the texts in the order of the file, and puts the test set last.
+  // Takes the texts in the order of the file and moves the test set to the end.
   void hold_back(std::vector<LabelledText>& texts, const std::string& path);
-  // Numbers the labels and the words of the texts.
+  // Assigns indices to labels and words.
   void read(const std::vector<LabelledText>& texts, const std::string& path);
   void note_test_set(const std::vector<LabelledText>& texts, const std::string& path);
 
@@ -82,20 +81,20 @@ class ReviewsTask : public AnswerTask {
   bool has_cls_;
   ReviewWords words_;
   HeldBack held_back_ = HeldBack::last_tenth;
-  std::vector<std::vector<Token>> texts_;  // of a file; first those to train on
+  std::vector<std::vector<Token>> texts_;  // texts of the file; training texts first
   std::vector<Token> label_of_;
-  Index training_ = 0, cut_ = 0;  // how many these are; texts that were too long
+  Index training_ = 0, cut_ = 0;  // number of training texts; number of truncated texts
   std::vector<std::string> notes_;
 };
 
-// Texts and their labels.
+// Task kind: texts with labels.
 TaskKind reviews_kind(const TaskPrograms& programs);
 TaskPrograms reviews_programs();
 std::unique_ptr<TaskTraining> reviews_training();
 std::unique_ptr<TaskCommand> reviews_drawing();
 
-// The task of a checkpoint once more. Error, which names `source`, where it needs a file and there is none, or the
-// other way round.
+// Constructs the task of a checkpoint. Throws Error, which names `source`, if the task needs a file and none is given,
+// or vice versa.
 std::unique_ptr<AnswerTask> reviews_again(const Metadata& task, const ModelConfig& config, const OwnExamples& own,
                                           const std::string& source);
 

@@ -8,46 +8,46 @@
 
 namespace abh {
 
-// How a sequence is sought that a network thinks likely (extras/seq2seq/beam_search.md).
+// Settings of the search for a likely sequence (extras/seq2seq/beam_search.md).
 struct BeamSettings {
-  Index width = 1;            // hypotheses at once; 1: greedy
-  double length_penalty = 0;  // alpha, of the score below
-  Index most_tokens = 1;      // a hypothesis that has so many ends unfinished
-  Token begin = 0, end = 0;   // what is read first; what finishes a hypothesis
+  Index width = 1;            // number of hypotheses; 1: greedy
+  double length_penalty = 0;  // alpha, in the score below
+  Index most_tokens = 1;      // longer hypotheses are cut off
+  Token begin = 0, end = 0;   // first input token; token that finishes a hypothesis
 };
 
-// A sequence that was found: its tokens from the first one made, the end token included, what the network thinks of it,
-// and by what it is ranked,
+// A result: its tokens, including the end token but not the begin token, its log probability, and the score for
+// ranking,
 //
 //   score = log_probability / ((5 + n) / 6)^length_penalty,   n tokens.
 struct Hypothesis {
   std::vector<Token> tokens{};
   double log_probability = 0, score = 0;
-  Index node = 0;  // where it ends in the tree of the search
+  Index node = 0;  // its last node in the search tree
 };
 
-// A hypothesis that the search kept: another one, and one token more. Those of a step stand behind those of the step
-// before it. One that is nobody's parent and the node of no hypothesis that was found has died.
+// A node of the search tree: its parent extended by one token. Nodes of a step follow the nodes of the previous step. A
+// node without children and without a finished hypothesis was discarded.
 struct BeamNode {
-  Index parent;  // its number in the tree; -1: the empty hypothesis
+  Index parent;  // index in the tree; -1: the empty hypothesis
   Token token;
   double log_probability;
 };
 
-// One step of a network that has forgotten everything (Model::step): the logits of what follows `token`, in the place
-// of a hypothesis, of which there are as many as the beam is wide. Number 0 is where the first step is made.
+// One inference step (Model::step): returns the logits after `token` for state `hypothesis`. There is one state per
+// hypothesis of the beam. The first step uses state 0.
 using NextLogits = std::function<std::span<const double>(Token token, Index position, Index hypothesis)>;
-// Makes the place of one hypothesis a copy of another's.
+// Copies the state of one hypothesis to another.
 using CopyHypothesis = std::function<void(Index to, Index from)>;
 
-// All that is finished, or still alive after so many tokens, best first: at most `width`. At each step every live
-// hypothesis is extended by every token, and of all these the likeliest go on, as many as the width less the finished
-// ones; of two that are equally likely the one whose hypothesis, then whose token, comes first. A hypothesis with the
-// end token is finished. Source: Wu et al., "Google's neural machine translation system", 2016, for the penalty; other
-// programs stop at a bound in the place of a width that shrinks.
+// Returns at most `width` hypotheses, finished or cut off, best first. A step extends every live hypothesis by every
+// token. The most likely extensions continue; their number is the width minus the number of finished hypotheses. Ties
+// are resolved by hypothesis, then by token. A hypothesis with the end token is finished. The penalty is that of Wu et
+// al., "Google's neural machine translation system", 2016; other programs stop at a bound instead of reducing the
+// width.
 //
-// Error for a logit that is not finite. Steps: at most width times tokens; a copy for every hypothesis that is extended
-// in more than one way, once for each further one. `tree`, where it is asked for, gets all that the search kept.
+// Throws Error for a logit that is not finite. At most width steps per token; if a hypothesis has several extensions,
+// its state is copied for all except one. `tree`, if given, receives all kept nodes.
 std::vector<Hypothesis> beam_search(const BeamSettings& settings, const NextLogits& next, const CopyHypothesis& copy,
                                     std::vector<BeamNode>* tree = nullptr);
 

@@ -11,8 +11,8 @@
 
 namespace abh {
 
-// The cross-attention block: queries from a sequence, keys and values from another one, the memory, which may have
-// another length and other channels (Vaswani et al., "Attention is all you need", 2017, 3.2.3). Chapter:
+// Cross-attention block: queries are computed from one sequence, keys and values from another, the memory. The memory
+// may have another length and hidden size (Vaswani et al., "Attention is all you need", 2017, 3.2.3). Chapter:
 // extras/seq2seq/cross.md.
 //
 //   h_bcd = layernorm(x_bcd)                                               (cross.1)
@@ -23,8 +23,8 @@ namespace abh {
 //   y_bcd = sum_h t_bch output_dh {+ output_bias_d | bias}                 (cross.5)
 //   out_bcd = x_bcd + dropout(y_bcd)                                       (cross.6)
 //
-// Backward (layernorm_backward also adds to the gradients of the norm's weights); gradients of biases where there are
-// any:
+// Backward pass. layernorm_backward also accumulates the gradients of the norm's weights. Biases, if present, have
+// gradients too:
 //
 //   d_y_bcd = dropout_backward(d_out_bcd)                                  (cross.7)
 //   d_output_dh += sum_bc d_y_bcd t_bch,  d_output_bias_d += sum_bc d_y_bcd   (cross.8)
@@ -37,16 +37,16 @@ namespace abh {
 //   d_h_bcd = sum_h d_query_bch query_hd                                   (cross.14)
 //   d_x_bcd = d_out_bcd + layernorm_backward(d_h_bcd)                      (cross.15)
 //
-// The memory's gradient is added to: every layer that reads a memory has its part in it.
+// The gradient of the memory is accumulated, because every layer attends to the memory.
 //
-// Saved: h (unless it is computed again), query, key, value, t and the log-sum-exp of every row of scores. Step by
-// step: keys and values of the memory are made once, at the start, and nothing is kept of the positions.
+// Saved: h (unless recomputed), query, key, value, t and the log-sum-exp of every row of scores. Inference: keys and
+// values of the memory are computed once at the start; nothing is cached per position.
 //
-// ScoreKernel: how queries are compared with keys (attention_core.hpp); a weight of its own stands before the output's.
+// ScoreKernel: the score function (attention_core.hpp); its weight, if any, is stored before the output matrix.
 template <class Device, class T, template <class, class> class ScoreKernel = DotProductScores>
 class CrossBlock : public Block<Device, T> {
  public:
-  // source: a memory of E channels, and of at most capacity.S positions, as it is in each pass.
+  // source: a memory with E channels and at most capacity.S positions per pass.
   CrossBlock(Layout<T>& layout, const std::string& prefix, const ModelConfig& config, Index E, const Source<T>& source,
              const BlockCapacity& capacity, const BlockOptions& options)
       : source_(source),
@@ -59,7 +59,7 @@ class CrossBlock : public Block<Device, T> {
         output_(layout, prefix, {"output_dh"}, D_, H_, Init::normal_residual, config.attention_bias),
         residual_(options, sites::LayerUse::cross, D_),
         query_bch_(layout.template activation<T>(capacity.B * capacity.C * H_)),
-        // Steps find what start has made of the source.
+        // Inference steps read the keys and values that start computed.
         key_value_bsq_(capacity.positions ? layout.template persistent_activation<T>(capacity.B * capacity.S * 2 * H_)
                                           : layout.template activation<T>(capacity.B * capacity.S * 2 * H_)),
         core_(layout, config, capacity, 0, scores_) {}
@@ -76,9 +76,9 @@ class CrossBlock : public Block<Device, T> {
     T* d_t_bch = scratch.template take<T>(BC * H_);
     T* d_query_bch = scratch.template take<T>(BC * H_);
     T* d_key_value_bsq = scratch.template take<T>(BS * 2 * H_);
-    // A branch may still read d_y when d_h is written; without one d_h can take its place.
+    // A concurrent side stream may still read d_y when d_h is written. Without one, d_h reuses the array of d_y.
     T* d_h_bcd = Device::SideStream::runs_beside ? scratch.template take<T>(BC * D_) : d_y_bcd;
-    typename Device::SideStream weights(device);  // whose gradients are computed beside those of inputs
+    typename Device::SideStream weights(device);  // computes gradients of weights concurrently
 
     const QueryKeyValue<T> d_rows = rows<T>(d_query_bch, d_key_value_bsq);
 
@@ -90,7 +90,7 @@ class CrossBlock : public Block<Device, T> {
     key_value_.add_backward_input(device, source_.d_memory_bse, d_key_value_bsq, BS);     // (cross.12)
     const T* h_bcd = norm_.normed(device, d_h_bcd, in_bcd, BC);
     query_.backward_weight(weights.fork(), d_query_bch, h_bcd, BC);  // (cross.13)
-    if (h_bcd == d_h_bcd) weights.join();                            // computed again, it is in the way
+    if (h_bcd == d_h_bcd) weights.join();                            // h was recomputed into the array of d_h
     query_.backward_input(device, d_h_bcd, d_query_bch, BC);         // (cross.14)
     norm_.backward(device, d_x_bcd, d_h_bcd, residual_.around(d_x_bcd), in_bcd, BC);  // (cross.15)
   }
@@ -116,7 +116,7 @@ class CrossBlock : public Block<Device, T> {
     residual_.forward(device, out_bcd, out_bcd, in_bcd, pass);           // (cross.6)
   }
 
-  // Keys and values stand side by side in rows of the memory.
+  // Keys and values are adjacent in one row per memory position.
   template <class Element>
   QueryKeyValue<Element> rows(Element* query_bch, Element* key_value_bsq) const {
     return {query_bch, key_value_bsq, key_value_bsq + H_, H_, 2 * H_};

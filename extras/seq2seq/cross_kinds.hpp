@@ -9,7 +9,7 @@
 
 namespace abh {
 
-// The block by which a layer attends to the source: its scores are those of --cross.
+// The cross-attention block of a layer, with the score function of --cross.
 template <class Device, class T>
 std::unique_ptr<Block<Device, T>> make_cross(Layout<T>& layout, const std::string& prefix, const ModelConfig& config,
                                              const Source<T>& source, const BlockCapacity& capacity,

@@ -7,7 +7,7 @@
 
 namespace abh {
 
-// A date as people write it is read, and the same as machines write it is asked for (drawn_dates.hpp).
+// Translates dates from human notation to ISO notation (drawn_dates.hpp).
 class DatesTask : public Seq2SeqTask {
  public:
   DatesTask();
@@ -20,7 +20,7 @@ class DatesTask : public Seq2SeqTask {
   std::string unit() const override { return "character"; }
 };
 
-// Dates as people write them, for machines.
+// Task kind: dates from human to ISO notation.
 TaskKind dates_kind(const TaskPrograms& programs);
 
 // The task's part of the programs.

@@ -16,24 +16,24 @@
 
 namespace abh {
 
-// How a network of such a task writes by itself. Greedy but where a beam is asked for.
+// Settings of autoregressive decoding: greedy, or beam search.
 struct Decoding {
   Index beam = 1;
   double length_penalty = 0;
 };
 inline constexpr Index widest_beam = 1024;
 void add_decoding_flags(Flags& flags, Decoding& decoding, Index widest = widest_beam);
-// UsageError for a length penalty without a beam: a single hypothesis is the best with any penalty.
+// Throws UsageError for a length penalty without a beam: it would not change a single hypothesis.
 void require_penalty_of_several(const Decoding& decoding);
 
-// A network that answers sources, one after the other.
+// A network that decodes answers to sources, one source at a time.
 class Decoder {
  public:
-  // Error for more memory than there is.
+  // Throws Error if memory is not sufficient.
   Decoder(const Machine& machine, const Trained& trained, const Decoding& decoding);
 
-  // The answers for a source of at most config.source_context tokens, best first. The end is left out of no
-  // hypothesis that has one. tree: as of beam_search.
+  // Answers for a source of at most config.source_context tokens, best first, each with its end token, if any. tree: as
+  // in beam_search.
   std::vector<Hypothesis> operator()(const std::vector<Token>& source, std::vector<BeamNode>* tree = nullptr);
 
  private:
@@ -42,14 +42,14 @@ class Decoder {
   std::vector<double> logits_v_;
 };
 
-// Decoders that share out sources: on a CPU one for each of its threads, else one.
+// Decoders that share the sources: on a CPU one per thread, else one.
 class Decoders {
  public:
-  // For at most so many sources at a time.
+  // For at most `sources` sources at a time.
   Decoders(const Machine& machine, const Trained& trained, const Decoding& decoding, Index sources);
 
-  // result(decoder, i) for i in [0, count). keep_going(results done) is asked by the calling thread after each of its
-  // own; where it says no, there are none.
+  // Calls result(decoder, i) for i in [0, count). The calling thread calls keep_going(results done) after each of its
+  // own results; if false, returns no results.
   template <class Result>
   std::optional<std::vector<Result>> run(Index count, const std::function<Result(Decoder&, Index)>& result,
                                          const std::function<bool(Index)>& keep_going) {
@@ -68,7 +68,7 @@ class Decoders {
         throw;
       }
     };
-    std::vector<std::future<void>> others;  // which hand on what is thrown
+    std::vector<std::future<void>> others;  // they rethrow exceptions
     for (std::size_t i = 1; i < decoders_.size(); ++i) {
       others.push_back(std::async(std::launch::async, work, std::ref(*decoders_[i]), false));
     }
@@ -82,8 +82,8 @@ class Decoders {
   std::vector<std::unique_ptr<Decoder>> decoders_;
 };
 
-// The rank of every hypothesis that was found, from 1, by its text: equal texts, which the beam can reach by different
-// tokens, share the rank of the best of them.
+// Rank of every hypothesis by its text, from 1. Equal texts, which can consist of different tokens, share the best
+// rank.
 std::vector<Index> ranks_of_texts(const std::vector<Hypothesis>& found, const SequenceWords& words);
 
 }  // namespace abh

@@ -10,16 +10,16 @@
 
 namespace abh {
 
-// The encoder, which reads the source, a second sequence, once and from both sides (extras/seq2seq/README.md). Every
-// layer of the network's own stack asks what it made of it:
+// Encoder: reads the source, a second sequence, once, without a causal mask (extras/seq2seq/README.md). Its output is
+// the memory, to which every layer of the decoder attends:
 //
 //   x_bsd = input(source tokens),  x_bsd = stack(x_bsd),  memory_bsd = norm(x_bsd)
 //
-// The norm is optional. The gradient of the memory is the sum of what its readers add.
+// The norm is optional. The gradient of the memory is the sum of the gradients from all decoder layers.
 template <class Device, class T>
 class Encoder {
  public:
-  // capacity: of the network's passes. input: of the source.
+  // capacity: of passes of the network. input: shape of the source.
   Encoder(Layout<T>& layout, const InputLayerShape<T>& input, const ModelConfig& config, const BlockCapacity& capacity,
           double dropout)
       : input_(layout, input, config, of_source(capacity), dropout),
@@ -30,10 +30,10 @@ class Encoder {
         norm_(layout, "encoder.final_norm.", has_norm_, D_, of_source(capacity), false),
         normed_bsd_(has_norm_ ? layout.template activation<T>(capacity.B * capacity.S * D_) : nullptr) {}
 
-  // The memory of the last pass, to which nothing was added yet.
+  // Memory of the last pass, without gradients so far.
   const Source<T>& source() const { return source_; }
 
-  // pass: of the network.
+  // pass: that of the network.
   void forward(Device& device, const DeviceBatch<T>& batch, const PassContext& pass) {
     const PassContext of_source = source_pass(pass);
     input_.forward(device, stack_->in_bcd(), source_batch(batch), of_source);
@@ -43,12 +43,12 @@ class Encoder {
                .mask_bs = pass.source_mask_bs};
   }
 
-  // d_memory_bsd: where readers add their parts of the memory's gradient, before backward.
+  // d_memory_bsd: array where decoder layers accumulate the memory's gradient, before backward.
   void collect(Device& device, T* d_memory_bsd, const PassContext& pass) {
     source_.d_memory_bse = d_memory_bsd;
     device.set_zero(d_memory_bsd, source_pass(pass).BC() * D_);
   }
-  // Overwrites what was collected. As Stack::backward.
+  // Overwrites the accumulated gradient. Otherwise as Stack::backward.
   Index backward(Device& device, const DeviceBatch<T>& batch, const PassContext& pass, Weights<Device, T>& weights,
                  Index end) {
     const PassContext of_source = source_pass(pass);
@@ -83,7 +83,7 @@ class Encoder {
   Index D_;
   bool has_norm_;
   Norm<Device, T> norm_;
-  T* normed_bsd_;  // the memory; without a norm it is what leaves the stack
+  T* normed_bsd_;  // the memory; without a norm it is the output of the stack
   Source<T> source_;
 };
 

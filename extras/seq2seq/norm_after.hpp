@@ -9,8 +9,8 @@
 
 namespace abh {
 
-// A block of a network whose norms stand behind the sums (Vaswani et al., 2017): the block has a residual and no norm
-// of its own, and what leaves it is normed with weights PREFIXnorm_weight_d and PREFIXnorm_bias_d.
+// A post-norm block (Vaswani et al., 2017): the block has a residual and no norm of its own. Its output is normalised
+// with the weights PREFIXnorm_weight_d and PREFIXnorm_bias_d.
 //
 //   sum_bcd = block(x_bcd),  out_bcd = layernorm(sum_bcd)
 //   d_sum_bcd = layernorm_backward(d_out_bcd),  d_x_bcd = block_backward(d_sum_bcd)

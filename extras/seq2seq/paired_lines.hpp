@@ -8,14 +8,14 @@
 
 namespace abh {
 
-// A line of a file of pairs: a source, a tab and a target. What follows a second tab is not read.
+// A line of a file of pairs: a source, a tab and a target. Text after a second tab is ignored.
 struct PairedLine {
   std::string_view source, target;
-  Index line;  // of the file, from 1
+  Index line;  // line number in the file, from 1
 };
 
-// Lines that are empty are left out, and so is a carriage return at the end of one. Error, naming `path` and the line,
-// for one without a tab. Views of `text`.
+// Skips empty lines and removes carriage returns at line ends. Throws Error with `path` and the line number for a line
+// without a tab. Results are views of `text`.
 std::vector<PairedLine> paired_lines(std::string_view text, const std::string& path);
 
 }  // namespace abh

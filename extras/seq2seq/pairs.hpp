@@ -13,12 +13,12 @@
 
 namespace abh {
 
-// A user's own pairs: lines of a source and a target, such as sentences of two languages. The last tenth of them is the
-// test set. Batches hold pairs of similar length.
+// Pairs of a user: lines of a source and a target, such as sentences in two languages. The last tenth is the test set.
+// A batch has pairs of similar length.
 class PairsTask : public Seq2SeqTask {
  public:
-  // Lines of `file` of at most `longest` tokens each, the end of the target included; longer ones are left out. Error,
-  // which names `path`, where fewer than ten are left. all: every pair is one of the test set, and one is enough.
+  // Uses lines of `file` of at most `longest` tokens per side, including the end token; skips longer ones. Throws
+  // Error, which names `path`, if fewer than ten are left. all: every pair is a test pair, and one pair is enough.
   static std::unique_ptr<PairsTask> of_lines(const std::vector<PairedLine>& lines, SequenceWords words,
                                              const PlainText& file, const std::string& path, Index longest,
                                              bool all = false);
@@ -29,12 +29,12 @@ class PairsTask : public Seq2SeqTask {
   std::size_t bytes() const override;
   std::string summary() const override;
   std::string unit() const override { return words().target().unit(); }
-  // Notes of the file, on pairs without a source or a target, on pairs left out, and on test pairs that are trained on.
+  // Notes on the file: pairs without a source or a target, skipped pairs, and test pairs that are also training pairs.
   std::vector<std::string> notes() const override { return notes_; }
   Batch training_batch(Index B, std::uint64_t seed, Index step) const override;
   Batch validation_batch(Index first, Index B, Index rows) const override;
   Index evaluation_targets(Index rows) const override;
-  // How well it translates some of those held back, as it writes by itself.
+  // Quality of decoded translations for some held-out pairs.
   Index closing_examples() const override;
   std::optional<std::string> closing_line(const ModelConfig& config, const std::vector<float>& weights, Index examples,
                                           Index threads, const std::function<bool(Index)>& keep_going) const override;
@@ -44,24 +44,24 @@ class PairsTask : public Seq2SeqTask {
  private:
   PairsTask(std::vector<Pair> pairs, Index training, Index left_out, SequenceWords words, std::string fingerprint,
             const std::string& path, Index longest);
-  // How many pairs of the test set are among those to train on, too.
+  // Number of test pairs that are also training pairs.
   Index known_test_pairs() const;
 
-  // Steps whose pairs are drawn together, and then dealt out by their length.
+  // Steps whose pairs are drawn together and then grouped by length.
   static constexpr Index steps_at_once = 16;
 
   std::string fingerprint_, name_;
-  std::vector<Pair> pairs_;  // first those to train on
+  std::vector<Pair> pairs_;  // training pairs first
   Index training_, left_out_;
   std::vector<std::string> notes_;
 };
 
-// The words of a file, or those that a network knows; shared: one vocabulary for sources and targets. Error for text
-// that is no UTF-8, where it is not read byte by byte.
+// Vocabulary of a file, or that of a network; shared: one vocabulary for sources and targets. Throws Error for text
+// that is not UTF-8, unless it is read as bytes.
 SequenceWords words_of_lines(const std::vector<PairedLine>& lines, const std::string& path, bool bytes, bool shared);
 SequenceWords words_of_pairs(const Metadata& task, bool shared, const std::string& source);
 
-// A user's own sources and targets.
+// Task kind: sources and targets of a user.
 TaskKind pairs_kind(const TaskPrograms& programs);
 
 // The task's part of the programs.

@@ -6,7 +6,7 @@
 
 namespace abh {
 
-// The ReLU of the feed-forward net, in the place of its GELU where --activation is relu.
+// ReLU of the feed-forward block, used instead of GELU for --activation relu.
 template <class Device, class T>
 class Relu {
  public:
@@ -17,7 +17,7 @@ class Relu {
   void forward(Device& device, T* out, const T* in, Index count) const {
     relu_forward<Device, T>(device, out, in, count);
   }
-  // d_bias_d: to which the sums of the rows are added; null: to none.
+  // d_bias_d: accumulates the sums over the rows; null: not computed.
   void backward(Device& device, Accum<T>* d_bias_d, T* d_in_bcd, const T* d_out_bcd, const T* in_bcd,
                 RowsOf rows) const {
     if constexpr (Device::joins_layers) {

@@ -9,21 +9,21 @@
 
 namespace abh {
 
-// Tasks whose examples are a source, which an encoder reads, and a target, which a network is to write: it is given the
-// beginning and each token of the target, and asked for the next one and, behind the last, for the end. Shorter ones
-// are padded behind; padding of the source is masked, and that of the target is not asked.
+// Tasks with a source, which an encoder reads, and a target, which the network writes. The decoder input is the begin
+// token and the target; the expected outputs are the target and the end token. Shorter sequences are padded at the end:
+// padding of the source is masked, and padding of the target is ignored in the loss.
 class Seq2SeqTask : public AnswerTask {
  public:
   struct Pair {
-    std::vector<Token> source, target;  // of words(), without begin and end
+    std::vector<Token> source, target;  // indices in words(), without begin and end
     std::strong_ordering operator<=>(const Pair&) const = default;
   };
 
-  // longest_source, longest_target: tokens, the end of the target included.
+  // longest_source, longest_target: in tokens, including the end token.
   Seq2SeqTask(std::string name, SequenceWords words, Index longest_source, Index longest_target,
               Index training_examples, Index test_examples);
 
-  // An example by its number, as in AnswerTask.
+  // Example by its number, as in AnswerTask.
   virtual Pair pair(Index example) const = 0;
 
   const SequenceWords& words() const { return words_; }
@@ -39,13 +39,13 @@ class Seq2SeqTask : public AnswerTask {
   Index S_, longest_target_;
 };
 
-// Error, which names `source`, if a network has not as many tokens as there are, or sees what it is to write.
+// Throws Error, which names `source`, if the vocabulary of a network differs, or if it attends to future tokens.
 void require_sizes(const SequenceWords& words, const ModelConfig& config, const std::string& source);
 
-// One source alone, for Model::start.
+// Batch of one source, for Model::start.
 Batch batch_of_source(const std::vector<Token>& source);
 
-// Cuts off what is padding in all of its rows.
+// Removes positions that are padding in all rows.
 void cut_padding(Batch& batch);
 
 }  // namespace abh

@@ -10,13 +10,13 @@
 
 namespace abh {
 
-// The vocabularies of sources and targets: characters or bytes, behind tokens that stand for none.
+// Vocabularies of sources and targets: characters or bytes, after the special tokens.
 class SequenceWords {
  public:
   static constexpr Token padding = 0, begin = 1, end = 2;
 
-  // shared: one vocabulary for both, which `source` and `target` then have alike, and one numbering. in_small_letters:
-  // a source is read with a to z in the place of A to Z.
+  // shared: one vocabulary and one numbering for both; `source` and `target` are then equal. in_small_letters: converts
+  // A to Z in a source to lower case.
   SequenceWords(Tokenizer source, Tokenizer target, bool shared, bool in_small_letters = false)
       : source_(std::move(source)),
         target_(std::move(target)),
@@ -28,7 +28,7 @@ class SequenceWords {
   Index source_size() const { return first_source_ + source_.size(); }
   Index target_size() const { return first_target + target_.size(); }
 
-  // Without begin and end. Error for what has no token, which names `what`.
+  // Without begin and end tokens. Throws Error, which names `what`, for a character without a token.
   std::vector<Token> source_tokens(std::string_view text, const std::string& what) const {
     const std::string read = in_small_letters_ ? small_letters(std::string(text)) : std::string(text);
     return numbered(source_, read, what, first_source_);
@@ -37,7 +37,7 @@ class SequenceWords {
     return numbered(target_, text, what, first_target);
   }
 
-  // The text of a source, up to padding; the text of a target, up to its end.
+  // Text of a source, up to the padding; text of a target, up to the end token.
   std::string source_text(const Token* tokens, Index count) const {
     return text(source_, tokens, count, padding, first_source_);
   }
@@ -54,7 +54,7 @@ class SequenceWords {
     tokenizer.encode(text, what, [&](Token id) { tokens.push_back(first + id); });
     return tokens;
   }
-  // Decodes the tokens from `first` on. Token `last` ends the text; other tokens add nothing.
+  // Decodes the tokens from index `first` on. Token `last` ends the text; other special tokens are skipped.
   static std::string text(const Tokenizer& tokenizer, const Token* tokens, Index count, Token last, Token first) {
     std::string text;
     for (Index i = 0; i < count && tokens[i] != last; ++i) {

@@ -7,14 +7,14 @@
 
 namespace abh {
 
-// Two rows of tokens, and between them lines: from each below to those above that it looks at, the thicker the more.
+// Two rows of tokens with lines between them: the line from a lower to an upper token is thicker for a larger weight.
 struct WaysPicture {
   FrameText text{};
   std::vector<std::string> above{}, below{};
-  std::vector<double> weight_ba{};  // 0 to 1, a row for each token below
+  std::vector<double> weight_ba{};  // 0 to 1, one row per lower token
 };
 
-// The same picture gives the same bytes.
+// Equal pictures give equal bytes.
 std::string ways_svg(const WaysPicture& picture);
 
 }  // namespace abh

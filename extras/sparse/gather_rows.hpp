@@ -4,23 +4,23 @@
 
 namespace abh {
 
-// Rows of a sequence in another order, or some of them: an index says for every row whence it comes. Chapter:
+// Gathers rows of a sequence in another order, or a subset of them: an index gives the source of every row. Chapter:
 // extras/sparse/gather_rows.md.
 //
 //   to_bpi = from_bci with c = index_p, 0 where index_p is none of the C positions   (gather_rows.1)
 //
-// Backward, to where they came from, where they replace what stands there or are added to it:
+// Backward pass: scatters the gradients to the source rows, overwriting or accumulating:
 //
 //   d_from_bci = d_to_bpi    with c = index_p, where it is one of the C positions    (gather_rows.2)
 //   d_from_bci += d_to_bpi   where it is added                                       (gather_rows.3)
 //
-// No position stands in an index twice, so that every row has one writer. Positions that do not stand in it stay as
-// they are. A mask goes the same way:
+// No position occurs twice in an index, so every row has one writer. Positions that do not occur in it are not written.
+// A mask is gathered likewise:
 //
 //   to_bp = mask_bc with c = index_p, 0 where index_p is none of the C positions     (gather_rows.4)
 //
-// B sequences, whose C positions have P rows, p, in the gathered order. index_p is the same for all of them; null: row
-// p is position p. A stride is the distance between two rows (0: they touch).
+// B sequences; their C positions have P rows, p, in gathered order. index_p is the same for all sequences; null: row p
+// is position p. A stride is the distance between two rows (0: contiguous).
 template <class T>
 struct GatherRows {
   T* to_bpi;
@@ -44,7 +44,7 @@ struct ScatterRows {
 template <class Device, class T>
 void gather_rows_backward(Device&, const ScatterRows<T>&);
 
-// mask_bc: null where all positions are real.
+// mask_bc: null if no position is masked.
 template <class Device>
 void gather_mask(Device&, Token* to_bp, const Token* mask_bc, const Token* index_p, Index B, Index P, Index C);
 

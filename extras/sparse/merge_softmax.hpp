@@ -4,37 +4,37 @@
 
 namespace abh {
 
-// Attention over a set of keys, from attention over parts of it that have no key in common: each with the outputs of
-// the queries and the log-sum-exp of their scores (attention.hpp). Chapter: extras/sparse/merge_softmax.md.
+// Merges attention over disjoint subsets of keys ("parts"): each part has outputs of the queries and the log-sum-exp of
+// their scores (attention.hpp). Chapter: extras/sparse/merge_softmax.md.
 //
 //   max_bnc = max_m lse_mbnc,  sum_bnc = sum_m exp(lse_mbnc - max_bnc)             (merge_softmax.1)
 //   out_bcnk = 1/sum_bnc sum_m exp(lse_mbnc - max_bnc) out_mbcnk                   (merge_softmax.2)
 //   lse_bnc = max_bnc + log sum_bnc                                                (merge_softmax.3)
 //   lse_mbnc = lse_bnc                                                             (merge_softmax.4)
 //
-// A part in which a query sees nothing has lse +infinity there, and takes no part; where it sees nothing in any, out is
-// 0 and lse +infinity.
+// A part without keys for a query has lse +infinity there and weight 0. If no part has keys for it, out is 0 and lse
+// +infinity.
 //
-// There is no backward pass. The weight of a pair, exp(score - lse), and delta of attention's backward pass are
-// those of the whole row: attention_backward over every part, with the merged out and lse in the place of its own,
-// gives the part's share of all gradients, and the shares add up. So (merge_softmax.4) leaves the merged lse where the
-// part's own was.
+// There is no backward pass. In attention's backward pass the weight of a pair, exp(score - lse), and delta are those
+// of the whole row. Therefore attention_backward over each part, with the merged out and lse instead of its own, gives
+// the part's share of all gradients; the shares are summed. (merge_softmax.4) overwrites the lse of each part with the
+// merged lse.
 
-// m: a part, whose sequences are those of the batch, or made of them: `rows` of them have the C positions of a sequence
-// of the batch, position c that of row_c (null: c itself), and `positions` of them are a sequence of the part.
+// m: a part. Its sequences are those of the batch or made from them: `rows` rows hold the C positions of a batch
+// sequence, position c in row_c (null: row c), and a sequence of the part has `positions` of these rows.
 template <class T>
 struct AttentionPart {
-  const T* out_rh;    // rows touch
-  Accum<T>* lse_bnc;  // of the part's own sequences and positions
+  const T* out_rh;    // contiguous rows
+  Accum<T>* lse_bnc;  // by sequence and position of the part
   const Token* row_c = nullptr;
   Index rows, positions;
 };
 
-// Flops: 2 an element and part. One part or two; out_bch and lse_bnc may be those of a part whose rows are those of the
+// Flops: 2 per element and part. One part or two; out_bch and lse_bnc may be those of a part with the rows of the
 // batch.
 template <class T>
 struct MergeSoftmax {
-  T* out_bch;  // rows touch
+  T* out_bch;  // contiguous rows
   Accum<T>* lse_bnc;
   AttentionPart<T> part[2];
   int parts;

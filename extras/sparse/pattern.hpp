@@ -9,14 +9,14 @@
 
 namespace abh {
 
-// Which of the positions before it a position sees, where that is not all of them (Child et al., "Generating long
-// sequences with sparse transformers", 2019). Two parts, by a stride:
+// Sparse attention pattern: the positions to which a position attends (Child et al., "Generating long sequences with
+// sparse transformers", 2019). It has two parts, with a stride:
 //
 //   strided   first: the last `stride` positions;          second: every stride-th one, counted back from here
 //   fixed     first: those of its own block of `stride`;   second: the last `summary` of every block
 //
-// Neither has a position behind. A layer has one of the parts, or both merged in one softmax, or its heads take turns:
-// even ones have the first part, odd ones the second. Chapter: extras/sparse/README.md.
+// Both are causal. A layer has one part, or both merged in one softmax, or heads alternate: even heads have the first
+// part, odd heads the second. Chapter: extras/sparse/README.md.
 struct Pattern {
   enum class Form { none, strided, fixed };
   enum class Part { merged, first, second, heads };
@@ -24,7 +24,7 @@ struct Pattern {
   Part part = Part::merged;
   Index stride = 0, summary = 0;
 
-  // That of a layer of a network.
+  // Pattern of a layer of a network.
   static Pattern of(const ModelConfig& config, Index layer) {
     if (!config.extras.has_pattern()) return {};
     const Part turn = layer % 2 == 0 ? Part::first : Part::second;
@@ -35,17 +35,17 @@ struct Pattern {
         .summary = config.extras.summary};
   }
 
-  // The part of a head.
+  // Part of a head.
   Part part_of(Index n) const { return part != Part::heads ? part : (n % 2 == 0 ? Part::first : Part::second); }
 
-  // Heads that have a part: all of them or, where they take turns, those of group 0 and those of group 1.
+  // Number of heads with a part: all heads or, if heads alternate, those of group 0 or of group 1.
   Index heads_of(Index group, Index N) const {
     if (part != Part::heads) return group == 0 ? N : 0;
     return (N + 1 - group) / 2;
   }
 
-  // Whether head n of position c sees position s. This is what the folds below come to, and what is drawn; no pass
-  // asks.
+  // True if head n of position c attends to position s. The folds below are equivalent to it. Used for drawing, not in
+  // passes.
   bool sees(Index n, Index c, Index s) const {
     if (s > c) return false;
     const bool first = form == Form::strided ? c - s < stride : c / stride == s / stride;
@@ -55,32 +55,31 @@ struct Pattern {
   }
 };
 
-// A part of the pairs of a pattern, as attention over rows that lie side by side, of which somebody sees nearly all
-// that is looked at. Queries, and keys with values, are the rows of the sequence or gathered from it
-// (extras/sparse/gather_rows.hpp).
+// A part of the pairs of a pattern, as attention over contiguous rows with few masked pairs. Queries, keys and values
+// are the rows of the sequence or gathered from it (extras/sparse/gather_rows.hpp).
 struct Fold {
-  const Token *query_p = nullptr, *key_p = nullptr;  // where gathered rows come from; null: rows are where they are
-  const Token* row_c = nullptr;                      // which of its rows is that of a position; null: that one
-  const Token* mask_p = nullptr;                     // which keys are seen at all, as indices of the mask; null: all
-  Index queries, keys;                               // rows of a sequence, padding included,
-  Index sequences = 1;                               // which are so many sequences of the fold, one after the other
-  Index offset = 0, reach = 0, step_queries = 1, step_keys = 1;  // of its attention mask
+  const Token *query_p = nullptr, *key_p = nullptr;  // source positions of gathered rows; null: not gathered
+  const Token* row_c = nullptr;                      // row of each position; null: row c
+  const Token* mask_p = nullptr;                     // mask of gathered keys, as indices of the mask; null: none
+  Index queries, keys;                               // rows per sequence, padding included
+  Index sequences = 1;                               // sequences of the fold per sequence of the batch
+  Index offset = 0, reach = 0, step_queries = 1, step_keys = 1;  // fields of its attention mask
 };
 
-// Fold by fold, what a head of some part of a pattern sees.
+// All folds of some part of a pattern for a head.
 struct Folds {
   Fold fold[2];
   int count;
 };
 
-// Where gathered rows come from, for sequences of up to C positions. They are tables of a network's constants: which
-// they are depends on the pattern alone, and any shorter sequence reads the beginnings of the same ones.
+// Index tables of gathered rows, for sequences of up to C positions. They are constants of a network: they depend on
+// the pattern alone, and a shorter sequence uses their first elements.
 struct PatternTables {
-  const Token *residue_p = nullptr, *residue_c = nullptr;  // by residue class, and which row that of a position is
-  const Token* summary_p = nullptr;                        // the last ones of every block
-  const Token* own_summary_p = nullptr;                    // themselves where they are such, else none
+  const Token *residue_p = nullptr, *residue_c = nullptr;  // by residue class, and the row of each position
+  const Token* summary_p = nullptr;                        // last positions of every block
+  const Token* own_summary_p = nullptr;                    // summaries: their own index; other positions: none
 
-  // constant(name, count, value): a table of value(i), i < count.
+  // constant(name, count, value): makes a table of value(i), i < count.
   template <class Constant>
   static PatternTables of(const Pattern& pattern, Index C, const Constant& constant) {
     PatternTables tables;
@@ -104,19 +103,19 @@ struct PatternTables {
   }
 
   static Index in_blocks(Index C, Index size) { return (C + size - 1) / size; }
-  // No two of C positions are C apart: then a longer stride sees no more.
+  // Of C positions, no two are C apart, so a longer stride has the same effect.
   static Index residue_classes(const Pattern& pattern, Index C) {
     return std::max<Index>(std::min(pattern.stride, C), 1);
   }
 };
 
-// Rows of a sequence of up to C positions whose log-sum-exps a fold keeps, in an order of its own.
+// Number of rows per sequence of up to C positions in the log-sum-exp of a fold, in the order of the fold.
 inline Index rows_of_folds(const Pattern& pattern, Index C) {
-  const Index size = PatternTables::residue_classes(pattern, C);  // as well as that of a block of `fixed`
+  const Index size = PatternTables::residue_classes(pattern, C);  // also for a block of `fixed`
   return PatternTables::in_blocks(C, size) * size;
 }
 
-// The folds of a part of a pattern over sequences of C positions, with tables for `longest`.
+// Folds of a part of a pattern over sequences of C positions, with tables for `longest` positions.
 inline Folds folds_of(const Pattern& pattern, Pattern::Part part, const PatternTables& tables, Index C, Index longest) {
   const Index stride = pattern.stride, summary = pattern.summary;
   const bool merged = part == Pattern::Part::merged;
@@ -124,7 +123,8 @@ inline Folds folds_of(const Pattern& pattern, Pattern::Part part, const PatternT
     const Index classes = PatternTables::residue_classes(pattern, longest);
     const Index rows = classes * PatternTables::in_blocks(longest, classes);
     const Fold window{.queries = C, .keys = C, .reach = stride};
-    // Merged with the window, which ends with itself, a position sees the others of its class alone.
+    // If merged with the window, which includes the position itself, this fold has only the other positions of the
+    // class.
     const Fold residues{.query_p = tables.residue_p,
                         .key_p = tables.residue_p,
                         .row_c = tables.residue_c,
@@ -142,7 +142,7 @@ inline Folds folds_of(const Pattern& pattern, Pattern::Part part, const PatternT
                    .keys = of_blocks,
                    .sequences = blocks};
   if (part == Pattern::Part::first || blocks == 1) return {{block, {}}, 1};
-  // The queries of a block see the summaries of those before.
+  // Queries of a block attend to the summaries of earlier blocks.
   const Fold summaries{.key_p = tables.summary_p,
                        .queries = C,
                        .keys = (blocks - 1) * summary,

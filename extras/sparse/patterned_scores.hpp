@@ -10,17 +10,17 @@
 
 namespace abh {
 
-// How a core of attention compares queries with keys (attention_core.hpp): by their products, each query with the keys
-// that a pattern lets it see. A pattern is one or two folds, each of which is attention over rows that lie side by
-// side; their results are merged. Backward every fold takes the merged outputs and log-sum-exps, and adds its share to
-// the gradients. Without a pattern it is the layer itself.
+// Scores of attention_core.hpp: dot products of queries with the keys of a sparse pattern. A pattern has one or two
+// folds. Each fold is attention over contiguous rows, and their results are merged. In the backward pass every fold
+// reads the merged outputs and log-sum-exps and adds its share to the gradients. Without a pattern it is the attention
+// layer.
 template <class Device, class T>
 class PatternedScores {
  public:
   using A = Accum<T>;
 
-  // For sequences of up to `longest` positions. lse: of a fold of the even heads (or of all of
-  // them) and of one of the odd heads, rows_of_folds of them a head and sequence.
+  // For sequences of up to `longest` positions. lse: of a fold of the even heads (or of all heads) and of one of the
+  // odd heads, rows_of_folds numbers per head and sequence.
   PatternedScores(const Pattern& pattern = {}, const PatternTables& tables = {}, Index longest = 0,
                   A* lse_even = nullptr, A* lse_odd = nullptr)
       : pattern_(pattern), tables_(tables), longest_(longest), lse_{lse_even, lse_odd} {}
@@ -82,8 +82,8 @@ class PatternedScores {
     }
   }
 
-  // The rows of the cache that the pattern lets the last position see, put side by side, are all that it sees. Where
-  // heads take turns, either part is computed of all of them.
+  // Gathers the cached rows to which the last position attends. If heads alternate, both parts are computed for all
+  // heads.
   void decode(Device& device, const AttentionStep<T>& a) const {
     if (pattern_.form == Pattern::Form::none) return attention_step<Device, T>(device, a);
     if (pattern_.part != Pattern::Part::heads) return step_of(device, a, pattern_.part);
@@ -102,7 +102,7 @@ class PatternedScores {
     }
   }
 
-  // The attention weights, on the host: in is what forward read there, values excepted.
+  // Attention weights, computed on the host. in: the inputs of forward on the host, except values.
   template <class Number>
   void weights(Device&, Number* weight_bncs, const Number* lse_bnc, const AttentionInputs<Number>& in) const {
     PlainDevice plain;
@@ -116,7 +116,7 @@ class PatternedScores {
  private:
   using Scope = typename Device::Scope;
 
-  // ---- A part of the pattern, in all heads ----
+  // ---- One part of the pattern, all heads ----
 
   void forward_of(Device& device, const AttentionForward<T>& a, Pattern::Part part, A* lse_of_fold) const {
     const Folds folds = folds_of(pattern_, part, tables_, a.in.C, longest_);
@@ -143,8 +143,7 @@ class PatternedScores {
       attention_forward<Device, T>(device,
                                    {.out_bch = out_rh, .lse_bnc = lse_bnc, .in = folded(device, of_fold, fold, a.in)});
     }
-    const bool is_whole =
-        folds.count == 1 && merge.part[0].lse_bnc == a.lse_bnc;  // one fold, over the rows as they are
+    const bool is_whole = folds.count == 1 && merge.part[0].lse_bnc == a.lse_bnc;  // one fold, without gathered rows
     if (!is_whole) merge_softmax<Device, T>(device, merge);
   }
 
@@ -161,7 +160,7 @@ class PatternedScores {
         of_fold.out_bch = gathered(device, scratch, a.out_bch, 0, fold.query_p, fold.queries, a.in);
         of_fold.d_out_bch = gathered(device, scratch, a.d_out_bch, 0, fold.query_p, fold.queries, a.in);
       }
-      // The first fold reaches every query and every key, and may leave its gradients where they belong.
+      // The first fold covers every query and every key, so it may write its gradients directly.
       const bool queries_aside = m > 0 || moves_queries(fold, a.in), keys_aside = m > 0 || moves_keys(fold, a.in);
       if (queries_aside) {
         of_fold.d_query_bch = scratch.template take<T>(B * fold.queries * H);
@@ -194,7 +193,7 @@ class PatternedScores {
 
   void step_of(Device& device, const AttentionStep<T>& a, Pattern::Part part) const {
     const Index H = a.N * a.K, stride = pattern_.stride, summary = pattern_.summary, c = a.length - 1;
-    // Rows of the cache: `count` times `size` rows, the first of which are a stride apart.
+    // Rows of the cache: `count` groups of `size` rows; the first rows of the groups are a stride apart.
     struct Rows {
       Index first, count, size;
     };
@@ -240,12 +239,12 @@ class PatternedScores {
 
   // ---- A fold ----
 
-  // Whether its rows are others than those of the sequence.
+  // True if the fold reads other rows than those of the sequence.
   static bool moves_queries(const Fold& fold, const AttentionInputs<T>& in) {
     return fold.query_p || fold.queries != in.C;
   }
   static bool moves_keys(const Fold& fold, const AttentionInputs<T>& in) { return fold.key_p || fold.keys != in.C; }
-  // Where its log-sum-exps are: those of a sequence that is one of the batch lie there as they are.
+  // Location of its log-sum-exps: if its sequences are those of the batch, in the array of the batch.
   template <class Pointer>
   static Pointer lse_of(const Fold& fold, const AttentionInputs<T>& in, Pointer of_sequence, A* of_fold) {
     return fold.sequences == 1 && !moves_queries(fold, in) ? of_sequence : of_fold;
@@ -295,10 +294,10 @@ class PatternedScores {
     return result;
   }
 
-  // ---- Some of the heads, put side by side ----
+  // ---- Some of the heads, gathered ----
 
   struct Heads {
-    Index first, count;  // every second one from the first on, so many
+    Index first, count;  // `count` heads: every second head from `first` on
     Index B, C, BC, N, K;
   };
   Heads heads_of_group(Index group, const AttentionInputs<T>& in) const {
@@ -330,7 +329,8 @@ class PatternedScores {
                                     .columns = heads.K});
     }
   }
-  // Copies lse of heads from an array of from_N heads to one of to_N; in each from `first` on, `step` apart.
+  // Copies lse of heads from an array of from_N heads to one of to_N heads; in each, heads start at `first` with a
+  // step.
   void move_lse(Device& device, A* to, Index to_N, Index to_first, Index to_step, const A* from, Index from_N,
                 Index from_first, Index from_step, const Heads& heads) const {
     for (Index i = 0; i < heads.count; ++i) {

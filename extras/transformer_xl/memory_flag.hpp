@@ -6,8 +6,8 @@
 
 namespace abh {
 
-// --memory of programs that use a trained network: the memory may be longer or shorter than in training, because no
-// weight has its length.
+// --memory of programs that use a trained network. It may differ from that of training, because no weight depends on
+// the length of the memory.
 class MemoryFlag {
  public:
   void add_to(Flags& flags) {
@@ -15,7 +15,7 @@ class MemoryFlag {
                   "tokens before a segment of transformer_xl that it attends to; -1: as in training", -1,
                   largest_context);
   }
-  // Error where the network has no segments.
+  // Throws Error if the network has no segments.
   void apply_to(ModelConfig& config) const {
     if (memory_ < 0) return;
     for (const std::string& mixer : config.mixer_names()) {

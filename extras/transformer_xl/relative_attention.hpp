@@ -7,19 +7,17 @@
 
 namespace abh {
 
-// Attention by content and by distance, segment by segment: a query sees its own segment of the sequence up to itself,
-// and `memory` positions before that, through which no gradient goes back into the rows that they were made of. Dai et
-// al., "Transformer-XL: attentive language models beyond a fixed-length context", 2019. Derivation:
+// Attention by content and by distance, with segments: a query attends to its own segment up to itself and to the
+// `memory` positions before the segment. No gradient flows from memory positions to the rows from which they were
+// computed. Dai et al., "Transformer-XL: attentive language models beyond a fixed-length context", 2019. Derivation:
 // extras/transformer_xl/relative_attention.md.
 //
-// Arguments, rows and strides are those of attention.hpp; of the attention mask, offset and mask have their meaning
-// there, it is causal, and has neither reach nor biases by distance. Rows rho_ph, (P, N K), stand for the distances 0
-// to P - 1, the last of them also for all that are longer. content_bias_nk and position_bias_nk, (N, K), are weights of
-// the layer.
+// Arguments, rows and strides are those of attention.hpp. The attention mask is causal; its offset and mask are used,
+// its window and distance bias are not. Row p of rho_ph, (P, N K), belongs to distance p; the last row also to all
+// longer distances. content_bias_nk and position_bias_nk, (N, K), are weights of the layer.
 //
-// The segment of query c begins with query first_c = c - c mod segment. With s at a distance of
-// p = min(c + offset - s, P - 1), for query c, over the keys s that it sees,
-// first_c + offset - memory <= s <= c + offset:
+// The segment of query c begins with query first_c = c - c mod segment. The distance of key s is p = min(c + offset -
+// s, P - 1). For query c, over its keys s, first_c + offset - memory <= s <= c + offset:
 //
 //   score_bncs = 1/sqrt(K) sum_k ((query_bcnk + content_bias_nk) key_bsnk
 //                                 + (query_bcnk + position_bias_nk) rho_pnk)       (relative_attention.1)
@@ -27,9 +25,9 @@ namespace abh {
 //   out_bcnk = 1/sum_bnc sum_s exp(score_bncs - max_bnc) value_bsnk                (relative_attention.3)
 //   lse_bnc = max_bnc + log sum_bnc                                                (relative_attention.4)
 //
-// A query that sees no key: out 0, lse +infinity, all gradients 0.
+// A query without keys: out 0, lse +infinity, all gradients 0.
 //
-// Backward, the weights recomputed from lse:
+// Backward pass, with weights recomputed from lse:
 //
 //   weight_bncs  = exp(score_bncs - lse_bnc)                                       (relative_attention.5)
 //   delta_bnc    = sum_k d_out_bcnk out_bcnk                                       (relative_attention.6)
@@ -41,16 +39,16 @@ namespace abh {
 //   d_position_bias_nk += sum_bc d_position_bcnk                                   (relative_attention.12)
 //   d_rho_pnk = 1/sqrt(K) sum_bcs d_score_bncs (query_bcnk + position_bias_nk)     (relative_attention.13)
 //
-// over the pairs of that distance. What a key and a value are to the queries of their own segment, and what they are to
-// later segments as memory, are gradients apart; over the queries c of the segment of s,
+// over the pairs at distance p. Keys and values have separate gradients from queries of their own segment and, as
+// memory, from queries of later segments. Over the queries c of the segment of s,
 //
 //   d_key_bsnk   = 1/sqrt(K) sum_c d_score_bncs (query_bcnk + content_bias_nk)     (relative_attention.14)
 //   d_value_bsnk = sum_c weight_bncs d_out_bcnk                                    (relative_attention.15)
 //
-// and over those of later segments the same sums are d_past_key_bsnk and d_past_value_bsnk.
+// and over the queries of later segments the same sums are d_past_key_bsnk and d_past_value_bsnk.
 //
-// Long sums are made of sums over tiles of at most 64, and these are added with more digits than T has. Masked keys
-// must be finite numbers. A scale that is given stands in the place of 1/sqrt(K), everywhere.
+// Long sums consist of partial sums of at most 64 terms, which are added in higher precision than T. Masked keys must
+// be finite. An explicit scale replaces 1/sqrt(K) everywhere.
 
 // segment, P >= 1; memory >= 0; K at most relative_attention_most_channels on a GPU.
 template <class T>
@@ -62,12 +60,12 @@ struct RelativeTerms {
   Index segment, memory;
 
   ABH_HOST_DEVICE constexpr Index begin_of(Index c) const { return c - c % segment; }
-  // The keys of a sequence that query c sees.
+  // Keys of query c within a sequence.
   ABH_HOST_DEVICE constexpr Stretch keys_of(Index c, Index offset) const {
     const Index first = begin_of(c) + offset - memory;
     return {first > 0 ? first : 0, c + offset + 1};
   }
-  // The contiguous range of the C queries that see key s. It begins at position s and ends with the last segment
+  // The contiguous range of the C queries that attend to key s. It begins at position s and ends with the last segment
   // whose memory contains s.
   ABH_HOST_DEVICE constexpr Stretch queries_of(Index s, Index offset, Index C) const {
     const Index at = s - offset, first = at > 0 ? at : 0;
@@ -84,18 +82,18 @@ struct RelativeTerms {
   }
 };
 
-// Flops: 6 B N K per pair (c, s) that sees each other. Memory: O((C + S + P) K) per head.
+// Flops: 6 B N K per attended pair (c, s). Memory: O((C + S + P) K) per head.
 template <class Device, class T>
 void relative_attention_forward(Device&, const AttentionForward<T>&, const RelativeTerms<T>&);
 
-// For whoever looks: (relative_attention.5) for every pair, 0 where c does not see s. In plain/ alone, from what
-// forward read, values excepted, and the lse that it saved. weight_bncs: (B, N, C, S).
+// For inspection: (relative_attention.5) for every pair, 0 if c does not attend to s. Only in plain/. Computed from the
+// inputs of forward, except values, and the saved lse. weight_bncs: (B, N, C, S).
 template <class Device, class T>
 void relative_attention_weights(Device&, T* weight_bncs, const Accum<T>* lse_bnc, const AttentionInputs<T>&,
                                 const RelativeTerms<T>&);
 
-// The gradients of the keys and values as memory, with the strides of d_key_bsh and d_value_bsh, and of rho are
-// overwritten, those of the two biases are added to.
+// d_past_key and d_past_value, with the strides of d_key_bsh and d_value_bsh, and d_rho are overwritten. The gradients
+// of the two biases are accumulated.
 template <class T>
 struct RelativeGradients {
   T* d_past_key_bsh;
@@ -110,7 +108,7 @@ template <class Device, class T>
 void relative_attention_backward(Device&, const AttentionBackward<T>&, const RelativeTerms<T>&,
                                  const RelativeGradients<T>&);
 
-// Inference: one query that stands at the last of `length` cached rows and sees all of them: forward with C = 1.
+// Inference: forward with C = 1; the query is at the last of `length` cached rows and attends to all of them.
 template <class Device, class T>
 void relative_attention_step(Device& device, const AttentionStep<T>& a, const RelativeTerms<T>& terms) {
   typename Device::Scope scratch(device.workspace);

@@ -11,7 +11,7 @@ struct SegmentSettings : FeatureDefaults {
   static constexpr const char* golden_keys = "segment memory";
 
   Index segment = 0;  // positions per segment
-  Index memory = 0;   // positions before a segment to which it attends, without a gradient into them
+  Index memory = 0;   // positions before a segment to which it attends, without gradients to them
   Index clamp = 0;    // largest distance; longer distances are treated as this one; 0: no limit
 
   template <class Visitor, class Self>

@@ -18,13 +18,13 @@
 
 namespace abh {
 
-// The block of Transformer-XL: attention within segments of the sequence and over a memory of positions before them, by
-// content and by distance (Dai et al., 2019). No gradient goes through the memory into the stream that it remembers;
-// the norm and the maps of keys and values, which are applied to it anew in every segment, learn from it. Chapter:
-// extras/transformer_xl/README.md.
+// Block of Transformer-XL: attention within segments of the sequence and to a memory of positions before each segment,
+// by content and by distance (Dai et al., 2019). No gradient flows through the memory to the residual stream. The norm
+// and the key and value matrices are applied to the memory in every segment, and they do get gradients from it.
+// Chapter: extras/transformer_xl/README.md.
 //
-// Rows (bch) and the matrices that make them (hd) have the same names. row_pd is the row of a distance p, of sines and
-// then cosines of p 10000^(-2t/D), t < D/2; there are as many as a query can see, or clamp + 1.
+// Rows (bch) and the matrices that make them (hd) have the same names. row_pd is the row of distance p: sines, then
+// cosines of p 10000^(-2t/D), t < D/2. There is one row per distance within reach, or clamp + 1 rows.
 //
 //   h_bcd = layernorm(x_bcd)                                               (transformer_xl.1)
 //   query_bch = sum_d h_bcd query_hd                                       (transformer_xl.2)
@@ -35,10 +35,10 @@ namespace abh {
 //   y_bcd = sum_h t_bch output_dh                                          (transformer_xl.6)
 //   out_bcd = x_bcd + dropout(y_bcd)                                       (transformer_xl.7)
 //
-// The memory of a segment is the rows x before it. Their norm, keys and values are those of their own segment: a pass
-// over all segments computes them once. Backward they have two gradients, that of their own segment and that as memory
-// (past), of which only the first goes on to x (layernorm_backward also adds to the gradients of the norm's weights,
-// relative_attention_backward to those of the two biases):
+// The memory of a segment is the rows x before it. Its norm, keys and values equal those of its own segment, so a pass
+// over all segments computes them once. In the backward pass they have two gradients: that of their own segment and, as
+// memory, that of later segments (past). Only the first flows to x. layernorm_backward also accumulates the gradients
+// of the norm's weights, relative_attention_backward those of the two biases:
 //
 //   d_y_bcd = dropout_backward(d_out_bcd)                                  (transformer_xl.8)
 //   d_output_dh += sum_bc d_y_bcd t_bch                                    (transformer_xl.9)
@@ -54,9 +54,8 @@ namespace abh {
 //   d_x_bcd = d_out_bcd + layernorm_backward(d_h_bcd)                      (transformer_xl.17)
 //   the weights of the norm: += those of layernorm_backward(d_past_bcd)    (transformer_xl.18)
 //
-// Saved: h (unless it is computed again), query, key, value, rho, t and the log-sum-exp of every row of scores. Step by
-// step: keys and values of the memory and of the segment so far. Where passes are chunks, of whole segments: the rows x
-// of the memory.
+// Saved: h (unless recomputed), query, key, value, rho, t and the log-sum-exp of every row of scores. Inference: keys
+// and values of the memory and of the current segment. With chunks of whole segments: the rows x of the memory.
 template <class Device, class T>
 class TransformerXlBlock : public Block<Device, T> {
  public:
@@ -81,7 +80,7 @@ class TransformerXlBlock : public Block<Device, T> {
         key_value_bsq_(layout.template activation<T>(capacity.B * with_past(capacity).C * 2 * H())),
         row_pd_(layout.template constant<T>("row_pd", distances_ * D_,
                                             [D = D_](Index i) { return wave(i / D, i % D, D); })),
-        rho_ph_(layout.template persistent_activation<T>(distances_ * H())),  // steps read what start made
+        rho_ph_(layout.template persistent_activation<T>(distances_ * H())),  // inference reads rows computed by start
         t_bch_(layout.template activation<T>(capacity.B * capacity.C * H())),
         lse_bnc_(layout.template activation<Accum<T>>(capacity.B * capacity.C * N_)) {
     if (!capacity.positions) return;
@@ -115,11 +114,11 @@ class TransformerXlBlock : public Block<Device, T> {
     T* d_rho_ph = scratch.template take<T>(distances_ * H());
     T* d_past_bsd = scratch.template take<T>(rows * D_);
     T* scratch_bsd = norm_.scratch_rows(scratch, rows);
-    // A branch may still read d_y when d_h is written; without one d_h can take its place.
+    // A concurrent side stream may still read d_y when d_h is written. Without one, d_h reuses the array of d_y.
     T* d_h_bcd = Device::SideStream::runs_beside ? scratch.template take<T>(BC * D_) : d_y_bcd;
     const T* x_bsd = past_.join(device, scratch, in_bcd, pass);
     const T* h_bsd = norm_.normed(device, scratch_bsd, x_bsd, rows);
-    typename Device::SideStream weights(device);  // whose gradients are computed beside those of inputs
+    typename Device::SideStream weights(device);  // computes gradients of weights concurrently
 
     residual_.backward(device, d_y_bcd, d_x_bcd, pass);            // (transformer_xl.8)
     output_.backward_weight(weights.fork(), d_y_bcd, t_bch_, BC);  // (transformer_xl.9)
@@ -202,7 +201,7 @@ class TransformerXlBlock : public Block<Device, T> {
  private:
   Index H() const { return N_ * K_; }
 
-  // A sine or, in the second half, a cosine of channel d of a distance. In double: float angles are off by 5e-4 at a
+  // Sine or, in the second half, cosine of channel d at a distance. In double: in float, angles are off by 5e-4 at a
   // distance of 10,000.
   static double wave(Index distance, Index d, Index D) {
     const Index half = D / 2, t = d % half;
@@ -211,20 +210,20 @@ class TransformerXlBlock : public Block<Device, T> {
     return d < half ? std::sin(angle) : std::cos(angle);
   }
 
-  // Distances that have a row of their own: all that a query sees, or up to the clamp.
+  // Number of distances with their own row: all distances within reach, or clamp + 1.
   static Index distances_of(const ModelConfig& config, const BlockCapacity& capacity) {
     const Index seen =
         std::min(config.extras.memory + config.extras.segment, std::max(capacity.longest(), capacity.positions));
     return config.extras.clamp > 0 ? std::min(config.extras.clamp + 1, seen) : seen;
   }
 
-  // Positions of a pass with those that stand before a chunk.
+  // Positions of a pass together with those before its chunk.
   BlockCapacity with_past(BlockCapacity capacity) const {
     if (capacity.sequence) capacity.C += std::min(memory_, capacity.sequence);
     return capacity;
   }
 
-  // Where the key and the value of a position are kept: behind the memory of its segment.
+  // Cache row of a position's key and value: after the memory of its segment.
   Index row_of(Index position) const {
     const Index within = position % segment_;
     return std::min(memory_, position - within) + within;
@@ -274,7 +273,7 @@ class TransformerXlBlock : public Block<Device, T> {
             .K = K_};
   }
 
-  // Shows the attention weights: computed on the host from what was saved, by the plain loops.
+  // Shows the attention weights, computed on the host from saved arrays by the plain loops.
   void look_at_weights(Device& device, const Inspector& inspector, const PassContext& pass) const {
     using A = Accum<T>;
     if constexpr (std::is_constructible_v<double, A>) {
@@ -319,7 +318,7 @@ class TransformerXlBlock : public Block<Device, T> {
   const T* row_pd_;
   T *rho_ph_, *t_bch_;
   Accum<T>* lse_bnc_;
-  Index rows_ = 0;  // of keys and values that the last pass made
+  Index rows_ = 0;  // rows of keys and values in the last pass
   PerHypothesis<T> key_sh_, value_sh_;
 };
 
