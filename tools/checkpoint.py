@@ -10,7 +10,7 @@ import struct
 import zlib
 from types import SimpleNamespace
 
-from features import List, Mixer, OneOf, Real, Toggle, Whole, features
+from features import POSITIONS, List, Mixer, OneOf, Real, Toggle, Whole, features
 
 # The types of the format, with the bytes of an element. Models hold F32 alone, golden files F64, F32 and I32.
 DTYPES = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2, "I64": 8, "I32": 4, "I16": 2, "I8": 1, "U64": 8, "U32": 4, "U16": 2,
@@ -161,7 +161,6 @@ def write(path, tensors, metadata):
 # s: settings, as settings_of reads them. The norm that every mixer begins with is left out.
 
 FEATURES = features()
-POSITIONS = ("learned", "none", "sinusoidal", "rotary", "alibi")
 ATTENTION_BIASES = ("query_bias_h", "key_bias_h", "value_bias_h", "output_bias_d")
 
 

@@ -13,6 +13,7 @@ import sys
 from dataclasses import dataclass, field
 from typing import Callable
 
+POSITIONS = ("learned", "none", "sinusoidal", "rotary", "alibi")  # of tokens
 EXTRAS = pathlib.Path(__file__).resolve().parents[1] / "extras"
 
 
@@ -78,6 +79,8 @@ class Mixer:
     forward: Callable = None
     window: str = "window"  # the setting that limits how far it looks back
     any_head_width: bool = False  # heads of s.head_channels; otherwise they divide the channels
+    flags: str = ""  # flags of train that a short run needs beside --mixer
+    with_encoder: bool = True  # whether a network with an encoder may have it
     # Where it also is a decoder's cross-attention: its tensors beside the maps of query, key, value and output, and
     # cross(x_bcd, memory_bse, weight, s, attention_mask).
     cross_shapes: Callable = None
@@ -94,6 +97,7 @@ class Feature:
     scores: Callable = lambda mixer, layer, weight, s: None
     # golden(make, folder): writes golden files with the functions of tests/golden_cases.py, make
     golden: Callable = lambda make, folder: None
+    runs: tuple = ()  # flags of short runs, which tests/network/test_pytorch.py compares
 
 
 def features():

@@ -53,4 +53,5 @@ FEATURE = Feature(
     shapes=shapes,
     scores=scores,
     golden=golden,
+    runs=("--mixer dot,metric,quadratic --layers 3 --positions none --span 8 --ramp 4 --penalty 0.001",),
 )

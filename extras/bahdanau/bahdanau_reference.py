@@ -76,5 +76,17 @@ def golden(make, folder):
                              positions="alibi")  # fmt: skip
 
 
-MIXER = Mixer("bahdanau", shapes, forward, "attention_window", True, cross_shapes, cross)
-FEATURE = Feature(mixers=(MIXER,), golden=golden)
+FEATURE = Feature(
+    mixers=(
+        Mixer(
+            "bahdanau",
+            shapes,
+            forward,
+            window="attention_window",
+            any_head_width=True,
+            cross_shapes=cross_shapes,
+            cross=cross,
+        ),
+    ),
+    golden=golden,
+)

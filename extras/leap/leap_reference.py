@@ -3,7 +3,7 @@ checkpoint, so tools/checkpoint.py has them."""
 
 import math
 
-from features import Feature, Mixer
+from features import POSITIONS, Feature, Mixer
 
 
 def shapes(s):
@@ -66,4 +66,15 @@ def golden(make, folder):
                              conv_kernel=3)  # fmt: skip
 
 
-FEATURE = Feature(mixers=(Mixer("leap", shapes, forward),), golden=golden)
+FEATURE = Feature(
+    mixers=(Mixer("leap", shapes, forward),),
+    golden=golden,
+    runs=(
+        "--mixer leap --leap-focus exp",
+        "--mixer leap --normed-values 1",
+        *(
+            f"--mixer leap --positions {positions} --rescale 6 --leap-focus exp --normed-values 1"
+            for positions in POSITIONS
+        ),
+    ),
+)

@@ -94,8 +94,21 @@ def golden(make, folder):
 
 
 FEATURE = Feature(
-    mixers=(Mixer("lsh", shapes, forward, any_head_width=True),),
+    mixers=(
+        Mixer(
+            "lsh",
+            shapes,
+            forward,
+            any_head_width=True,
+            flags="--lsh-rounds 2 --lsh-buckets 4 --lsh-piece 4",
+            with_encoder=False,
+        ),
+    ),
     settings={"lsh_rounds": (Whole(0), "0"), "lsh_buckets": (Whole(0), "0"), "lsh_piece": (Whole(0), "0")},
     check=check,
     golden=golden,
+    runs=tuple(
+        f"--mixer lsh --lsh-rounds {rounds} --lsh-buckets {buckets} --lsh-piece {piece}"
+        for rounds, buckets, piece in ((1, 2, 3), (3, 4, 2), (2, 6, 20))
+    ),
 )

@@ -76,4 +76,9 @@ FEATURE = Feature(
     check=check,
     scores=scores,
     golden=golden,
+    runs=tuple(
+        f"--mixer dot,additive,dot --layers 3 --pattern {pattern} --part {part} --positions rotary"
+        for pattern in ("strided --stride 3", "fixed --stride 4 --summary 2")
+        for part in ("merged", "layers", "heads")
+    ),
 )

@@ -76,8 +76,25 @@ def golden(make, folder):
 
 
 FEATURE = Feature(
-    mixers=(Mixer("transformer_xl", shapes, forward, any_head_width=True),),
+    mixers=(
+        Mixer(
+            "transformer_xl",
+            shapes,
+            forward,
+            any_head_width=True,
+            flags="--positions none --segment 4 --memory 4 --clamp 6",
+            with_encoder=False,
+        ),
+    ),
     settings={"segment": (Whole(0), "0"), "memory": (Whole(0), "0"), "clamp": (Whole(0), "0")},
     check=check,
     golden=golden,
+    runs=(
+        *(
+            f"--mixer transformer_xl --positions none --segment 5 --memory {memory} --clamp {clamp}"
+            for memory in (0, 3, 9)
+            for clamp in (0, 4)
+        ),
+        "--mixer transformer_xl --positions none --segment 7 --memory 4 --norm post --layers 2 --conv-kernel 2",
+    ),
 )
