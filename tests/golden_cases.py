@@ -22,9 +22,7 @@ from reference_model import (
     AttentionMask,
     additive,
     conv,
-    cross,
     cross_entropy,
-    dot,
     ffn,
     final_state,
     gelu,
@@ -141,10 +139,11 @@ OF_CASES = ("case", "source", "tolerance_float", "label_smoothing", "chunk", "tr
 
 
 def block_settings(case, mixer, D, N, K, C, **more):
-    """Of one block, the metadata read: what it does not know is an error. more: settings that are none of a golden file."""
+    """The settings of one block, from the metadata of its case. more: settings that golden files do not have."""
     sizes = {"layers": 1, "mixer": mixer, "channels": D, "head_channels": K, "hidden_channels": 0, "vocabulary_size": 1}
     sizes |= {"heads": N, "context": C, "positions": "none", "attention_bias": 0}
-    return settings_of({key: str(value) for key, value in (sizes | case.metadata | more).items()}, {}, case.name, OF_CASES)
+    given = {key: str(value) for key, value in (sizes | case.metadata | more).items()}
+    return settings_of(given, {}, case.name, OF_CASES)
 
 
 def mask_of(settings, mask=None):
@@ -208,21 +207,6 @@ def pooling_case(folder, name, C, window, std, mask, mean=0.0, slopes=None, **se
     case.finish(folder, {"g_bnck": pool(a, x, attention_mask, slope_n)})
 
 
-def pooling_chunk_case(folder, name, C, std, mean=0.0, slopes=None):
-    """What was seen before the chunk is one position more, with the logarithm of its weights and its average."""
-    case = Case(name, "additive_pooling_chunk")
-    B, N, K = 2, 3, 4
-    zeta = case.real("input.zeta_bn", (B, N), 2.0, mean)
-    first = case.real("input.average_bnk", (B, N, K))
-    a = torch.cat((zeta[..., None], case.real("input.a_bnc", (B, N, C), std, mean)), -1)
-    x = torch.cat((first[:, :, None], case.real("input.x_bnck", (B, N, C, K))), 2)
-    slope_n = torch.zeros(N) if slopes is None else case.fixed("input.slope_n", torch.tensor(slopes))
-    g = pool(a, x, AttentionMask(), slope_n)
-    aged = a - slope_n[:, None] * torch.arange(C, -1, -1)
-    outputs = {"g_bnck": g[:, :, 1:], "zeta_bn": torch.logsumexp(aged, -1), "average_bnk": g[:, :, -1]}
-    case.finish(folder, outputs)
-
-
 def additive_case(folder, name, C, D, N, values, projection, skip, window, mask, std=1.0, **settings):
     case = Case(
         name, "additive_attention", heads=N, values=values, projection=projection, skip=skip, window=window, **settings
@@ -244,18 +228,6 @@ def attention_case(folder, name, mixer, C, D, N, K, causal, mask, biases=(), **s
     read = block_settings(case, mixer, D, N, K, C)
     weight = weights_of(case, dot_shapes(read, biases) if mixer == "dot" else MIXERS[mixer].shapes(read)).get
     case.finish(folder, {"y_bcd": mix(mixer, x, weight, read, mask_of(read, case.mask(3, C, mask)))})
-
-
-def cross_case(folder, name, C, S, D, E, N, K, mask, biases=()):
-    case = Case(name, "cross_attention", heads=N)
-    H = N * K
-    x = case.real("input.x_bcd", (3, C, D))
-    memory = case.real("input.memory_bse", (3, S, E))
-    shapes = {"query_hd": (H, D), "key_he": (H, E), "value_he": (H, E), "output_dh": (D, H)}
-    shapes.update({bias: (D if bias == "output_bias_d" else H,) for bias in biases})
-    weight = weights_of(case, shapes).get
-    attention_mask = AttentionMask(causal=False, mask=case.mask(3, S, mask, "input.mask_bs"))
-    case.finish(folder, {"y_bcd": cross(x, memory, weight, N, attention_mask)})
 
 
 def network(case, D, K, C, V, rows, hidden, biases, mask_bc, head=None, image=None):
@@ -297,93 +269,6 @@ def language_model_case(
     logits = logits_of(x, weights, read)
     loss, _ = cross_entropy(logits, targets, settings.get("label_smoothing", 0))
     case.finish(folder, {"loss": loss, "logits_bcv": logits}, loss)
-
-
-def encoder_network(case, C=6, V=11, D=12, K=None, S=7, U=13, hidden=None, biases=(), mask="right"):
-    """The settings and weights of a network with an encoder, a source and its mask. U: tokens of the source."""
-    layers = int(case.metadata["encoder_layers"]) + int(case.metadata["decoder_layers"])
-    sizes = {"channels": D, "head_channels": K or 0, "hidden_channels": hidden or 0, "vocabulary_size": V, "context": C,
-             "source_vocabulary_size": U, "source_context": S, "layers": layers,
-             "attention_bias": int(bool(biases)), "positions": "learned", "mixer": "dot"}  # fmt: skip
-    given = {key: str(value) for key, value in (sizes | case.metadata).items()}
-    read = settings_of(given, {}, case.name, OF_CASES)
-    weights = weights_of(case, network_shapes(read))
-    source = case.fixed("input.source_bs", case.integers(0, U, (3, S)))
-    return read, weights, source, case.mask(3, S, mask, "input.mask_bs")
-
-
-def sequences_case(folder, name, encoder_layers, decoder_layers, N=2, C=6, V=11, sizes=None, **settings):
-    """sizes: those of encoder_network."""
-    case = Case(name, "seq2seq", encoder_layers=encoder_layers, decoder_layers=decoder_layers, heads=N, **settings)
-    read, weights, source, source_mask = encoder_network(case, C, V, **(sizes or {}))
-    tokens = case.fixed("input.tokens_bc", case.integers(0, V, (3, C)))
-    targets = case.integers(0, V, (3, C))
-    targets[0, -2:] = -100
-    x = final_state(weights, read, tokens, source_bs=source, source_mask_bs=source_mask)
-    logits = logits_of(x, weights, read)
-    loss, _ = cross_entropy(logits, case.fixed("input.targets_bc", targets), settings.get("label_smoothing", 0))
-    case.finish(folder, {"loss": loss, "logits_bcv": logits}, loss)
-
-
-def beam_search(log_probabilities, width, most, begin, end, penalty):
-    """extras/seq2seq/beam_search.md: (tokens, score, log probability), best first. log_probabilities(tokens): of the next one."""
-    live, finished = [((), 0.0)], []
-    for _ in range(most):
-        candidates = []
-        for i, (tokens, so_far) in enumerate(live):
-            for token, more in enumerate(log_probabilities((begin, *tokens))):
-                candidates.append((-(so_far + more), i, token))
-        kept = sorted(candidates)[: width - len(finished)]
-        extended = [((*live[i][0], token), -lost) for lost, i, token in kept]
-        finished += [each for each in extended if each[0][-1] == end]
-        live = [each for each in extended if each[0][-1] != end]
-        if not live:
-            break
-    found = [(tokens, p / ((5 + len(tokens)) / 6) ** penalty, p) for tokens, p in finished + live]
-    return sorted(found, key=lambda each: -each[1])
-
-
-def beam_case(folder, name, beam, penalty, most=6, begin=1, end=2, encoder_layers=1, decoder_layers=1, N=2, sizes=None,
-              **settings):  # fmt: skip
-    case = Case(name, "beam_search", encoder_layers=encoder_layers, decoder_layers=decoder_layers, heads=N, beam=beam,
-                length_penalty=penalty, max_length=most, begin_token=begin, end_token=end, **settings)  # fmt: skip
-    read, weights, source, source_mask = encoder_network(case, most, **(sizes or {}))
-    found = []
-    for b in range(len(source)):
-        mask = None if source_mask is None else source_mask[b : b + 1]
-
-        def log_probabilities(tokens):
-            x = final_state(weights, read, torch.tensor([tokens]), source_bs=source[b : b + 1], source_mask_bs=mask)
-            return logits_of(x, weights, read)[0, -1].log_softmax(-1).tolist()
-
-        found.append(beam_search(log_probabilities, beam, most, begin, end, penalty))
-    tokens = [[list(h[0]) + [-1] * (most - len(h[0])) for h in hypotheses] for hypotheses in found]
-    scores, logs = ([[h[i] for h in hypotheses] for hypotheses in found] for i in (1, 2))
-    names = ("tokens_bmc", "score_bm", "log_probability_bm")
-    case.write(folder, {name: torch.tensor(each).double() for name, each in zip(names, (tokens, scores, logs))})
-
-
-def classifier_case(
-    folder, name, layers, mixer, D=12, N=2, K=None, C=9, V=11, O=5, rows=None, hidden=None, mask="none",
-    unlabelled=0, image=None, **settings
-):
-    kind = "vision_transformer" if image else "classifier"
-    case = Case(name, kind, layers=layers, mixer=mixer, heads=N, **settings)
-    if image:
-        V, C = 0, image[1] * image[2] // settings["patch"] ** 2
-    mask_bc = case.mask(3, C, mask)
-    head = {"classifier.weight_od": (O, D), "classifier.bias_o": (O,)}
-    x, weights, _ = network(case, D, K, C, V, rows, hidden, (), mask_bc, head, image)
-    if settings.get("pooling", "mean") == "cls":
-        h = x[:, 0]
-    else:
-        seen = torch.ones(3, C) if mask_bc is None else mask_bc.double()
-        h = (seen[..., None] * x).sum(1) / seen.sum(1, keepdim=True).clamp(min=1)
-    logits = F.linear(h, weights["classifier.weight_od"], weights["classifier.bias_o"])
-    labels = case.integers(0, O, (3,))
-    labels[:unlabelled] = -100
-    loss, _ = cross_entropy(logits, case.fixed("input.labels_b", labels), settings.get("label_smoothing", 0))
-    case.finish(folder, {"loss": loss, "logits_bo": logits}, loss)
 
 
 def main():
@@ -470,9 +355,6 @@ def main():
     pooling_case(folder, "pooling_slope_slow", 300, 0, 1.0, "none", -60.0, slopes=(0.003, 5.0))
     for mask in ("none", "left", "holes"):
         pooling_case(folder, f"pooling_bidirectional_{mask}", 14, 0, 2.0, mask, causal=0)
-    pooling_chunk_case(folder, "pooling_chunk", 11, 2.0)
-    pooling_chunk_case(folder, "pooling_chunk_one", 1, 1.0, slopes=(0.0, 0.25, 4.0))
-    pooling_chunk_case(folder, "pooling_chunk_mean-90", 30, 3.0, -90.0, slopes=(0.7, 0.01, 2.0))
 
     additive_case(folder, "additive_alibi", 19, 12, 3, "shared", 1, "stream", 0, "holes", positions="alibi")
     additive_case(folder, "additive_alibi_w5", 14, 12, 2, "own", 0, "normed", 5, "left", positions="alibi")
@@ -481,10 +363,10 @@ def main():
         kind = "causal" if causal else "bidirectional"
         for positions in ("rotary", "alibi"):
             attention_case(folder, f"dot_{positions}_{kind}", "dot", 13, 10, 3, 5, causal, "holes", ATTENTION_BIASES,
-                      positions=positions)
+                           positions=positions)
             attention_case(folder, f"metric_{positions}_{kind}", "metric", 12, 9, 2, 6, causal, "left", positions=positions)
             attention_case(folder, f"quadratic_{positions}_{kind}", "quadratic", 11, 9, 3, 3, causal, "none",
-                      positions=positions)
+                           positions=positions)
         attention_case(folder, f"dot_rescaled_{kind}", "dot", 12, 10, 2, 4, causal, "right", ATTENTION_BIASES, rescale=10)
     attention_case(folder, "dot_rescaled_rotary", "dot", 15, 10, 2, 7, 1, "none", positions="rotary", rescale=6.5)
 
@@ -494,29 +376,9 @@ def main():
     attention_case(folder, "metric_interleaved", "metric", 9, 12, 12, 2, 0, "none", **interleaved)
     attention_case(folder, "quadratic_interleaved", "quadratic", 11, 9, 5, 3, 1, "left", **interleaved)
 
-    for mask in ("none", "right", "left", "holes"):
-        cross_case(folder, f"cross_{mask}", 7, 10, 8, 6, 2, 5, mask, ATTENTION_BIASES)
-    cross_case(folder, "cross_long_queries", 23, 4, 12, 9, 3, 3, "none")
-    cross_case(folder, "cross_one_position", 1, 1, 5, 7, 1, 2, "none", ("value_bias_h",))
     model(folder, "lm_gelu_tanh", 2, "dot", ffn_bias=1, activation="gelu_tanh")
 
-    sequences = sequences_case
-    sequences(folder, "seq2seq_defaults", 1, 1)
-    for embeddings in ("separate", "target", "shared"):
-        for place in ("pre", "post"):
-            sequences(folder, f"seq2seq_{embeddings}_{place}", 2, 1, embeddings=embeddings, norm=place, ffn_bias=1,
-                      label_smoothing=0.1, sizes={"U": 11, "biases": ATTENTION_BIASES, "mask": "holes"})
-    sequences(folder, "seq2seq_bahdanau", 1, 2, N=3, cross="bahdanau", positions="sinusoidal", activation="relu",
-              embedding_scale=3.5, logit_bias=1, sizes={"K": 5, "mask": "left"})
-    sequences(folder, "seq2seq_mixers", 3, 3, mixer="additive,leap,bahdanau,metric,dot,average", window="0,0,0,0,0,3",
-              sizes={"hidden": 20, "S": 1, "mask": "none"})
-    sequences(folder, "seq2seq_none_seen", 1, 1, embedding_norm=1, sizes={"S": 3, "mask": "left"})
-    for beam, penalty in ((1, 0.0), (2, 0.6), (4, 1.0), (11, -0.5)):
-        beam_case(folder, f"beam_{beam}", beam, penalty, logit_bias=1)
-    beam_case(folder, "beam_short", 5, 0.6, most=2, logit_bias=1, embeddings="target")
-    beam_case(folder, "beam_bahdanau", 3, 0.6, encoder_layers=2, decoder_layers=2, mixer="dot,dot,additive,leap",
-              cross="bahdanau", positions="sinusoidal", sizes={"mask": "holes"})
-
+    # Networks of several mixers, some of which are features.
     every = "leap,average,identity,additive,dot,metric"
     model(folder, "lm_average_identity", 2, "average,identity", window="4,0", mask="holes", conv_kernel=2,
           conv_groups=3)
@@ -530,41 +392,6 @@ def main():
 
     model(folder, "lm_attention_window", 4, "dot,metric,bahdanau,quadratic", C=12, attention_window="3,0,5,1", mask="holes",
           positions="alibi")
-    for chunk in (0, 5):
-        model(folder, f"lm_reversible_case_chunk{chunk}", 2, "additive,dot", C=12, kind="reversible_language_model",
-              reversible=1, chunk=chunk)
-    model(folder, "lm_reversible", 6, every, reversible=1, window="0,3,0,5,0,0", mask="left", positions="none")
-    model(folder, "lm_reversible_conv", 3, "additive,dot,leap", reversible=1, conv_kernel=3, conv_groups=2, values="own",
-          positions="alibi", embedding_norm=1, final_norm=0)
-    model(folder, "lm_reversible_chunk", 3, "additive,leap,dot", C=13, reversible=1, chunk=4, window="6,0,0",
-          conv_kernel=4, mask="holes", label_smoothing=0.1)
-
-    for chunk in (1, 4, 20):
-        model(folder, f"lm_chunk{chunk}", 3, "additive,leap,dot", C=13, chunk=chunk, window="6,0,0", conv_kernel=4,
-              mask="holes", label_smoothing=0.1)
-    model(folder, "lm_chunk_every_mixer", 6, every, C=14, chunk=5, window="0,3,0,7,0,0", positions="none", mask="left")
-    model(folder, "lm_chunk_alibi", 4, "additive,dot,leap,quadratic", C=12, chunk=5, window="0,0,4,0",
-          positions="alibi")
-    model(folder, "lm_chunk_rotary", 2, "dot,metric", C=11, chunk=3, positions="rotary", embedding_norm=1)
-    model(folder, "lm_truncated", 3, "additive,leap,average", C=13, chunk=4, truncated=1, window="0,6,0", conv_kernel=6)
-    model(folder, "lm_truncated_dot", 2, "dot,identity", C=12, chunk=5, truncated=1, positions="rotary", conv_kernel=2,
-          mask="left", biases=ATTENTION_BIASES)
-    model(folder, "lm_truncated_alibi", 3, "additive,leap,dot", C=13, chunk=3, truncated=1, window="5,0,0",
-          positions="alibi")
-
-    classifier_case(folder, "classifier_mean", 2, "additive,leap", causal=0, mask="right", label_smoothing=0.1)
-    classifier_case(folder, "classifier_mean_causal", 2, "dot,average", mask="left", unlabelled=1, positions="rotary")
-    classifier_case(folder, "classifier_mean_none_seen", 1, "metric", causal=0, mask="holes", C=2, positions="none")
-    classifier_case(folder, "classifier_cls", 2, "dot,quadratic", causal=0, pooling="cls", mask="holes", rows=14)
-    classifier_case(folder, "classifier_cls_alibi", 2, "metric,identity", causal=0, pooling="cls", positions="alibi",
-                    O=1)
-    classifier_case(folder, "classifier_none_labelled", 1, "leap", causal=0, unlabelled=3, conv_kernel=3, ffn_bias=1)
-    classifier_case(folder, "vision_cls", 2, "dot,metric", causal=0, pooling="cls", image=(2, 6, 9), patch=3, ffn_bias=1)
-    classifier_case(folder, "vision_mean", 2, "additive,dot", causal=0, pooling="mean", image=(1, 4, 6), patch=2,
-                    rows=9, embedding_norm=1, label_smoothing=0.1)
-    classifier_case(folder, "vision_sinusoidal", 1, "dot", causal=0, pooling="cls", image=(3, 2, 5), patch=1,
-                    positions="sinusoidal", unlabelled=1)
-    classifier_case(folder, "vision_causal", 2, "leap,dot", pooling="mean", image=(1, 8, 4), patch=4, rows=0)
 
     for feature in FEATURES:
         feature.golden(sys.modules[__name__], folder)

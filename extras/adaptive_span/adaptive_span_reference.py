@@ -24,6 +24,7 @@ def scores(mixer, layer, weight, s):
 
 def block_case(make, folder, name, C, N, K, ramp, mask, **settings):
     import torch
+    from reference_model import dot
 
     case = make.Case(name, "adaptive_span_attention", heads=N, ramp=ramp, **settings)
     x = case.real("input.x_bcd", (3, C, 10))
@@ -32,7 +33,7 @@ def block_case(make, folder, name, C, N, K, ramp, mask, **settings):
     with torch.no_grad():  # of heads near and far
         weight("span_n").copy_(torch.linspace(0.3, C - 0.3, N))
     attention_mask = make.AttentionMask(mask=case.mask(3, C, mask), scores=(scores("dot", 0, weight, read),))
-    outputs = {"y_bcd": make.dot(x, weight, N, attention_mask)}
+    outputs = {"y_bcd": dot(x, weight, N, attention_mask)}
     if "penalty" in settings:
         outputs["penalty"] = settings["penalty"] * weight("span_n").mean()
     case.finish(folder, outputs)

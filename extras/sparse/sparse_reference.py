@@ -35,6 +35,8 @@ def scores(mixer, layer, weight, s):
 
 
 def block_case(make, folder, name, C, N, K, mask, **settings):
+    from reference_model import dot
+
     case = make.Case(name, "sparse_attention", heads=N, **settings)
     x = case.real("input.x_bcd", (3, C, 10))
     sizes = SimpleNamespace(channels=10, heads=N, head_channels=K)
@@ -45,7 +47,7 @@ def block_case(make, folder, name, C, N, K, mask, **settings):
         pattern = settings["pattern"], settings["stride"], settings.get("summary"), settings.get("part", "merged")
     hide = lambda score_bncs: sparse(score_bncs, *pattern)
     attention_mask = make.AttentionMask(mask=case.mask(3, C, mask), scores=(hide,))
-    case.finish(folder, {"y_bcd": make.dot(x, weight, N, attention_mask)})
+    case.finish(folder, {"y_bcd": dot(x, weight, N, attention_mask)})
 
 
 def golden(make, folder):
