@@ -4,7 +4,8 @@ is shared with the C++ sources. Used by golden files (tests/golden_cases.py), th
 (tools/checkpoint_in_pytorch.py), tools/largest_scores.py and the check of tools/pytorch_reference.py.
 
 `logits(weights, settings, tokens_bc)` computes the whole network; source_bs is the source of an encoder. Weights are
-tensors under their names in a checkpoint (docs/checkpoints.md), settings those of tools/checkpoint.py.
+tensors under their names in a checkpoint (docs/checkpoints.md), settings those of tools/checkpoint.py. Mixers and
+scores of features are in their folders (tools/features.py).
 """
 
 import ctypes
@@ -15,7 +16,7 @@ from typing import Callable
 import torch
 import torch.nn.functional as F
 
-from checkpoint import WINDOWED_CORES, own_prefix
+from checkpoint import FEATURES, MIXERS, own_prefix
 
 torch.set_default_dtype(torch.float64)
 
@@ -69,8 +70,7 @@ class AttentionMask:
     interleaved: bool = False  # rule of the ALiBi slopes
     chunk: int = 0  # chunk length of truncated gradients; 0: no chunks
     look: Callable = nobody  # inspector: look(name, tensor)
-    ramp: float = 32  # of spans
-    pattern: Callable = None  # pattern(N, C, S): mask (N, C, S) or (1, C, S)
+    scores: tuple = ()  # functions of features, score_bncs -> score_bncs, in dot-product attention
 
     def visible(self, B, N, C, S):
         """(B, 1 or N, C, S): true if position c attends to s."""
@@ -80,8 +80,6 @@ class AttentionMask:
             seen = seen & (away >= 0)
         if self.window:
             seen = seen & (away < self.window)
-        if self.pattern:
-            seen = seen & self.pattern(N, C, S)
         seen = seen.expand(B, *seen.shape)
         return seen if self.mask is None else seen & (self.mask[:, None, None, :] == 1)
 
@@ -94,28 +92,6 @@ class AttentionMask:
     def slopes(self, N):
         """ALiBi slopes of the heads; None: no ALiBi."""
         return slopes(N, self.interleaved) if self.positions == "alibi" else None
-
-
-def sparse(form, stride, summary, part):
-    """Pattern of `dot`, without the causal mask. part: merged, first, second or heads."""
-
-    def pattern(N, C, S):
-        c, s = torch.arange(C)[:, None], torch.arange(S)[None, :]
-        first = c - s < stride if form == "strided" else c // stride == s // stride
-        second = (c - s) % stride == 0 if form == "strided" else (s % stride >= stride - summary).expand(C, S)
-        if part == "heads":
-            return torch.stack([second if n % 2 else first for n in range(N)])
-        return {"merged": first | second, "first": first, "second": second}[part][None]
-
-    return pattern
-
-
-def pattern_of(settings, mixer, layer):
-    """Pattern of a layer; None: no pattern."""
-    if mixer != "dot" or settings.pattern == "none":
-        return None
-    part = ("first", "second")[layer % 2] if settings.part == "layers" else settings.part
-    return sparse(settings.pattern, settings.stride, settings.summary, part)
 
 
 def distance(C, S):
@@ -144,14 +120,6 @@ def pool(a_bnc, x_bnck, attention_mask, slope_n=None, epsilon=0):
     score = a_bnc[:, :, None, :].expand(B, N, C, C)
     score = torch.where(attention_mask.constant(C, C), score.detach(), score)
     return weighted_average(score, x_bnck, attention_mask, slope_n, epsilon)
-
-
-def kernel_regression(query_c, key_s, value_s, width, leave_one_out):
-    """Result 0 for a query without keys. width: a number or a tensor without dimensions."""
-    score_cs = -0.5 * (width * (query_c[:, None] - key_s)) ** 2
-    hidden = torch.eye(*score_cs.shape, dtype=torch.bool) & leave_one_out
-    weight_cs = torch.where(hidden, -torch.inf, score_cs).softmax(-1)
-    return torch.where(hidden.all(-1, keepdim=True), 0, weight_cs) @ value_s
 
 
 # ---- the parts of a block -------------------------------------------------------------------------------------------
@@ -199,33 +167,15 @@ def gelu(x):
     return x * (1 + torch.erf(x / math.sqrt(2))) / 2
 
 
-def in_span(score_bncs, span_n, ramp):
-    """Scores plus the logarithm of the soft mask of each distance, which is 0 beyond the span and its ramp."""
-    mask = ((ramp + span_n[:, None, None] - distance(*score_bncs.shape[-2:])) / ramp).clamp(0, 1)
-    return torch.where(mask > 0, score_bncs + torch.where(mask > 0, mask, 1).log(), -torch.inf)
-
-
-def attention(query_bnck, key_bnsk, value_bnsk, attention_mask, scale, span_n=None):
+def attention(query_bnck, key_bnsk, value_bnsk, attention_mask, scale):
     if attention_mask.positions == "rotary":
         query_bnck, key_bnsk = turned(query_bnck), turned(key_bnsk)
     score = query_bnck @ key_bnsk.transpose(-1, -2)
     constant = attention_mask.constant(*score.shape[-2:])
     score = scale * torch.where(constant, query_bnck @ key_bnsk.detach().transpose(-1, -2), score)
     attention_mask.look("score_bncs", score)
-    if span_n is not None:
-        score = in_span(score, span_n, attention_mask.ramp)
-    return heads_together(weighted_average(score, value_bnsk, attention_mask, attention_mask.slopes(score.shape[1])))
-
-
-def bahdanau_attention(query_bnck, key_bnsk, value_bnsk, score_nk, attention_mask):
-    def compared(key_bnsk):
-        hidden = torch.tanh(query_bnck[:, :, :, None] + key_bnsk[:, :, None])
-        return (score_nk[:, None, None] * hidden).sum(-1)
-
-    score = compared(key_bnsk)
-    if attention_mask.chunk:
-        score = torch.where(attention_mask.constant(*score.shape[-2:]), compared(key_bnsk.detach()), score)
-    attention_mask.look("score_bncs", score)
+    for change in attention_mask.scores:
+        score = change(score)
     return heads_together(weighted_average(score, value_bnsk, attention_mask, attention_mask.slopes(score.shape[1])))
 
 
@@ -282,79 +232,8 @@ def dot(h_bcd, weight, N, attention_mask, rescale=0):
     scale = 1 / math.sqrt(q.shape[-1])
     if rescale:
         q, k, scale = rescaled(q), rescaled(k), rescale / q.shape[-1]
-    out = attention(q, k, v, attention_mask, scale, weight("span_n"))
+    out = attention(q, k, v, attention_mask, scale)
     return F.linear(out, weight("output_dh"), weight("output_bias_d"))
-
-
-def bahdanau(h_bcd, weight, N, attention_mask, memory_bse=None):
-    """Keys and values come from h, or from a memory."""
-    letter, source = ("d", h_bcd) if memory_bse is None else ("e", memory_bse)
-    q = heads_apart(F.linear(h_bcd, weight("query_hd")), N)
-    k, v = (heads_apart(F.linear(source, weight(f"{x}_h{letter}")), N) for x in ("key", "value"))
-    return F.linear(bahdanau_attention(q, k, v, weight("score_nk"), attention_mask), weight("output_dh"))
-
-
-def segment(h_bcd, rows_bsd, weight, N, clamp, mask_bs=None):
-    """Attention of the positions of a segment, the last of `rows`; the rows before them are memory."""
-    (B, C, D), S = h_bcd.shape, rows_bsd.shape[1]
-    q = heads_apart(F.linear(h_bcd, weight("query_hd")), N)
-    k, v = (heads_apart(F.linear(rows_bsd, weight(f"{x}_hd")), N) for x in ("key", "value"))
-    angle = torch.arange(S)[:, None] * 10000.0 ** (-2 * torch.arange(D // 2) / D)
-    rho = heads_apart(F.linear(torch.cat((angle.sin(), angle.cos()), -1)[None], weight("position_hd")), N)
-    content, position = (q + weight(f"{x}_bias_nk")[None, :, None] for x in ("content", "position"))
-    away = distance(C, S) + S - C
-    by_distance = (position @ rho.transpose(-1, -2)).gather(-1, away.clamp(0, clamp or S).expand(B, N, C, S))
-    score = (content @ k.transpose(-1, -2) + by_distance) / math.sqrt(q.shape[-1])
-    seen = (away >= 0) if mask_bs is None else (away >= 0) & (mask_bs[:, None, None, :] == 1)
-    top = torch.where(seen, score, -torch.inf).amax(-1, keepdim=True).detach()
-    power = torch.where(seen, score - torch.where(top.isfinite(), top, 0), -torch.inf).exp()
-    total = power.sum(-1, keepdim=True)
-    return F.linear(heads_together(power @ v / torch.where(total > 0, total, 1)), weight("output_dh"))
-
-
-def transformer_xl(h_bcd, past_bcd, weight, settings, attention_mask):
-    """Segments, each with a memory. past_bcd: h as a constant."""
-    parts = []
-    for begin in range(0, h_bcd.shape[1], settings.segment):
-        first, end = max(0, begin - settings.memory), begin + settings.segment
-        rows = torch.cat((past_bcd[:, first:begin], h_bcd[:, begin:end]), 1)
-        mask = None if attention_mask.mask is None else attention_mask.mask[:, first:end]
-        parts.append(segment(h_bcd[:, begin:end], rows, weight, settings.heads, settings.clamp, mask))
-    return torch.cat(parts, 1)
-
-
-def meetings(query_bnck, rotations_nukr, piece, causal, real_bc=None, within_bucket=False):
-    """Number of rounds in which a query attends to a key: the key is in the same or the previous piece of the sorted
-    sequence. within_bucket: only keys in the same bucket."""
-    B, N, C, K = query_bnck.shape
-    rotated = torch.einsum("bnck,nukr->bnucr", query_bnck.detach(), rotations_nukr)
-    bucket = torch.cat((rotated, -rotated), -1).argmax(-1)
-    if real_bc is not None:  # masked positions come after all buckets
-        bucket = torch.where(real_bc[:, None, None, :] != 0, bucket, 2 * rotated.shape[-1])
-    place = bucket.argsort(dim=-1, stable=True).argsort(dim=-1)
-    apart = (place // piece)[..., :, None] - (place // piece)[..., None, :]
-    meets = (apart == 0) | (apart == 1)
-    if within_bucket:
-        meets = meets & (bucket[..., :, None] == bucket[..., None, :])
-    meets = meets.sum(2)
-    c, s = torch.arange(C)[:, None], torch.arange(C)[None, :]
-    seen = (s < c) if causal else (s != c)
-    if real_bc is not None:
-        seen = seen & (real_bc[:, None, None, :] != 0)
-    return torch.where(seen, meets, 0)
-
-
-def lsh(h_bcd, weight, N, piece, attention_mask, counted=False, within_bucket=False):
-    """Attention to the keys of `meetings`; a query without keys keeps its own value. counted: the weight of a key is
-    multiplied by its number of rounds."""
-    q, v = (heads_apart(F.linear(h_bcd, weight(f"{x}_hd")), N) for x in ("project", "value"))
-    key = q / (q.square().mean(-1, keepdim=True) + 1e-6).sqrt()
-    score = q @ key.transpose(-1, -2) / math.sqrt(q.shape[-1])
-    meets = meetings(q, weight("rotations_nukr"), piece, attention_mask.causal, attention_mask.mask, within_bucket)
-    alone = (meets == 0).all(-1, keepdim=True)
-    shown = torch.where(meets > 0, score + meets.clamp(min=1).log() if counted else score, -torch.inf)
-    mean = torch.softmax(torch.where(alone, 0, shown), -1) @ v
-    return F.linear(heads_together(torch.where(alone, v, mean)), weight("output_dh"))
 
 
 def cross(x_bcd, memory_bse, weight, N, attention_mask):
@@ -377,25 +256,8 @@ def bilinear(h_bcd, weight, N, attention_mask):
             (torch.arange(N)[:, None], rows[None, :], columns[None, :]), weight("metric_nl")
         )
         metric = upper + upper.transpose(1, 2) - torch.diag_embed(torch.diagonal(upper, dim1=1, dim2=2))
-    out = attention(p, p @ metric.transpose(-1, -2), p, attention_mask, 1 / math.sqrt(K), weight("span_n"))
+    out = attention(p, p @ metric.transpose(-1, -2), p, attention_mask, 1 / math.sqrt(K))
     return F.linear(out, weight("output_dh"))
-
-
-def leap(h_bcd, weight, N, attention_mask, focus="elu", rescale=0, normed_values=False):
-    q, f, k, v = (heads_apart(F.linear(h_bcd, weight(f"{x}_dd")), N) for x in ("query", "focus", "key", "value"))
-    K = q.shape[-1]
-    scale = rescale / K if rescale else 1 / math.sqrt(K)
-    if rescale:
-        q, f, k = rescaled(q), rescaled(f), rescaled(k)
-    if normed_values:
-        v = rescaled(v)
-    a = scale * (f * k).sum(-1)
-    attention_mask.look("score_bnc", a)
-    if focus == "elu":  # the weight e^a is elu(a) + 1
-        a = torch.where(a > 0, a.clamp(min=0).log1p(), a)
-    attention_mask.look("logit_bnc", a)
-    pooled_k, pooled_v = pool(a, torch.cat((k, v), -1), attention_mask, attention_mask.slopes(N), EPSILON).chunk(2, -1)
-    return heads_together(torch.sigmoid(scale * (q * pooled_k).sum(-1, keepdim=True)) * pooled_v)
 
 
 def average(h_bcd, attention_mask):
@@ -405,27 +267,21 @@ def average(h_bcd, attention_mask):
 # ---- the network ----------------------------------------------------------------------------------------------------
 
 
+# The mixers of the core: forward(h_bcd, weight, settings, attention_mask, past_bcd), as in tools/features.py.
+FORWARD = {
+    "additive": lambda h, weight, s, mask, past: additive(h, weight, s.heads, mask, s.skip),
+    "metric": lambda h, weight, s, mask, past: bilinear(h, weight, s.heads, mask),
+    "quadratic": lambda h, weight, s, mask, past: bilinear(h, weight, s.heads, mask),
+    "dot": lambda h, weight, s, mask, past: dot(h, weight, s.heads, mask, s.rescale),
+    "average": lambda h, weight, s, mask, past: average(h, mask),
+    "identity": lambda h, weight, s, mask, past: h,
+}
+
+
 def mix(mixer, h_bcd, weight, settings, attention_mask, past_bcd=None):
-    """Computes a mixer. settings: heads, and settings of the mixer. past_bcd: memory of transformer_xl; None: h."""
-    if mixer == "additive":
-        return additive(h_bcd, weight, settings.heads, attention_mask, settings.skip)
-    if mixer == "leap":
-        return leap(
-            h_bcd, weight, settings.heads, attention_mask, settings.focus, settings.rescale, settings.normed_values
-        )
-    if mixer == "average":
-        return average(h_bcd, attention_mask)
-    if mixer == "identity":
-        return h_bcd
-    if mixer == "dot":
-        return dot(h_bcd, weight, settings.heads, attention_mask, settings.rescale)
-    if mixer == "bahdanau":
-        return bahdanau(h_bcd, weight, settings.heads, attention_mask)
-    if mixer == "lsh":
-        return lsh(h_bcd, weight, settings.heads, settings.lsh_piece, attention_mask)
-    if mixer == "transformer_xl":
-        return transformer_xl(h_bcd, h_bcd.detach() if past_bcd is None else past_bcd, weight, settings, attention_mask)
-    return bilinear(h_bcd, weight, settings.heads, attention_mask)
+    """settings: heads, and those of the mixer. past_bcd: h as a memory, into which no gradient flows."""
+    forward = FORWARD.get(mixer, MIXERS[mixer].forward)
+    return forward(h_bcd, weight, settings, attention_mask, h_bcd.detach() if past_bcd is None else past_bcd)
 
 
 def patch_rows(image_bgyx, weights, patch):
@@ -480,10 +336,8 @@ def stack(x, weights, settings, layers, attention_mask, prefix="", memory=None, 
         name, mixer = f"{prefix}blocks.{i}", settings.mixer[layer]
         own = replace(
             attention_mask,
-            window=(settings.attention_window if mixer in WINDOWED_CORES else settings.window)[layer],
-            ramp=settings.ramp,
+            window=getattr(settings, MIXERS[mixer].window)[layer],
             look=lambda what, tensor: look(f"{name}.mixer.{what}", tensor),
-            pattern=pattern_of(settings, mixer, layer),
         )
         if settings.conv_kernel:
             block(f"{name}.conv", lambda h, weight: conv(h, weight, settings.conv_groups, own))
@@ -492,7 +346,9 @@ def stack(x, weights, settings, layers, attention_mask, prefix="", memory=None, 
 
         def mixed(h, weight):
             past = norm(constant, weight) if settings.norm == "pre" else constant
-            return mix(mixer, h, weight, settings, own, past)
+            changes = (feature.scores(mixer, layer, weight, settings) for feature in FEATURES)
+            mask = replace(own, scores=tuple(change for change in changes if change))
+            return mix(mixer, h, weight, settings, mask, past)
 
         block(f"{name}.mixer", mixed, adds)
         if memory is not None:
@@ -507,9 +363,9 @@ def stack(x, weights, settings, layers, attention_mask, prefix="", memory=None, 
 def ask(h_bcd, memory_bse, mask_bs, weight, settings):
     """Cross-attention to all rows of the memory that are not padding."""
     attention_mask = AttentionMask(causal=False, mask=mask_bs)
-    if settings.cross == "bahdanau":
-        return bahdanau(h_bcd, weight, settings.heads, attention_mask, memory_bse)
-    return cross(h_bcd, memory_bse, weight, settings.heads, attention_mask)
+    if settings.cross == "dot":
+        return cross(h_bcd, memory_bse, weight, settings.heads, attention_mask)
+    return MIXERS[settings.cross].cross(h_bcd, memory_bse, weight, settings, attention_mask)
 
 
 def mask_of_stack(settings, causal, mask_bc, chunk=0):
