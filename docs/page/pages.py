@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import chapter
+import kernel_pages
 import lab
 import listing
 import story
@@ -92,6 +93,8 @@ class Site:
         self._room_of: dict[str, Room] = {}  # of the files of layers and blocks
         self._more: list[str] = []  # files that pages link to and that have a page of their own
         self._addresses = {"README.md": "index.html", INDEX: "index.html", CONVENTIONS: "conventions.html"}
+        self.kernels = kernel_pages.operations(root)
+        self._addresses |= {kernel_pages.chapter_of(name): kernel_pages.page_of(name) for name in self.kernels}
         self.has_story = (root / story.CHAPTER).is_file()
         if self.has_story:
             self._addresses |= {story.SOURCE: f"{STORY}#L", story.CHAPTER: STORY}
@@ -117,6 +120,7 @@ class Site:
         yield self._document(CONVENTIONS, "conventions.html", "Conventions")
         if self.has_lab:
             yield self._lab()
+        yield from map(self._kernels, self.kernels)
         done: set[str] = set()
         while self._more:
             path = self._more.pop()
@@ -383,6 +387,19 @@ class Site:
         )
         return Output(STORY, "story", "story", body)
 
+    def _kernels(self, name: str) -> Output:
+        """A chapter of docs/kernels, with the viewer under its first paragraph and the costs of every line at its end."""
+        path, page = kernel_pages.chapter_of(name), kernel_pages.page_of(name)
+        text = (self.root / path).read_text(encoding="utf-8")
+        title, prose = chapter.headings(text)[0], chapter.rendered(text, self._context(path, page))
+        lead, _, rest = prose.partition("</p>\n")
+        others = [(other.replace("_", " "), _relative(page, kernel_pages.page_of(other))) for other in self.kernels if other != name]
+        body = (
+            f"<main>\n<article>\n{lead}</p>\n{self._links(others)}</article>\n{kernel_pages.viewer(self.root, name)}"
+            f"<article>\n{rest}{kernel_pages.costs(self.root, name)}</article></main>"
+        )
+        return Output(page, title, "kernels", body)
+
     def _lab(self) -> Output:
         bell = "".join(self._picture(picture) for picture in self.pictures if picture.name == "touch-bell")
         chapters = {self.rooms[name].name: self.rooms[name].chapter for name in self.order if self.rooms[name].kind == "blocks"}
@@ -472,6 +489,9 @@ class Site:
             more = f'<link rel="stylesheet" href="{lab.STYLE}">\n'
             scripts = ["page.js", *({picture.script for picture in here} - {""})]
             scripts += [lab.EQUATIONS, lab.SCRIPT] if self.lab_trains else []
+        if output.kind == "kernels":
+            more = f'<link rel="stylesheet" href="{root}{kernel_pages.STYLE}">\n'
+            scripts += [output.path.replace(".html", ".js"), kernel_pages.SCRIPT]
         return PAGE.format(
             title=html.escape(output.title),
             kind=output.kind,
