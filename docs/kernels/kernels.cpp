@@ -104,7 +104,11 @@ void print_counts(const Level& level) {
 #endif
 
 int body(int argc, char** argv) {
+#if defined(ABH_EMULATOR)
   std::string device = "emulated", folder;
+#else
+  std::string device = "cuda", folder;
+#endif
   Index number = 0;
   bool counts = false;
   Flags flags("kernels", "Runs the ladders of kernels in docs/kernels and compares them with the plain loops.",

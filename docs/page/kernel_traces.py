@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-SECTOR, WORD, BANKS, LANES = 32, 4, 32, 32
+SECTOR, WORD, BANKS, LANES, PHASE = 32, 4, 32, 32, 128
 EVENT = re.compile(r"(\w)(\d+)(?:/([0-9a-f]+))?(?: (.*))?")
 ACCESSES = "rwRW"
 
@@ -52,7 +52,7 @@ class Event:
 
     def passes(self) -> list[int]:
         """Of each phase of a request of shared memory: how often the bank that is wanted most gives a word."""
-        each = LANES if self.bytes <= WORD else 128 // self.bytes
+        each = LANES if self.bytes <= WORD else PHASE // self.bytes
         found = []
         for first in range(0, LANES, each):
             lanes = [lane for lane in self.lanes if first <= lane < first + each]
@@ -120,8 +120,8 @@ class Trace:
             event.at = Trace._at(lanes, words.pop(0))
         if event.is_access:
             event.bytes = int(words.pop(0))
-        if words and words[0][0] not in "=+!":
-            event.values = expand(words)
+        if words and words[0][0] not in "=+":
+            event.values = expand(words[words[0] == "!" :])
         return event
 
     @staticmethod

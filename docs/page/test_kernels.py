@@ -59,7 +59,7 @@ class Requests(unittest.TestCase):
                 self.assertEqual(cost_of(access("R", 0, 4 * stride, 4)), (1, shared - 1))
 
     def test_an_off_by_one_in_the_grouping_is_noticed(self) -> None:
-        for name, value in (("LANES", 31), ("BANKS", 33), ("BANKS", 31), ("SECTOR", 33), ("WORD", 5)):
+        for name, value in (("PHASE", 144), ("BANKS", 33), ("BANKS", 31), ("SECTOR", 33), ("WORD", 5)):
             with self.subTest(name, value=value), mock.patch.object(kernel_traces, name, value):
                 self.assertGreater(sum(cost_of(event) != expected for _, event, expected in BY_HAND), 2)
 
@@ -92,7 +92,7 @@ class Recorded(unittest.TestCase):
 
     def test_a_missing_barrier_reads_what_nobody_has_written(self) -> None:
         def values(name: str) -> list[str]:
-            return [value for event in self.of(name).events() if event.kind == "w" for value in event.values]
+            return [value for event in self.of(name).events() if event.kind == "R" for value in event.values]
 
         self.assertIn("nan", values("missing_barrier"))
         self.assertNotIn("nan", values("missing_barrier_corrected"))
