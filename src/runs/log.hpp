@@ -20,6 +20,7 @@ struct LogRow {
   std::optional<double> val_loss;    // none where the step was not evaluated
   std::optional<double> accuracy{};  // share of whole answers that are right; likewise, and where none are counted
   std::optional<double> span{};      // mean of how far heads look back, where they learn that, in tokens
+  std::optional<double> loss{};      // of this step's batch; train_loss is the mean of recent steps
   double learning_rate = 0;
   double grad_norm = 0;  // before clipping
   Index tokens_per_s = 0;
@@ -33,9 +34,10 @@ class RunLog {
   // Starts a new log, replacing what is at `path`. With `resume_at`, goes on in the log that is there: rows beyond that
   // step and a half-written last line are cut; a missing file starts anew, since a checkpoint alone is enough to
   // resume. Error, naming file and line, if the file is not such a log.
-  // columns: which there are, `accuracy` and `span`, behind that of val_loss, beside those of every log.
+  // columns: which there are, `accuracy` and `span`, behind that of val_loss, beside those of every log. A resumed log
+  // of an older version has no column `loss` and goes on without it.
   struct Columns {
-    bool accuracy = false, span = false;
+    bool accuracy = false, span = false, loss = true;
   };
   RunLog(const std::string& path, std::optional<Index> resume_at, const Columns& columns);
   explicit RunLog(const std::string& path, std::optional<Index> resume_at = std::nullopt)
@@ -49,7 +51,7 @@ class RunLog {
 
   // How far the log is, and of which run: the number of rows and a CRC-32 of all but their tokens_per_s.
   std::string position() const;
-  // Cuts all rows.
+  // Cuts all rows; the new log has every column.
   void clear();
 
  private:
