@@ -93,6 +93,9 @@ class Scripts(unittest.TestCase):
         chapter = (ROOT / "docs/same_bits.md").read_text(encoding="utf-8")
         self.assertIn(f"The module has at most {lab_module.LARGEST_MODULE // 1000} kB", chapter)
 
+    def test_the_script_of_the_page_is_small(self) -> None:
+        self.assertLessEqual(len(lab.scripts(ROOT, True)[lab.SCRIPT].encode()), 120_000)
+
     def test_places_that_the_scripts_look_for_are_in_the_page(self) -> None:
         page = (ROOT / lab.TEMPLATE).read_text(encoding="utf-8")
         for part in lab.PARTS:
