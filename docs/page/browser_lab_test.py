@@ -619,6 +619,29 @@ class Lab(unittest.TestCase):
         self.assertGreater(recent[2], 0.6, "labels that are drawn cannot be learned")
         self.assertLess(max(recent[:2]), 0.6)
 
+    def test_experiments_have_links_and_runs_to_compare(self) -> None:
+        self.open("experiment=sort&run=average")
+        self.assertIn("--mixer average", self.browser.run("return document.getElementById('command').textContent"))
+        told = self.browser.run("return [...document.querySelectorAll('.experiment b')].map((one) => one.textContent)")
+        self.assertEqual(told, ["Do: ", "See: ", "Why: "])
+        names = self.browser.run("return [...document.querySelectorAll('#experiments option')].slice(1).map((one) => one.value)")
+        self.assertGreaterEqual(len(names), 5)
+        buttons = "document.querySelectorAll('.runs button')"
+        self.browser.run(f"{buttons}[0].click()")
+        self.until(f"{STEP} >= 20")
+        self.assertTrue(
+            self.browser.run("return document.getElementById('cannot').checkVisibility()"), "identity cannot sort, which is told"
+        )
+        self.browser.run(f"{buttons}[2].click()")
+        self.until(f"return {STEP.removeprefix('return ')} >= 20 && document.getElementById('command').textContent === 'build/train --task sort --steps 200'")
+        self.assertIn("identity", self.browser.run("return [...document.querySelectorAll('#curve .earlier')].map((one) => one.textContent)"))
+        for name in names:
+            with self.subTest(experiment=name):
+                self.browser.run("location.hash = `experiment=${arguments[0]}`", name)
+                self.until("return document.querySelector('#experiments select').value === arguments[0]", name)
+                self.until("return document.getElementById('train').textContent === 'Train' && !document.getElementById('train').disabled")
+                self.assertEqual((self.browser.run(FAULT), self.browser.messages()), ("", []))
+
     def test_the_untrained_network_is_shown(self) -> None:
         self.open()
         self.until("return document.querySelectorAll('#answers .answer b').length === 48")

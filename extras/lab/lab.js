@@ -26,6 +26,7 @@ class Lab {
     this.answers = new Answers(find("answers"), engine, (example) => this.lookAt(example));
     this.model = new OwnModel(find("model"), engine, (file) => this.load(file), (name, words, job) => this.attempt(name, words, job));
     this.settings = new Settings(find("settings"), () => this.open());
+    this.experiments = new Experiments(find("experiments"), (...run) => this.openRun(...run));
     const own = find("own");
     this.places = {fault: find("fault"), file: find("file-fault")};
     for (const [name, form] of Object.entries({own, write: this.model.writing, score: this.model.scoring})) {
@@ -63,8 +64,19 @@ class Lab {
   // ---- A network ----
 
   openAddress() {
+    if (this.experiments.fromAddress()) return;
     this.settings.fromAddress();
     return this.open();
+  }
+
+  // A run of an experiment, beside the runs before it.
+  openRun(address, name, trains) {
+    if (trains) this.curve.keep(this.run);
+    else this.curve.forget();
+    this.run = this.curve.name = name;
+    this.settings.fromAddress(address);
+    this.wanted = trains;
+    return this.open(true);
   }
 
   // A new network, by the settings. What fails leaves no network that the settings do not describe.
