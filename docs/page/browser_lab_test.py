@@ -651,6 +651,58 @@ class Lab(unittest.TestCase):
         self.open("task=text")
         self.assertGreater(len(self.browser.run("return document.querySelector('#answers .written').textContent")), 100)
 
+    def test_a_logit_is_followed_back_to_the_inputs(self) -> None:
+        step = """const steps = [...document.querySelectorAll('.steps > .step')], last = steps.at(-1);
+          const number = (text) => +text.replace('−', '-');
+          if (!last) return ['', 0, [], 0, 0];
+          return [last.querySelector('h3').textContent, number(last.querySelector('h3').textContent.match(/= (.*)/)[1]),
+            [...last.querySelectorAll('.sum li')].map((one) => [one.firstChild.textContent, number(one.querySelector('.share').textContent)]),
+            steps.length, last.querySelectorAll('math').length]"""
+        for mixer, task, parts in (
+            ("dot", "sort", ["layer 1: dot", "head", "layer 0: feed-forward", "unit", "layer 0: dot", "head", "token"]),
+            ("metric", "sort", ["layer 2: metric", "head", "position"]),
+            ("average", "text", ["layer 1: average", "head", "layer 0: convolution", "position", "token"]),
+            ("additive", "text", ["layer 1: additive", "head", "its key", "head", "layer 0: additive", "head", "the position", "token"]),
+            ("dot", "reviews", ["position", "layer 0: dot", "head", "token"]),
+            ("dot", "digits", ["position", "layer 1: dot", "head", "layer 0: feed-forward", "unit"]),
+        ):
+            with self.subTest(mixer=mixer, task=task):
+                self.open(f"task={task}&mixer={mixer}")
+                self.browser.run("document.getElementById('one').click()")
+                self.until(f"{STEP} === 1")
+                self.browser.run("document.getElementById('follow').scrollIntoView()")
+                for depth, part in enumerate(parts):
+                    self.until(f"return (() => {{ {step} }})()[3] === arguments[0]", depth + 1)
+                    name, value, found, _, equations = self.browser.run(step)
+                    total = sum(number for _, number in found)
+                    self.assertLessEqual(abs(total - value), 0.0006 * (len(found) + 1), (name, found))
+                    if found[0][0].startswith("head"):
+                        self.assertGreater(equations, 0)
+                    clicked = self.browser.run(
+                        "const step = [...document.querySelectorAll('.steps > .step')].at(-1);"
+                        "const part = [...step.querySelectorAll('.sum button')].find((one) => one.textContent.startsWith(arguments[0]));"
+                        "part?.click(); return part?.textContent",
+                        part,
+                    )
+                    self.assertIsNotNone(clicked, (name, found))
+                self.until("return [...document.querySelectorAll('.steps [aria-pressed=true]')].length === arguments[0]", len(parts))
+                self.assertEqual((self.browser.run(FAULT), self.browser.messages()), ("", []))
+
+    def test_an_input_is_followed_forward(self) -> None:
+        self.open("mixer=dot&layers=2")
+        self.browser.run(
+            "const way = document.querySelector('#follow [name=way]'), at = document.querySelector('#follow [name=at]');"
+            "document.getElementById('follow').scrollIntoView(); at.value = 1; way.value = 'forward'; way.dispatchEvent(new Event('change'))"
+        )
+        for depth in (1, 2):
+            self.until("return document.querySelectorAll('.steps > .step').length === arguments[0]", depth)
+            told = self.browser.run("return [...document.querySelectorAll('.steps > .step')].at(-1).querySelector('.sum button').textContent")
+            self.assertRegex(told, r"^head \d → position \d+: \d$")
+            self.browser.run("[...document.querySelectorAll('.steps > .step')].at(-1).querySelector('.sum button').click()")
+        self.until("return document.querySelectorAll('.steps > .step').length === 3")
+        shares = self.browser.run("return [...[...document.querySelectorAll('.steps > .step')].at(-1).querySelectorAll('.share')].map((one) => +one.textContent)")
+        self.assertAlmostEqual(sum(shares), 1, delta=0.002)
+
     def test_an_array_of_ones_own(self) -> None:
         self.open()
         self.browser.run(

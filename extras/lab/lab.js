@@ -24,6 +24,7 @@ class Lab {
     this.memory = new Memory(find("memory"), () => engine.memory());
     this.backward = new Backward(find("backward"), (name, arena) => engine.values(name, arena));
     this.answers = new Answers(find("answers"), engine, (example) => this.lookAt(example));
+    this.follow = new Follow(find("follow"), (name, arena) => engine.values(name, arena));
     this.model = new OwnModel(find("model"), engine, (file) => this.load(file), (name, words, job) => this.attempt(name, words, job));
     this.settings = new Settings(find("settings"), () => this.open());
     this.experiments = new Experiments(find("experiments"), (...run) => this.openRun(...run));
@@ -53,7 +54,7 @@ class Lab {
       this.openAddress();
     });
     // Sections that are out of view are drawn when they come into view.
-    this.seers = [["inside", this.inside], ["known", this.known], ["memory", this.memory], ["backward", this.backward]];
+    this.seers = [["follow", this.follow], ["inside", this.inside], ["known", this.known], ["memory", this.memory], ["backward", this.backward]];
     const watch = new IntersectionObserver((entries) => {
       for (const {target, isIntersecting} of entries) target.dataset.inView = isIntersecting ? "1" : "";
       this.show();
