@@ -703,6 +703,32 @@ class Lab(unittest.TestCase):
         shares = self.browser.run("return [...[...document.querySelectorAll('.steps > .step')].at(-1).querySelectorAll('.share')].map((one) => +one.textContent)")
         self.assertAlmostEqual(sum(shares), 1, delta=0.002)
 
+    def test_a_presenter_sees_one_section_at_a_time(self) -> None:
+        self.open()
+        shown = "return [...document.querySelectorAll('#lab > section')].filter((one) => one.checkVisibility()).map((one) => one.querySelector('h1, h2').textContent)"
+        size = "return parseFloat(getComputedStyle(document.querySelector('#state')).fontSize)"
+        before, all_sections = self.browser.run(size), self.browser.run(shown)
+        self.browser.run("document.getElementById('present').click()")
+        self.assertEqual(self.browser.run(shown), all_sections[:1])
+        self.assertGreater(self.browser.run(size), 1.2 * before)
+        for key, at in ((RIGHT, 1), (PAGE_DOWN, 2), (LEFT, 1), (PAGE_UP, 0), (LEFT, 0)):
+            self.browser.press(key)
+            self.assertEqual(self.browser.run(shown), [all_sections[at]])
+        self.assertEqual(self.browser.run("return document.querySelector('#slides span').textContent"), f"1 of {len(all_sections)}: The lab")
+        self.browser.run("document.getElementById('stop').click()")
+        self.until(f"{STEP} >= 2")
+        self.browser.run("document.getElementById('stop').click()")
+        self.browser.press(ESCAPE)
+        self.assertEqual(self.browser.run(shown), all_sections)
+        self.assertEqual(self.browser.run("return document.activeElement.id"), "present")
+        self.assertEqual(self.browser.run("return [localStorage.length, sessionStorage.length]"), [0, 0])
+        self.browser.resize(390)
+        self.browser.run("document.getElementById('present').click()")
+        for _ in all_sections:
+            self.assertLessEqual(self.browser.run("return document.documentElement.scrollWidth"), 390)
+            self.browser.press(PAGE_DOWN)
+        self.browser.press(ESCAPE)
+
     def test_an_array_of_ones_own(self) -> None:
         self.open()
         self.browser.run(

@@ -25,6 +25,7 @@ class Lab {
     this.backward = new Backward(find("backward"), (name, arena) => engine.values(name, arena));
     this.answers = new Answers(find("answers"), engine, (example) => this.lookAt(example));
     this.follow = new Follow(find("follow"), (name, arena) => engine.values(name, arena));
+    this.presenter = new Presenter(find("lab"), find("present"), find("slides"));
     this.model = new OwnModel(find("model"), engine, (file) => this.load(file), (name, words, job) => this.attempt(name, words, job));
     this.settings = new Settings(find("settings"), () => this.open());
     this.experiments = new Experiments(find("experiments"), (...run) => this.openRun(...run));
