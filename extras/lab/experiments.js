@@ -58,8 +58,8 @@ const EXPERIMENTS = {
     title: "A head that is switched off",
     runs: {dot: "task=sort&more=--steps+150"},
     told: ["Train, then open “Attention maps”, choose one head after the other and switch it off.",
-      "@HEAD@",
-      "Heads share the work unevenly, and later layers repair what earlier ones lack. A map shows which positions a head reads, not whether the output depends on it."],
+      "Without any one head of the last layer 99 % of the arrays stay right; without head 0 of layer 0, 70 % are left.",
+      "Heads share the work unevenly, and a regular map may belong to a head that the output does not need. A map shows which positions a head reads, not whether the output depends on it."],
   },
   rate: {
     title: "A learning rate that is too high",

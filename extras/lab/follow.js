@@ -104,7 +104,7 @@ class Follow {
       return {...this.streamAt(last, c, through.G, through.constant + constant, `${name} after position ${c}`), value: all[c * V + v], tags: ["layernorm.3"],
         words: "The row of the token table for this output, times the final norm of the residual stream. Its parts: what each block has added to the stream."};
     }
-    const isMean = info.settings["class-pooling"] === "mean", C = isMean ? seen.tokens.length : 1;
+    const isMean = info.settings["class-pooling"] !== "cls", C = isMean ? seen.tokens.length : 1;
     const parts = [];
     for (let at = 0; at < C; ++at) {
       const share = e.map((x) => x / C), through = await this.throughNorm(share, this.stream(last, at), "final_norm.");
