@@ -66,8 +66,9 @@ inline __attribute__((always_inline)) void for_positions(Index C, Index block, P
   }
 }
 
-// max_c[c]: largest logit of the block up to c. keep_c and add_c: factors of the sum relative to the previous maximum and
-// of the new position; one of the two is 1. keep_c is 1 if nothing is added; that of a block's first position is not used.
+// max_c[c]: largest logit of the block up to c. keep_c and add_c: factors of the sum relative to the previous maximum
+// and of the new position; one of the two is 1. keep_c is 1 if nothing is added; that of a block's first position is
+// not used.
 //
 // Only the scan of maxima is sequential. The exponentials, which cost most, are computed afterwards in SIMD vectors of
 // positions.
