@@ -16,8 +16,8 @@
 // operations in which the two differ. Channels are padded with zeros to KP = 16, 32, 64 or 128; heads with more
 // channels than that go to the kernels of attention_plain.hpp.
 
+#include "cuda/gemm/tensor_core.hpp"
 #include "cuda/kernel.hpp"
-#include "cuda/tensor_core.hpp"
 #include "layers/attention.hpp"
 
 namespace abh {
@@ -298,8 +298,8 @@ struct TilePart;
 template <class T, int KP, int H, bool kept = true>
 struct Left;
 
-// bf16: the fragments of cuda/tensor_core.hpp. Warp w has rows 16 w to 16 w + 15, a thread two of them; of 128 rows,
-// rows 32 w to 32 w + 31, two fragments high.
+// bf16: the fragments of cuda/gemm/tensor_core.hpp. Warp w has rows 16 w to 16 w + 15, a thread two of them; of 128
+// rows, rows 32 w to 32 w + 31, two fragments high.
 template <int W, int H>
 struct TilePart<bf16, W, H> {
   static constexpr int high = H / tile, rows = 2 * high, columns = W / 4;

@@ -1,4 +1,4 @@
-#include "cuda/gemm.hpp"
+#include "cuda/gemm/gemm.hpp"
 #include "cuda/kernel.hpp"
 #include "cuda/partial_sums.hpp"
 #include "layers/causal_conv.hpp"

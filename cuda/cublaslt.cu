@@ -9,7 +9,7 @@
 
 #include "base/bf16.hpp"
 #include "base/error.hpp"
-#include "cuda/cublaslt.hpp"
+#include "cuda/gemm/cublaslt.hpp"
 #include "cuda/platform.hpp"
 #include "layers/parts/products.hpp"
 

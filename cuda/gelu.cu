@@ -1,6 +1,6 @@
+#include "cuda/gemm/tensor_core.hpp"
 #include "cuda/kernel.hpp"
 #include "cuda/row_sums.hpp"
-#include "cuda/tensor_core.hpp"
 #include "layers/gelu.hpp"
 #include "layers/parts/with_row_sums.hpp"
 

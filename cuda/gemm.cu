@@ -1,10 +1,10 @@
 #include <type_traits>
 #include <utility>
 
-#include "cuda/cublaslt.hpp"
-#include "cuda/gemm.hpp"
+#include "cuda/gemm/cublaslt.hpp"
+#include "cuda/gemm/gemm.hpp"
+#include "cuda/gemm/tensor_core.hpp"
 #include "cuda/kernel.hpp"
-#include "cuda/tensor_core.hpp"
 
 namespace abh {
 

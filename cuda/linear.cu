@@ -1,4 +1,4 @@
-#include "cuda/gemm.hpp"
+#include "cuda/gemm/gemm.hpp"
 #include "cuda/kernel.hpp"
 #include "cuda/row_sums.hpp"
 #include "layers/linear.hpp"

@@ -2,7 +2,7 @@
 #include <utility>
 #include <vector>
 
-#include "cuda/gemm.hpp"
+#include "cuda/gemm/gemm.hpp"
 #include "cuda/kernel.hpp"
 #include "layers/muon.hpp"
 

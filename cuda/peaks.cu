@@ -2,7 +2,7 @@
 #include <cmath>
 #include <vector>
 
-#include "cuda/gemm.hpp"
+#include "cuda/gemm/gemm.hpp"
 #include "cuda/kernel.hpp"
 #include "cuda/platform.hpp"
 #include "device/memory.hpp"

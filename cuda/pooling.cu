@@ -1,6 +1,6 @@
 #include "cuda/partial_sums.hpp"
-#include "cuda/pooling/pooling_global.hpp"
-#include "cuda/pooling/pooling_one_tile.hpp"
+#include "cuda/pooling_global.hpp"
+#include "cuda/pooling_one_tile.hpp"
 #include "layers/parts/pooling_with_logits.hpp"
 #include "layers/pooling_decay.hpp"
 

@@ -1,6 +1,6 @@
 // Pooling on the GPU over all positions so far, where what was seen loses a slope a position.
 
-#include "cuda/pooling/pooling_global.hpp"
+#include "cuda/pooling_global.hpp"
 #include "layers/pooling_decay.hpp"
 
 namespace abh {

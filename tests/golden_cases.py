@@ -21,27 +21,21 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tools")
 from reference_model import (
     AttentionMask,
     additive,
-    bahdanau,
     conv,
-    cross,
     cross_entropy,
-    dot,
     ffn,
     final_state,
     gelu,
     gelu_tanh,
-    kernel_regression,
     logits_of,
-    lsh,
     mix,
     norm,
     parts_of,
     patch_rows,
     pool,
-    segment,
-    sparse,
 )
-from checkpoint import ATTENTION_BIASES, conv_shapes, ffn_shapes, mixer_shapes, network_shapes, norm_shapes, settings_of
+from checkpoint import ATTENTION_BIASES, FEATURES, MIXERS, additive_shapes, conv_shapes, dot_shapes, ffn_shapes
+from checkpoint import network_shapes, norm_shapes, settings_of
 from checkpoint import write as write_file
 
 
@@ -144,11 +138,12 @@ OF_CASES = ("case", "source", "tolerance_float", "label_smoothing", "chunk", "tr
             "length_penalty", "max_length", "begin_token", "end_token")  # fmt: skip
 
 
-def block_settings(case, mixer, D, N, K, C):
-    """Of one block, the metadata read: what it does not know is an error."""
+def block_settings(case, mixer, D, N, K, C, **more):
+    """The settings of one block, from the metadata of its case. more: settings that golden files do not have."""
     sizes = {"layers": 1, "mixer": mixer, "channels": D, "head_channels": K, "hidden_channels": 0, "vocabulary_size": 1}
     sizes |= {"heads": N, "context": C, "positions": "none", "attention_bias": 0}
-    return settings_of({key: str(value) for key, value in (sizes | case.metadata).items()}, {}, case.name, OF_CASES)
+    given = {key: str(value) for key, value in (sizes | case.metadata | more).items()}
+    return settings_of(given, {}, case.name, OF_CASES)
 
 
 def mask_of(settings, mask=None):
@@ -212,136 +207,27 @@ def pooling_case(folder, name, C, window, std, mask, mean=0.0, slopes=None, **se
     case.finish(folder, {"g_bnck": pool(a, x, attention_mask, slope_n)})
 
 
-def pooling_chunk_case(folder, name, C, std, mean=0.0, slopes=None):
-    """What was seen before the chunk is one position more, with the logarithm of its weights and its average."""
-    case = Case(name, "additive_pooling_chunk")
-    B, N, K = 2, 3, 4
-    zeta = case.real("input.zeta_bn", (B, N), 2.0, mean)
-    first = case.real("input.average_bnk", (B, N, K))
-    a = torch.cat((zeta[..., None], case.real("input.a_bnc", (B, N, C), std, mean)), -1)
-    x = torch.cat((first[:, :, None], case.real("input.x_bnck", (B, N, C, K))), 2)
-    slope_n = torch.zeros(N) if slopes is None else case.fixed("input.slope_n", torch.tensor(slopes))
-    g = pool(a, x, AttentionMask(), slope_n)
-    aged = a - slope_n[:, None] * torch.arange(C, -1, -1)
-    outputs = {"g_bnck": g[:, :, 1:], "zeta_bn": torch.logsumexp(aged, -1), "average_bnk": g[:, :, -1]}
-    case.finish(folder, outputs)
-
-
 def additive_case(folder, name, C, D, N, values, projection, skip, window, mask, std=1.0, **settings):
     case = Case(
         name, "additive_attention", heads=N, values=values, projection=projection, skip=skip, window=window, **settings
     )
     x = case.real("input.x_bcd", (3, C, D))
-    shapes = {**norm_shapes(D), **mixer_shapes("additive", D, N, D // N, values, projection)}
-    weight = weights_of(case, shapes).get
+    read = block_settings(case, "additive", D, N, 0, C)
+    weight = weights_of(case, {**norm_shapes(D), **additive_shapes(read)}).get
     with torch.no_grad():  # pooling vectors that make the logits large
         weight("query_pool_nk").mul_(std)
         weight("key_pool_nk").mul_(std)
-    attention_mask = mask_of(block_settings(case, "additive", D, N, 0, C), case.mask(3, C, mask))
+    attention_mask = mask_of(read, case.mask(3, C, mask))
     case.finish(folder, {"y_bcd": additive(norm(x, weight), weight, N, attention_mask, skip)})
 
 
-CORE_CASES = {"dot": "dot_product_attention", "bahdanau": "bahdanau_attention", "metric": "metric_attention",
-              "quadratic": "quadratic_attention"}  # fmt: skip
-
-
-def core_case(folder, name, mixer, C, D, N, K, causal, mask, biases=(), **settings):
-    case = Case(name, CORE_CASES[mixer], heads=N, causal=causal, **settings)
+def attention_case(folder, name, mixer, C, D, N, K, causal, mask, biases=(), **settings):
+    kind = "dot_product_attention" if mixer == "dot" else mixer + "_attention"
+    case = Case(name, kind, heads=N, causal=causal, **settings)
     x = case.real("input.x_bcd", (3, C, D))
-    weight = weights_of(case, mixer_shapes(mixer, D, N, K, biases=biases)).get
     read = block_settings(case, mixer, D, N, K, C)
+    weight = weights_of(case, dot_shapes(read, biases) if mixer == "dot" else MIXERS[mixer].shapes(read)).get
     case.finish(folder, {"y_bcd": mix(mixer, x, weight, read, mask_of(read, case.mask(3, C, mask)))})
-
-
-def sparse_case(folder, name, C, N, K, mask, **settings):
-    case = Case(name, "sparse_attention", heads=N, **settings)
-    x = case.real("input.x_bcd", (3, C, 10))
-    weight = weights_of(case, mixer_shapes("dot", 10, N, K)).get
-    if settings["pattern"] == "window":
-        pattern = sparse("strided", settings["window"], 0, "first")
-    else:
-        pattern = sparse(settings["pattern"], settings["stride"], settings.get("summary"), settings.get("part", "merged"))
-    attention_mask = AttentionMask(mask=case.mask(3, C, mask), pattern=pattern)
-    case.finish(folder, {"y_bcd": dot(x, weight, N, attention_mask)})
-
-
-def span_case(folder, name, C, N, K, ramp, mask, **settings):
-    case = Case(name, "adaptive_span_attention", heads=N, ramp=ramp, **settings)
-    x = case.real("input.x_bcd", (3, C, 10))
-    weight = weights_of(case, mixer_shapes("dot", 10, N, K) | {"span_n": (N,)}).get
-    with torch.no_grad():  # of heads near and far
-        weight("span_n").copy_(torch.linspace(0.3, C - 0.3, N))
-    outputs = {"y_bcd": dot(x, weight, N, AttentionMask(mask=case.mask(3, C, mask), ramp=ramp))}
-    if "penalty" in settings:
-        outputs["penalty"] = settings["penalty"] * weight("span_n").mean()
-    case.finish(folder, outputs)
-
-
-def transformer_xl_case(folder, name, C, M, D, N, K, clamp=0):
-    """One segment behind a memory of M positions."""
-    case = Case(name, "transformer_xl_attention", heads=N, clamp=clamp)
-    rows = x = case.real("input.x_bcd", (3, C, D))
-    if M:
-        rows = torch.cat((case.fixed("input.memory_bsd", case.normal((3, M, D))), x), 1)
-    weight = weights_of(case, mixer_shapes("transformer_xl", D, N, K)).get
-    case.finish(folder, {"y_bcd": segment(x, rows, weight, N, clamp)})
-
-
-def lsh_case(folder, name, C, N, K, rounds, buckets, piece, causal, duplicates="corrected", within_bucket=0):
-    case = Case(name, "lsh_attention", heads=N, causal=causal, chunk=piece, duplicates=duplicates,
-                within_bucket=within_bucket)  # fmt: skip
-    x = case.real("input.x_bcd", (3, C, 10))
-    weights = weights_of(case, mixer_shapes("lsh", 10, N, K))
-    rotations = case.fixed("input.rotations_nukr", case.normal((N, rounds, K, buckets // 2)))
-    weight = (weights | {"rotations_nukr": rotations}).get
-    y = lsh(x, weight, N, piece, AttentionMask(causal), duplicates == "counted", bool(within_bucket))
-    case.finish(folder, {"y_bcd": y})
-
-
-def leap_case(folder, name, C, D, N, mask, std=1.0, **settings):
-    case = Case(name, "leap_attention", heads=N, **settings)
-    x = case.real("input.x_bcd", (3, C, D))
-    weight = weights_of(case, mixer_shapes("leap", D, N, D // N)).get
-    with torch.no_grad():  # epsilon decides where logits are far below 0
-        weight("focus_dd").mul_(std)
-    read = block_settings(case, "leap", D, N, 0, C)
-    case.finish(folder, {"y_bcd": mix("leap", x, weight, read, mask_of(read, case.mask(3, C, mask)))})
-
-
-def cross_case(folder, name, C, S, D, E, N, K, mask, biases=()):
-    case = Case(name, "cross_attention", heads=N)
-    H = N * K
-    x = case.real("input.x_bcd", (3, C, D))
-    memory = case.real("input.memory_bse", (3, S, E))
-    shapes = {"query_hd": (H, D), "key_he": (H, E), "value_he": (H, E), "output_dh": (D, H)}
-    shapes.update({bias: (D if bias == "output_bias_d" else H,) for bias in biases})
-    weight = weights_of(case, shapes).get
-    attention_mask = AttentionMask(causal=False, mask=case.mask(3, S, mask, "input.mask_bs"))
-    case.finish(folder, {"y_bcd": cross(x, memory, weight, N, attention_mask)})
-
-
-def bahdanau_memory_case(folder, name, C, S, D, E, N, K, mask, std=1.0):
-    case = Case(name, "bahdanau_attention", heads=N)
-    H = N * K
-    x = case.real("input.x_bcd", (3, C, D))
-    memory = case.real("input.memory_bse", (3, S, E))
-    shapes = {"query_hd": (H, D), "key_he": (H, E), "value_he": (H, E), "score_nk": (N, K), "output_dh": (D, H)}
-    weight = weights_of(case, shapes).get
-    with torch.no_grad():  # so large that a tanh is 1
-        weight("query_hd").mul_(std)
-    attention_mask = AttentionMask(causal=False, mask=case.mask(3, S, mask, "input.mask_bs"))
-    case.finish(folder, {"y_bcd": bahdanau(x, weight, N, attention_mask, memory)})
-
-
-def kernel_regression_case(folder, name, kernel, C, S, offset=0.0, std=1.0, leave_one_out=0, **settings):
-    """offset: how far the queries are from the keys; std: the standard deviation of both."""
-    case = Case(name, "kernel_regression", kernel=kernel, leave_one_out=leave_one_out, **settings)
-    query, key = case.real("input.query_c", (C,), std, offset), case.real("input.key_s", (S,), std)
-    value = case.real("input.value_s", (S,))
-    width = {"average": 0.0, "gaussian": 1.0}.get(kernel)
-    if width is None:
-        width = case.real("weight.width", (), 0.3, 1.5)
-    case.finish(folder, {"y_c": kernel_regression(query, key, value, width, bool(leave_one_out))})
 
 
 def network(case, D, K, C, V, rows, hidden, biases, mask_bc, head=None, image=None):
@@ -383,93 +269,6 @@ def language_model_case(
     logits = logits_of(x, weights, read)
     loss, _ = cross_entropy(logits, targets, settings.get("label_smoothing", 0))
     case.finish(folder, {"loss": loss, "logits_bcv": logits}, loss)
-
-
-def encoder_network(case, C=6, V=11, D=12, K=None, S=7, U=13, hidden=None, biases=(), mask="right"):
-    """The settings and weights of a network with an encoder, a source and its mask. U: tokens of the source."""
-    layers = int(case.metadata["encoder_layers"]) + int(case.metadata["decoder_layers"])
-    sizes = {"channels": D, "head_channels": K or 0, "hidden_channels": hidden or 0, "vocabulary_size": V, "context": C,
-             "source_vocabulary_size": U, "source_context": S, "layers": layers,
-             "attention_bias": int(bool(biases)), "positions": "learned", "mixer": "dot"}  # fmt: skip
-    given = {key: str(value) for key, value in (sizes | case.metadata).items()}
-    read = settings_of(given, {}, case.name, OF_CASES)
-    weights = weights_of(case, network_shapes(read))
-    source = case.fixed("input.source_bs", case.integers(0, U, (3, S)))
-    return read, weights, source, case.mask(3, S, mask, "input.mask_bs")
-
-
-def sequences_case(folder, name, encoder_layers, decoder_layers, N=2, C=6, V=11, sizes=None, **settings):
-    """sizes: those of encoder_network."""
-    case = Case(name, "seq2seq", encoder_layers=encoder_layers, decoder_layers=decoder_layers, heads=N, **settings)
-    read, weights, source, source_mask = encoder_network(case, C, V, **(sizes or {}))
-    tokens = case.fixed("input.tokens_bc", case.integers(0, V, (3, C)))
-    targets = case.integers(0, V, (3, C))
-    targets[0, -2:] = -100
-    x = final_state(weights, read, tokens, source_bs=source, source_mask_bs=source_mask)
-    logits = logits_of(x, weights, read)
-    loss, _ = cross_entropy(logits, case.fixed("input.targets_bc", targets), settings.get("label_smoothing", 0))
-    case.finish(folder, {"loss": loss, "logits_bcv": logits}, loss)
-
-
-def beam_search(log_probabilities, width, most, begin, end, penalty):
-    """extras/seq2seq/beam_search.md: (tokens, score, log probability), best first. log_probabilities(tokens): of the next one."""
-    live, finished = [((), 0.0)], []
-    for _ in range(most):
-        candidates = []
-        for i, (tokens, so_far) in enumerate(live):
-            for token, more in enumerate(log_probabilities((begin, *tokens))):
-                candidates.append((-(so_far + more), i, token))
-        kept = sorted(candidates)[: width - len(finished)]
-        extended = [((*live[i][0], token), -lost) for lost, i, token in kept]
-        finished += [each for each in extended if each[0][-1] == end]
-        live = [each for each in extended if each[0][-1] != end]
-        if not live:
-            break
-    found = [(tokens, p / ((5 + len(tokens)) / 6) ** penalty, p) for tokens, p in finished + live]
-    return sorted(found, key=lambda each: -each[1])
-
-
-def beam_case(folder, name, beam, penalty, most=6, begin=1, end=2, encoder_layers=1, decoder_layers=1, N=2, sizes=None,
-              **settings):  # fmt: skip
-    case = Case(name, "beam_search", encoder_layers=encoder_layers, decoder_layers=decoder_layers, heads=N, beam=beam,
-                length_penalty=penalty, max_length=most, begin_token=begin, end_token=end, **settings)  # fmt: skip
-    read, weights, source, source_mask = encoder_network(case, most, **(sizes or {}))
-    found = []
-    for b in range(len(source)):
-        mask = None if source_mask is None else source_mask[b : b + 1]
-
-        def log_probabilities(tokens):
-            x = final_state(weights, read, torch.tensor([tokens]), source_bs=source[b : b + 1], source_mask_bs=mask)
-            return logits_of(x, weights, read)[0, -1].log_softmax(-1).tolist()
-
-        found.append(beam_search(log_probabilities, beam, most, begin, end, penalty))
-    tokens = [[list(h[0]) + [-1] * (most - len(h[0])) for h in hypotheses] for hypotheses in found]
-    scores, logs = ([[h[i] for h in hypotheses] for hypotheses in found] for i in (1, 2))
-    names = ("tokens_bmc", "score_bm", "log_probability_bm")
-    case.write(folder, {name: torch.tensor(each).double() for name, each in zip(names, (tokens, scores, logs))})
-
-
-def classifier_case(
-    folder, name, layers, mixer, D=12, N=2, K=None, C=9, V=11, O=5, rows=None, hidden=None, mask="none",
-    unlabelled=0, image=None, **settings
-):
-    kind = "vision_transformer" if image else "classifier"
-    case = Case(name, kind, layers=layers, mixer=mixer, heads=N, **settings)
-    if image:
-        V, C = 0, image[1] * image[2] // settings["patch"] ** 2
-    mask_bc = case.mask(3, C, mask)
-    head = {"classifier.weight_od": (O, D), "classifier.bias_o": (O,)}
-    x, weights, _ = network(case, D, K, C, V, rows, hidden, (), mask_bc, head, image)
-    if settings.get("pooling", "mean") == "cls":
-        h = x[:, 0]
-    else:
-        seen = torch.ones(3, C) if mask_bc is None else mask_bc.double()
-        h = (seen[..., None] * x).sum(1) / seen.sum(1, keepdim=True).clamp(min=1)
-    logits = F.linear(h, weights["classifier.weight_od"], weights["classifier.bias_o"])
-    labels = case.integers(0, O, (3,))
-    labels[:unlabelled] = -100
-    loss, _ = cross_entropy(logits, case.fixed("input.labels_b", labels), settings.get("label_smoothing", 0))
-    case.finish(folder, {"loss": loss, "logits_bo": logits}, loss)
 
 
 def main():
@@ -522,41 +321,13 @@ def main():
     for causal in (0, 1):
         for mask in ("none", "right", "left", "holes"):
             kind = ("causal" if causal else "bidirectional") + "_" + mask
-            core_case(folder, f"dot_{kind}", "dot", 13, 10, 2, 5, causal, mask, ATTENTION_BIASES)
-            core_case(folder, f"bahdanau_{kind}", "bahdanau", 12, 10, 3, 4, causal, mask)
-            core_case(folder, f"metric_{kind}", "metric", 12, 10, 3, 4, causal, mask)
-            core_case(folder, f"quadratic_{kind}", "quadratic", 11, 9, 2, 7, causal, mask)
-    core_case(folder, "dot_no_bias", "dot", 40, 12, 3, 6, 1, "none")
-    core_case(folder, "dot_some_biases", "dot", 6, 12, 4, 3, 0, "none", ("value_bias_h", "output_bias_d"))
-    core_case(folder, "metric_k1", "metric", 9, 5, 5, 1, 1, "none")
-    for part in ("merged", "first", "second", "heads"):
-        for mask in ("none", "left", "holes"):
-            sparse_case(folder, f"sparse_strided_{part}_{mask}", 13, 3, 4, mask, pattern="strided", stride=4, part=part)
-            sparse_case(folder, f"sparse_fixed_{part}_{mask}", 14, 3, 4, mask, pattern="fixed", stride=4, summary=2,
-                        part=part)
-        sparse_case(folder, f"sparse_far_{part}", 9, 2, 3, "right", pattern="strided", stride=20, part=part)
-        sparse_case(folder, f"sparse_one_block_{part}", 9, 2, 3, "right", pattern="fixed", stride=20, summary=15, part=part)
-        sparse_case(folder, f"sparse_all_summary_{part}", 12, 1, 5, "holes", pattern="fixed", stride=3, summary=3, part=part)
-    sparse_case(folder, "sparse_window", 15, 2, 3, "left", pattern="window", window=4)
-    core_case(folder, "metric_long", "metric", 70, 6, 1, 9, 1, "none")
-
-    for mask in ("none", "right", "left", "holes"):
-        span_case(folder, f"span_{mask}", 14, 3, 4, 4.0, mask)
-    span_case(folder, "span_penalty", 11, 2, 5, 2.5, "none", penalty=0.25)
-    span_case(folder, "span_long_ramp", 9, 2, 3, 40.0, "none", penalty=2.0)
-    span_case(folder, "span_one_position", 1, 1, 2, 1.0, "none")
-    for M in (0, 1, 4, 7, 9):
-        transformer_xl_case(folder, f"transformer_xl_memory{M}", 7, M, 10, 3, 4)
-        transformer_xl_case(folder, f"transformer_xl_memory{M}_clamped", 7, M, 8, 2, 5, clamp=3)
-    transformer_xl_case(folder, "transformer_xl_one_position", 1, 1, 6, 1, 3)
-    for causal in (0, 1):
-        for duplicates in ("corrected", "counted"):
-            for within in (0, 1):
-                lsh_case(folder, f"lsh_causal{causal}_{duplicates}_within{within}", 15, 2, 4, 3, 4, 4, causal, duplicates,
-                         within)
-    lsh_case(folder, "lsh_one_round", 13, 1, 5, 1, 2, 3, 1)
-    lsh_case(folder, "lsh_one_piece", 9, 2, 3, 2, 6, 20, 0)
-    lsh_case(folder, "lsh_pieces_of_one", 10, 2, 3, 2, 4, 1, 1)
+            attention_case(folder, f"dot_{kind}", "dot", 13, 10, 2, 5, causal, mask, ATTENTION_BIASES)
+            attention_case(folder, f"metric_{kind}", "metric", 12, 10, 3, 4, causal, mask)
+            attention_case(folder, f"quadratic_{kind}", "quadratic", 11, 9, 2, 7, causal, mask)
+    attention_case(folder, "dot_no_bias", "dot", 40, 12, 3, 6, 1, "none")
+    attention_case(folder, "dot_some_biases", "dot", 6, 12, 4, 3, 0, "none", ("value_bias_h", "output_bias_d"))
+    attention_case(folder, "metric_k1", "metric", 9, 5, 5, 1, 1, "none")
+    attention_case(folder, "metric_long", "metric", 70, 6, 1, 9, 1, "none")
 
     model = language_model_case
     model(folder, "lm_defaults", 1, "additive")
@@ -584,9 +355,6 @@ def main():
     pooling_case(folder, "pooling_slope_slow", 300, 0, 1.0, "none", -60.0, slopes=(0.003, 5.0))
     for mask in ("none", "left", "holes"):
         pooling_case(folder, f"pooling_bidirectional_{mask}", 14, 0, 2.0, mask, causal=0)
-    pooling_chunk_case(folder, "pooling_chunk", 11, 2.0)
-    pooling_chunk_case(folder, "pooling_chunk_one", 1, 1.0, slopes=(0.0, 0.25, 4.0))
-    pooling_chunk_case(folder, "pooling_chunk_mean-90", 30, 3.0, -90.0, slopes=(0.7, 0.01, 2.0))
 
     additive_case(folder, "additive_alibi", 19, 12, 3, "shared", 1, "stream", 0, "holes", positions="alibi")
     additive_case(folder, "additive_alibi_w5", 14, 12, 2, "own", 0, "normed", 5, "left", positions="alibi")
@@ -594,73 +362,24 @@ def main():
     for causal in (0, 1):
         kind = "causal" if causal else "bidirectional"
         for positions in ("rotary", "alibi"):
-            core_case(folder, f"dot_{positions}_{kind}", "dot", 13, 10, 3, 5, causal, "holes", ATTENTION_BIASES,
-                      positions=positions)
-            core_case(folder, f"metric_{positions}_{kind}", "metric", 12, 9, 2, 6, causal, "left", positions=positions)
-            core_case(folder, f"quadratic_{positions}_{kind}", "quadratic", 11, 9, 3, 3, causal, "none",
-                      positions=positions)
-        core_case(folder, f"dot_rescaled_{kind}", "dot", 12, 10, 2, 4, causal, "right", ATTENTION_BIASES, rescale=10)
-    core_case(folder, "dot_rescaled_rotary", "dot", 15, 10, 2, 7, 1, "none", positions="rotary", rescale=6.5)
+            attention_case(folder, f"dot_{positions}_{kind}", "dot", 13, 10, 3, 5, causal, "holes", ATTENTION_BIASES,
+                           positions=positions)
+            attention_case(folder, f"metric_{positions}_{kind}", "metric", 12, 9, 2, 6, causal, "left", positions=positions)
+            attention_case(folder, f"quadratic_{positions}_{kind}", "quadratic", 11, 9, 3, 3, causal, "none",
+                           positions=positions)
+        attention_case(folder, f"dot_rescaled_{kind}", "dot", 12, 10, 2, 4, causal, "right", ATTENTION_BIASES, rescale=10)
+    attention_case(folder, "dot_rescaled_rotary", "dot", 15, 10, 2, 7, 1, "none", positions="rotary", rescale=6.5)
 
     interleaved = {"positions": "alibi", "alibi_slopes": "interleaved"}
     additive_case(folder, "additive_interleaved", 15, 12, 6, "shared", 0, "stream", 0, "none", **interleaved)
-    core_case(folder, "dot_interleaved", "dot", 13, 10, 3, 5, 1, "holes", ATTENTION_BIASES, **interleaved)
-    core_case(folder, "metric_interleaved", "metric", 9, 12, 12, 2, 0, "none", **interleaved)
-    core_case(folder, "quadratic_interleaved", "quadratic", 11, 9, 5, 3, 1, "left", **interleaved)
-    leap_case(folder, "leap_interleaved", 16, 10, 5, "none", window=6, **interleaved)
-
-    for focus in ("elu", "exp"):
-        leap_case(folder, f"leap_{focus}", 18, 12, 3, "none", focus=focus)
-        leap_case(folder, f"leap_{focus}_w4_holes", 17, 12, 2, "holes", 3.0, focus=focus, window=4)
-        leap_case(folder, f"leap_{focus}_alibi_left", 15, 12, 4, "left", 2.0, focus=focus, positions="alibi")
-        leap_case(folder, f"leap_{focus}_bidirectional", 13, 8, 2, "holes", focus=focus, causal=0)
-    leap_case(folder, "leap_w3_alibi", 16, 10, 5, "none", window=3, positions="alibi")
-    leap_case(folder, "leap_rescaled", 16, 12, 3, "right", rescale=10)
-    leap_case(folder, "leap_rescaled_normed_w6", 16, 12, 4, "none", rescale=5, normed_values=1, window=6)
-    leap_case(folder, "leap_normed_values", 9, 12, 2, "none", normed_values=1)
-    leap_case(folder, "leap_epsilon_w2", 40, 10, 2, "none", 9.0, focus="exp", window=2)
-    leap_case(folder, "leap_one_position", 1, 8, 2, "none")
-
-    for mask in ("none", "right", "left", "holes"):
-        cross_case(folder, f"cross_{mask}", 7, 10, 8, 6, 2, 5, mask, ATTENTION_BIASES)
-    cross_case(folder, "cross_long_queries", 23, 4, 12, 9, 3, 3, "none")
-    cross_case(folder, "cross_one_position", 1, 1, 5, 7, 1, 2, "none", ("value_bias_h",))
-    for mask in ("none", "right", "left", "holes"):
-        bahdanau_memory_case(folder, f"bahdanau_memory_{mask}", 7, 10, 8, 6, 2, 5, mask)
-    core_case(folder, "bahdanau_alibi", "bahdanau", 19, 9, 2, 5, 1, "right", positions="alibi")
-    bahdanau_memory_case(folder, "bahdanau_memory_saturated", 9, 5, 6, 7, 1, 3, "right", 40.0)
-    model(folder, "lm_bahdanau", 2, "bahdanau,additive", ffn_bias=1, conv_kernel=3)
-    model(folder, "lm_bahdanau_narrow", 2, "bahdanau", N=3, K=5, mask="right", rows=20, positions="alibi")
+    attention_case(folder, "dot_interleaved", "dot", 13, 10, 3, 5, 1, "holes", ATTENTION_BIASES, **interleaved)
+    attention_case(folder, "metric_interleaved", "metric", 9, 12, 12, 2, 0, "none", **interleaved)
+    attention_case(folder, "quadratic_interleaved", "quadratic", 11, 9, 5, 3, 1, "left", **interleaved)
 
     model(folder, "lm_gelu_tanh", 2, "dot", ffn_bias=1, activation="gelu_tanh")
 
-    sequences = sequences_case
-    sequences(folder, "seq2seq_defaults", 1, 1)
-    for embeddings in ("separate", "target", "shared"):
-        for place in ("pre", "post"):
-            sequences(folder, f"seq2seq_{embeddings}_{place}", 2, 1, embeddings=embeddings, norm=place, ffn_bias=1,
-                      label_smoothing=0.1, sizes={"U": 11, "biases": ATTENTION_BIASES, "mask": "holes"})
-    sequences(folder, "seq2seq_bahdanau", 1, 2, N=3, cross="bahdanau", positions="sinusoidal", activation="relu",
-              embedding_scale=3.5, logit_bias=1, sizes={"K": 5, "mask": "left"})
-    sequences(folder, "seq2seq_mixers", 3, 3, mixer="additive,leap,bahdanau,metric,dot,average", window="0,0,0,0,0,3",
-              sizes={"hidden": 20, "S": 1, "mask": "none"})
-    sequences(folder, "seq2seq_none_seen", 1, 1, embedding_norm=1, sizes={"S": 3, "mask": "left"})
-    for beam, penalty in ((1, 0.0), (2, 0.6), (4, 1.0), (11, -0.5)):
-        beam_case(folder, f"beam_{beam}", beam, penalty, logit_bias=1)
-    beam_case(folder, "beam_short", 5, 0.6, most=2, logit_bias=1, embeddings="target")
-    beam_case(folder, "beam_bahdanau", 3, 0.6, encoder_layers=2, decoder_layers=2, mixer="dot,dot,additive,leap",
-              cross="bahdanau", positions="sinusoidal", sizes={"mask": "holes"})
-
-    for kernel in ("average", "gaussian", "parametric"):
-        kernel_regression_case(folder, f"kernel_{kernel}", kernel, 9, 21)
-        kernel_regression_case(folder, f"kernel_{kernel}_leave_one_out", kernel, 17, 17, leave_one_out=1)
-    kernel_regression_case(folder, "kernel_more_queries", "parametric", 30, 7, leave_one_out=1)
-    # Inputs that are rounded to float are others, by more than the largest gap is known.
-    kernel_regression_case(folder, "kernel_far", "parametric", 12, 19, -40.0, 0.02, tolerance_float=1e-4)
-
+    # Networks of several mixers, some of which are features.
     every = "leap,average,identity,additive,dot,metric"
-    model(folder, "lm_leap", 2, "leap", ffn_bias=1, window="0,3")
-    model(folder, "lm_leap_rescaled", 2, "leap,dot", rescale=8, normed_values=1, focus="exp", conv_kernel=3)
     model(folder, "lm_average_identity", 2, "average,identity", window="4,0", mask="holes", conv_kernel=2,
           conv_groups=3)
     model(folder, "lm_every_mixer", 6, every, window="0,3,0,5,0,0", mask="left", positions="none")
@@ -673,50 +392,9 @@ def main():
 
     model(folder, "lm_attention_window", 4, "dot,metric,bahdanau,quadratic", C=12, attention_window="3,0,5,1", mask="holes",
           positions="alibi")
-    model(folder, "lm_span", 3, "dot,metric,quadratic", C=12, span=9, ramp=4, positions="none", mask="left")
-    model(folder, "lm_transformer_xl", 2, "transformer_xl", C=13, rows=0, segment=4, memory=6, mask="left", ffn_bias=1)
-    model(folder, "lm_transformer_xl_clamped", 2, "transformer_xl", N=3, K=5, C=12, rows=0, segment=5, memory=2, clamp=3)
-    model(folder, "lm_lsh", 2, "lsh", C=13, lsh_rounds=2, lsh_buckets=4, lsh_piece=3)
-    model(folder, "lm_lsh_bidirectional", 2, "lsh,dot", C=12, causal=0, mask="holes", lsh_rounds=3, lsh_buckets=2,
-          lsh_piece=4)
-    for chunk in (0, 5):
-        model(folder, f"lm_reversible_case_chunk{chunk}", 2, "additive,dot", C=12, kind="reversible_language_model",
-              reversible=1, chunk=chunk)
-    model(folder, "lm_reversible", 6, every, reversible=1, window="0,3,0,5,0,0", mask="left", positions="none")
-    model(folder, "lm_reversible_conv", 3, "additive,dot,leap", reversible=1, conv_kernel=3, conv_groups=2, values="own",
-          positions="alibi", embedding_norm=1, final_norm=0)
-    model(folder, "lm_reversible_chunk", 3, "additive,leap,dot", C=13, reversible=1, chunk=4, window="6,0,0",
-          conv_kernel=4, mask="holes", label_smoothing=0.1)
-    model(folder, "lm_strided", 3, "dot,leap,dot", C=13, pattern="strided", stride=4, mask="left")
-    model(folder, "lm_fixed", 2, "dot", C=13, pattern="fixed", stride=4, summary=1, part="layers", positions="rotary")
-    model(folder, "lm_fixed_heads", 2, "dot", C=12, N=3, pattern="fixed", stride=4, summary=2, part="heads")
 
-    for chunk in (1, 4, 20):
-        model(folder, f"lm_chunk{chunk}", 3, "additive,leap,dot", C=13, chunk=chunk, window="6,0,0", conv_kernel=4,
-              mask="holes", label_smoothing=0.1)
-    model(folder, "lm_chunk_every_mixer", 6, every, C=14, chunk=5, window="0,3,0,7,0,0", positions="none", mask="left")
-    model(folder, "lm_chunk_alibi", 4, "additive,dot,leap,quadratic", C=12, chunk=5, window="0,0,4,0",
-          positions="alibi")
-    model(folder, "lm_chunk_rotary", 2, "dot,metric", C=11, chunk=3, positions="rotary", embedding_norm=1)
-    model(folder, "lm_truncated", 3, "additive,leap,average", C=13, chunk=4, truncated=1, window="0,6,0", conv_kernel=6)
-    model(folder, "lm_truncated_dot", 2, "dot,identity", C=12, chunk=5, truncated=1, positions="rotary", conv_kernel=2,
-          mask="left", biases=ATTENTION_BIASES)
-    model(folder, "lm_truncated_alibi", 3, "additive,leap,dot", C=13, chunk=3, truncated=1, window="5,0,0",
-          positions="alibi")
-
-    classifier_case(folder, "classifier_mean", 2, "additive,leap", causal=0, mask="right", label_smoothing=0.1)
-    classifier_case(folder, "classifier_mean_causal", 2, "dot,average", mask="left", unlabelled=1, positions="rotary")
-    classifier_case(folder, "classifier_mean_none_seen", 1, "metric", causal=0, mask="holes", C=2, positions="none")
-    classifier_case(folder, "classifier_cls", 2, "dot,quadratic", causal=0, pooling="cls", mask="holes", rows=14)
-    classifier_case(folder, "classifier_cls_alibi", 2, "metric,identity", causal=0, pooling="cls", positions="alibi",
-                    O=1)
-    classifier_case(folder, "classifier_none_labelled", 1, "leap", causal=0, unlabelled=3, conv_kernel=3, ffn_bias=1)
-    classifier_case(folder, "vision_cls", 2, "dot,metric", causal=0, pooling="cls", image=(2, 6, 9), patch=3, ffn_bias=1)
-    classifier_case(folder, "vision_mean", 2, "additive,dot", causal=0, pooling="mean", image=(1, 4, 6), patch=2,
-                    rows=9, embedding_norm=1, label_smoothing=0.1)
-    classifier_case(folder, "vision_sinusoidal", 1, "dot", causal=0, pooling="cls", image=(3, 2, 5), patch=1,
-                    positions="sinusoidal", unlabelled=1)
-    classifier_case(folder, "vision_causal", 2, "leap,dot", pooling="mean", image=(1, 8, 4), patch=4, rows=0)
+    for feature in FEATURES:
+        feature.golden(sys.modules[__name__], folder)
 
 
 if __name__ == "__main__":

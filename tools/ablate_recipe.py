@@ -9,12 +9,12 @@ go on at a time, and nobody times them.
 """
 
 import argparse
-import re
 import statistics
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from compare_mixers import folder_name, print_table, train
+from compare_mixers import train
+from experiments import first, folder_name, print_table
 
 # A third of the recipe's steps; so short a run wants less dropout.
 RECIPE = {"--preset": "shakespeare", "--steps": "2000", "--dropout": "0.1"}
@@ -36,7 +36,7 @@ def run(arguments, name, change, seed):
     """The loss on the split of choice."""
     flags = [word for pair in (RECIPE | change | {"--seed": seed}).items() for word in pair]
     text = train(arguments, Path(arguments.out) / folder_name(name, seed), [], flags)
-    return float(re.search(r"val ([0-9.]+) nats/", text)[1])
+    return first(r"val ([0-9.]+) nats/", text, float)
 
 
 def main():

@@ -1,15 +1,16 @@
 """Model files and golden files (docs/checkpoints.md, docs/golden.md) in plain Python: their bytes, what their metadata
-may say, and which tensors a network has.
+may say, and which tensors a network has. tools/features.py adds mixers and settings of features.
 
 A key, a value or a tensor that is not known here is an error: it may stand for another network.
 """
 
 import json
-import math
 import re
 import struct
 import zlib
 from types import SimpleNamespace
+
+from features import POSITIONS, List, Mixer, OneOf, Real, Toggle, Whole, features
 
 # The types of the format, with the bytes of an element. Models hold F32 alone, golden files F64, F32 and I32.
 DTYPES = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2, "I64": 8, "I32": 4, "I16": 2, "I8": 1, "U64": 8, "U32": 4, "U16": 2,
@@ -156,63 +157,95 @@ def write(path, tensors, metadata):
         raise FileError(f"{path}: {error.strerror}") from None
 
 
+# ---- blocks, and the tensors of each --------------------------------------------------------------------------------
+# s: settings, as settings_of reads them. The norm that every mixer begins with is left out.
+
+FEATURES = features()
+ATTENTION_BIASES = ("query_bias_h", "key_bias_h", "value_bias_h", "output_bias_d")
+
+
+def norm_shapes(D, prefix="norm_"):
+    return {prefix + "weight_d": (D,), prefix + "bias_d": (D,)}
+
+
+def conv_shapes(D, groups, kernel):
+    return {**norm_shapes(D), "weight_dgj": (D, D // groups, kernel)}
+
+
+def ffn_shapes(D, F, biases=("up_bias_f", "down_bias_d")):
+    shapes = {**norm_shapes(D), "up_fd": (F, D), "down_df": (D, F)}
+    return {**shapes, **{bias: (F if bias == "up_bias_f" else D,) for bias in biases}}
+
+
+def additive_shapes(s):
+    D, N = s.channels, s.heads
+    shapes = {"query_dd": (D, D), "key_dd": (D, D), "query_pool_nk": (N, D // N), "key_pool_nk": (N, D // N)}
+    if s.values == "own":
+        shapes["value_dd"] = (D, D)
+    if s.projection:
+        shapes["mix_dd"] = (D, D)
+    return {**shapes, **norm_shapes(D, "mid_norm_")}
+
+
+def bilinear_shapes(s, **metric):
+    D, H = s.channels, s.heads * s.head_channels
+    return {"project_hd": (H, D), **metric, "output_dh": (D, H)}
+
+
+def metric_shapes(s):
+    return bilinear_shapes(s, metric_nl=(s.heads, s.head_channels * (s.head_channels + 1) // 2))
+
+
+def quadratic_shapes(s):
+    return bilinear_shapes(s, metric_nkk=(s.heads, s.head_channels, s.head_channels))
+
+
+def dot_shapes(s, biases=None):
+    """biases: the names of those that there are; None: all or none, as the settings say."""
+    D, H = s.channels, s.heads * s.head_channels
+    shapes = {"query_hd": (H, D), "key_hd": (H, D), "value_hd": (H, D), "output_dh": (D, H)}
+    return {**shapes, **bias_shapes(s, biases)}
+
+
+def bias_shapes(s, biases=None):
+    if biases is None:
+        biases = ATTENTION_BIASES if s.attention_bias else ()
+    return {bias: (s.channels if bias == "output_bias_d" else s.heads * s.head_channels,) for bias in biases}
+
+
+def cross_shapes(s):
+    """Without its norm. The rows that it reads have the channels of the network."""
+    D, H = s.channels, s.heads * s.head_channels
+    shapes = {"query_hd": (H, D), "key_he": (H, D), "value_he": (H, D), "output_dh": (D, H)}
+    compared = {} if s.cross == "dot" else MIXERS[s.cross].cross_shapes(s)
+    return {**shapes, **compared, **bias_shapes(s)}
+
+
+def of_attention(name, shapes):
+    """A mixer that compares positions, and takes a window of its own."""
+    return Mixer(name, shapes, window="attention_window", any_head_width=True)
+
+
+# By name: those of the core, whose forward is in tools/reference_model.py, and those of features.
+MIXERS = {
+    mixer.name: mixer
+    for mixer in (
+        Mixer("additive", additive_shapes),
+        of_attention("metric", metric_shapes),
+        of_attention("quadratic", quadratic_shapes),
+        of_attention("dot", dot_shapes),
+        Mixer("average", lambda s: {}),
+        Mixer("identity", lambda s: {}),
+        *(mixer for feature in FEATURES for mixer in feature.mixers),
+    )
+}
+
+
 # ---- what the metadata may say --------------------------------------------------------------------------------------
 
-MIXERS = ("additive", "metric", "quadratic", "dot", "bahdanau", "transformer_xl", "lsh", "leap", "average", "identity")
-WINDOWED_CORES = ("metric", "quadratic", "dot", "bahdanau")  # which compare positions, and take a window of their own
-CORES = (*WINDOWED_CORES, "transformer_xl", "lsh")
-POSITIONS = ("learned", "none", "sinusoidal", "rotary", "alibi")
-
-
-class Whole:
-    def __init__(self, low):
-        self.low, self.expected = low, f"a whole number from {low} on"
-
-    def __call__(self, text):
-        if not re.fullmatch("[0-9]+", text) or int(text) < self.low:
-            raise ValueError
-        return int(text)
-
-
-class Real:
-    expected = "a finite number"
-
-    def __call__(self, text):
-        if not re.fullmatch(r"-?[0-9.]+(e[+-]?[0-9]+)?", text) or not math.isfinite(float(text)):
-            raise ValueError
-        return float(text)
-
-
-class OneOf:
-    def __init__(self, *names):
-        self.names, self.expected = names, " or ".join(names)
-
-    def __call__(self, text):
-        if text not in self.names:
-            raise ValueError
-        return text
-
-
-class Toggle(OneOf):
-    def __init__(self):
-        super().__init__("0", "1")
-
-    def __call__(self, text):
-        return super().__call__(text) == "1"
-
-
-class List:
-    """One entry, or a comma list with one a layer."""
-
-    def __init__(self, entry):
-        self.entry, self.expected = entry, entry.expected + ", or a comma list with one a layer"
-
-    def __call__(self, text):
-        return [self.entry(word) for word in text.split(",")]
-
-
 # Keys that determine the shape and the function of a network (src/settings/table.hpp), with their allowed values and the
-# default of an absent key. None: the file must hold the key; "seen": the tensors of the file show the value.
+# default of an absent key. None: the file must hold the key; "seen": the tensors of the file show the value. Features
+# have keys of their own.
 SETTINGS = {
     "layers": (Whole(1), None),
     "heads": (Whole(1), None),
@@ -225,9 +258,6 @@ SETTINGS = {
     "mixer": (List(OneOf(*MIXERS)), None),
     "window": (List(Whole(0)), "0"),
     "attention_window": (List(Whole(0)), "0"),
-    "span": (Whole(0), "0"),
-    "ramp": (Real(), "32"),
-    "penalty": (Real(), "0"),
     "values": (OneOf("shared", "own"), "shared"),
     "projection": (Toggle(), "0"),
     "skip": (OneOf("stream", "normed"), "stream"),
@@ -235,12 +265,6 @@ SETTINGS = {
     "rescale": (Real(), "0"),
     "normed_values": (Toggle(), "0"),
     "reversible": (Toggle(), "0"),
-    "segment": (Whole(0), "0"),
-    "memory": (Whole(0), "0"),
-    "clamp": (Whole(0), "0"),
-    "lsh_rounds": (Whole(0), "0"),
-    "lsh_buckets": (Whole(0), "0"),
-    "lsh_piece": (Whole(0), "0"),
     "causal": (Toggle(), "1"),
     "attention_bias": (Toggle(), "seen"),
     "conv_kernel": (Whole(0), "0"),
@@ -260,13 +284,11 @@ SETTINGS = {
     "source_vocabulary_size": (Whole(0), "seen"),
     "source_context": (Whole(0), "seen"),
     "embeddings": (OneOf("separate", "target", "shared"), "separate"),
-    "cross": (OneOf("dot", "bahdanau"), "dot"),
-    "pattern": (OneOf("none", "strided", "fixed"), "none"),
-    "stride": (Whole(0), "0"),
-    "summary": (Whole(0), "0"),
-    "part": (OneOf("merged", "layers", "heads"), "merged"),
+    "cross": (OneOf("dot", *(name for name, mixer in MIXERS.items() if mixer.cross)), "dot"),
     "task": (OneOf("text", "sort", "reviews", "digits", "dates", "pairs", "recall"), "text"),
 }
+for feature in FEATURES:
+    SETTINGS |= feature.settings
 
 # The newest file version known here (src/files/safetensors.hpp). A version tells which keys the writer knew.
 VERSION = 3
@@ -318,19 +340,9 @@ def settings_of(metadata, shapes, path, others=OF_MODELS):
         fail("embeddings", "expected separate or target, where source and target have vocabularies of their own")
     if bool(s.vocabulary_size) == bool(s.patch_inputs):
         fail("vocabulary_size", f"expected {'none beside patch_inputs' if s.patch_inputs else 'at least 1'}")
-    if s.pattern != "none" and s.stride < 1:
-        fail("stride", f"expected at least 1, where pattern is {s.pattern}, found {s.stride}")
-    if s.pattern == "fixed" and not 1 <= s.summary <= s.stride:
-        fail("summary", f"expected 1 to {s.stride}, found {s.summary}")
-    if "transformer_xl" in s.mixer and s.segment < 1:
-        fail("segment", "expected 1 at least where the mixer is transformer_xl")
-    if "lsh" in s.mixer:
-        for key in ("lsh_rounds", "lsh_piece"):
-            if getattr(s, key) < 1:
-                fail(key, "expected 1 at least where the mixer is lsh")
-        if s.lsh_buckets < 2 or s.lsh_buckets % 2:
-            fail("lsh_buckets", "expected an even number, 2 at least, where the mixer is lsh")
-    if any(mixer not in CORES for mixer in s.mixer) and s.channels % s.heads:
+    for feature in FEATURES:
+        feature.check(s, fail)
+    if not all(MIXERS[mixer].any_head_width for mixer in s.mixer) and s.channels % s.heads:
         fail("heads", f"{s.heads} does not divide the {s.channels} channels")
     if s.conv_kernel and s.channels % s.conv_groups:
         fail("conv_groups", f"{s.conv_groups} does not divide the {s.channels} channels")
@@ -375,61 +387,7 @@ def seen(key, metadata, shapes, path):
     return str(rows[0] // int(heads)) if rows and re.fullmatch("[1-9][0-9]*", heads) else "0"
 
 
-# ---- which tensors a network has ------------------------------------------------------------------------------------
-
-
-def norm_shapes(D, prefix="norm_"):
-    return {prefix + "weight_d": (D,), prefix + "bias_d": (D,)}
-
-
-def conv_shapes(D, groups, kernel):
-    return {**norm_shapes(D), "weight_dgj": (D, D // groups, kernel)}
-
-
-def ffn_shapes(D, F, biases=("up_bias_f", "down_bias_d")):
-    shapes = {**norm_shapes(D), "up_fd": (F, D), "down_df": (D, F)}
-    return {**shapes, **{bias: (F if bias == "up_bias_f" else D,) for bias in biases}}
-
-
-ATTENTION_BIASES = ("query_bias_h", "key_bias_h", "value_bias_h", "output_bias_d")
-
-
-def mixer_shapes(mixer, D, N, K, values="shared", projection=False, biases=()):
-    """Without the norm that every mixer begins with."""
-    H = N * K
-    if mixer == "additive":
-        shapes = {"query_dd": (D, D), "key_dd": (D, D), "query_pool_nk": (N, D // N), "key_pool_nk": (N, D // N)}
-        if values == "own":
-            shapes["value_dd"] = (D, D)
-        if projection:
-            shapes["mix_dd"] = (D, D)
-        return {**shapes, **norm_shapes(D, "mid_norm_")}
-    if mixer == "leap":
-        return {name + "_dd": (D, D) for name in ("query", "focus", "key", "value")}
-    if mixer in ("average", "identity"):
-        return {}
-    if mixer == "dot":
-        shapes = {"query_hd": (H, D), "key_hd": (H, D), "value_hd": (H, D), "output_dh": (D, H)}
-        return {**shapes, **{bias: (D if bias == "output_bias_d" else H,) for bias in biases}}
-    if mixer == "bahdanau":
-        return {"query_hd": (H, D), "key_hd": (H, D), "value_hd": (H, D), "score_nk": (N, K), "output_dh": (D, H)}
-    if mixer == "lsh":
-        return {"project_hd": (H, D), "value_hd": (H, D), "output_dh": (D, H)}
-    if mixer == "transformer_xl":
-        maps = {name + "_hd": (H, D) for name in ("query", "key", "value", "position")}
-        return {**maps, "content_bias_nk": (N, K), "position_bias_nk": (N, K), "output_dh": (D, H)}
-    metric = {"metric_nl": (N, K * (K + 1) // 2)} if mixer == "metric" else {"metric_nkk": (N, K, K)}
-    return {"project_hd": (H, D), **metric, "output_dh": (D, H)}
-
-
-def cross_shapes(s):
-    """Without its norm. What a memory has of channels is what the network has."""
-    D, H = s.channels, s.heads * s.head_channels
-    shapes = {"query_hd": (H, D), "key_he": (H, D), "value_he": (H, D), "output_dh": (D, H)}
-    if s.cross == "bahdanau":
-        shapes["score_nk"] = (s.heads, s.head_channels)
-    biases = ATTENTION_BIASES if s.attention_bias else ()
-    return {**shapes, **{bias: (D if bias == "output_bias_d" else H,) for bias in biases}}
+# ---- the tensors of a network ---------------------------------------------------------------------------------------
 
 
 def network_shapes(s):
@@ -456,13 +414,9 @@ def network_shapes(s):
             block = f"{prefix}blocks.{layer}."
             if s.conv_kernel:
                 add(block + "conv.", conv_shapes(D, s.conv_groups, s.conv_kernel))
-            biases = ATTENTION_BIASES if s.attention_bias else ()
-            own = mixer_shapes(mixer, D, s.heads, s.head_channels, s.values, s.projection, biases)
-            add(block + "mixer.", {**norm_shapes(D), **own})
-            if s.span and mixer in ("dot", "metric", "quadratic"):
-                add(block + "mixer.", {"span_n": (s.heads,)})
-            if mixer == "lsh":
-                add(block + "mixer.", {"rotations_nukr": (s.heads, s.lsh_rounds, s.head_channels, s.lsh_buckets // 2)})
+            add(block + "mixer.", {**norm_shapes(D), **MIXERS[mixer].shapes(s)})
+            for feature in FEATURES:
+                add(block + "mixer.", feature.shapes(mixer, s))
             if asks:
                 add(block + "cross.", {**norm_shapes(D), **cross_shapes(s)})
             add(block + "ffn.", ffn_shapes(D, s.hidden_channels, ("up_bias_f", "down_bias_d") if s.ffn_bias else ()))

@@ -17,8 +17,8 @@ import pathlib
 import sys
 from dataclasses import dataclass
 
-from checkpoint import BEGIN, END, FIRST_TARGET, PADDING, SETTINGS, FileError, first_source, read_model
-from checkpoint import words_of, write
+from checkpoint import BEGIN, END, FEATURES, FIRST_TARGET, PADDING, SETTINGS, FileError, first_source
+from checkpoint import read_model, words_of, write
 
 NOT_OF_CASES = ("task", "source_context")  # keys of a checkpoint that a golden file has no use for
 IGNORED = -100  # the target of what is not asked
@@ -141,6 +141,9 @@ def write_golden(path, inputs, logits_bcv, loss, weights, metadata):
     tensors |= {"output.logits_bcv": logits_bcv, "output.loss": loss}
     case = "seq2seq" if "source_bs" in inputs else "language_model"
     settings = {key: text for key, text in needed(metadata, weights).items() if key in SETTINGS and key not in NOT_OF_CASES}
+    for feature in FEATURES:  # a golden file has all settings of its mixers
+        if any(mixer.name in metadata["mixer"].split(",") for mixer in feature.mixers):
+            settings |= {key: metadata.get(key, absent) for key, (_, absent) in feature.settings.items()}
     write(path, parts_of(tensors), {**settings, "case": case, "source": "tools/checkpoint_in_pytorch.py"})
 
 

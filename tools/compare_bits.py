@@ -16,21 +16,20 @@ import sys
 import tempfile
 from pathlib import Path
 
+from checkpoint import MIXERS, POSITIONS
+
 BASE = ("--layers 2 --channels 16 --heads 2 --context 16 --batch 4 --steps 4 --warmup 2 --eval-every 2 --log-every 1 "
         "--checkpoint-every 2 --threads 2 --learning-rate 0.01").split()
-OF_MIXER = {
-    "transformer_xl": "--segment 4 --memory 4 --clamp 6",
-    "lsh": "--lsh-rounds 2 --lsh-buckets 4 --lsh-piece 4",
-}
-MIXERS = "additive metric quadratic dot bahdanau transformer_xl lsh leap average identity".split()
-POSITIONS = "learned none sinusoidal rotary alibi".split()
 
 
 def rows():
     """The flags of every row, one string each. Flags that stand first in a row replace those of BASE."""
-    for mixer in MIXERS:
+    for name, mixer in MIXERS.items():
+        if "--positions" in mixer.flags:
+            yield f"--mixer {name} {mixer.flags}"
+            continue
         for positions in POSITIONS:
-            yield f"--mixer {mixer} --positions {positions} {OF_MIXER.get(mixer, '')}".strip()
+            yield f"--mixer {name} --positions {positions} {mixer.flags}".strip()
     for mixer in ("additive", "leap", "average"):
         yield f"--mixer {mixer} --window 5"
         yield f"--mixer {mixer} --chunk 6"

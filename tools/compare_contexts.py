@@ -12,9 +12,9 @@ what changes neither network nor length: no chunks, no second stream.
 
 import argparse
 import re
-import subprocess
 from pathlib import Path
 
+from experiments import folder_name, row, trained
 from figures.contexts import drawn
 
 # The name of each row, and its flags.
@@ -39,17 +39,11 @@ TOKENS = 8192  # of a step
 
 def train(arguments, name, flags, length, steps):
     """What train prints."""
-    folder = Path(arguments.out) / re.sub(r"[^a-z0-9]+", "_", f"{name} {length} {steps}".lower())
-    output = folder / "output.txt"
-    if not output.exists() or "final:" not in output.read_text():
-        folder.mkdir(parents=True, exist_ok=True)
-        command = [f"{arguments.build}/train", "--data", arguments.text, "--out", str(folder), "--overwrite",
-                   "--context", str(length), "--batch", str(max(1, TOKENS // length)), "--steps", str(steps),
-                   "--warmup", str(min(20, steps)), "--eval-every", "0", "--checkpoint-every", "0", "--seed", "1",
-                   *NETWORK.split(), *flags.split()]
-        with output.open("w") as file:
-            subprocess.run(command, stdout=file, check=True)
-    return output.read_text()
+    folder = Path(arguments.out) / folder_name(name, length, steps)
+    return trained(arguments.build, folder, "--data", arguments.text, "--context", str(length),
+                   "--batch", str(max(1, TOKENS // length)), "--steps", str(steps), "--warmup", str(min(20, steps)),
+                   "--eval-every", "0", "--checkpoint-every", "0", "--seed", "1", *NETWORK.split(),
+                   *flags.split())  # fmt: skip
 
 
 def cells(text):
@@ -76,7 +70,7 @@ def main():
     parser.add_argument("--only", default="")
     parser.add_argument("--svg", type=Path)
     arguments = parser.parse_args()
-    rows = [row for row in ROWS if row[0].startswith(tuple(arguments.only.split(",")))]
+    rows = [each for each in ROWS if each[0].startswith(tuple(arguments.only.split(",")))]
     time, state = {}, {}
     for run in arguments.runs.split(","):
         length, steps = map(int, run.split(":"))
@@ -85,7 +79,7 @@ def main():
         print("|---|--:|--:|--:|--:|")
         for name, flags in rows:
             found = cells(train(arguments, name, flags, length, steps).strip())
-            print("| " + " | ".join([name, *found]) + " |", flush=True)
+            print(row([name, *found]), flush=True)
             if "--chunk" in flags or "--reversible" in flags:
                 continue
             _, speed, _, kept = (cell.replace(",", "") for cell in found)

@@ -15,11 +15,11 @@ turn, round after round, one at a time. The medians go into OUT_DIR/tokens_per_s
 import argparse
 import json
 import math
-import re
 import statistics
-import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+
+from experiments import first, folder_name, print_table, trained
 
 # The name of each row, and its flags.
 MIXERS = [
@@ -42,28 +42,18 @@ FADING = ("additive", "leap, focus elu", "bahdanau", *TURNED)
 
 
 def train(arguments, folder, parts, more):
-    """What train prints for the flags of some (name, flags), and writes into the folder's output.txt."""
-    output = folder / "output.txt"
-    if not output.exists() or "final:" not in output.read_text():
-        folder.mkdir(parents=True, exist_ok=True)
-        command = [f"{arguments.build}/train", "--data", arguments.text, "--out", str(folder), "--overwrite",
-                   "--threads", "1", "--eval-every", "0", "--checkpoint-every", "0", *more,
-                   *(flag for part in parts for flag in part[1].split()), *arguments.flags]
-        with output.open("w") as file:
-            subprocess.run(command, stdout=file, check=True)
-    return output.read_text()
-
-
-def folder_name(*words):
-    return re.sub(r"[^a-z0-9]+", "_", " ".join(words).lower())
+    """What train prints for the flags of some (name, flags)."""
+    flags = [flag for part in parts for flag in part[1].split()]
+    return trained(arguments.build, folder, "--data", str(arguments.text), "--threads", "1", "--eval-every", "0",
+                   "--checkpoint-every", "0", *more, *flags, *arguments.flags)  # fmt: skip
 
 
 def run(arguments, parts, seed):
     """Loss, parameters and the bytes that inference keeps."""
     folder = Path(arguments.out) / folder_name(*(part[0] for part in parts), str(arguments.steps), seed)
     text = train(arguments, folder, parts, ["--steps", str(arguments.steps), "--seed", seed])
-    return tuple(kind(re.search(pattern, text)[1]) for kind, pattern in (
-        (float, r"val ([0-9.]+) nats/"), (int, r"parameters: (\d+)"), (int, r"inference: (\d+) bytes")))
+    return (first(r"val ([0-9.]+) nats/", text, float), first(r"parameters: (\d+)", text, int),
+            first(r"inference: (\d+) bytes", text, int))  # fmt: skip
 
 
 def measure_speed(arguments, speeds):
@@ -75,20 +65,9 @@ def measure_speed(arguments, speeds):
             folder = Path(arguments.out) / f"speed_{name}"
             (folder / "output.txt").unlink(missing_ok=True)
             text = train(arguments, folder, parts, ["--steps", str(arguments.speed_steps), "--seed", "1"])
-            rates[name].append(int(re.search(r" (\d+) tokens/s", text.splitlines()[-1])[1]))
+            rates[name].append(first(r" (\d+) tokens/s", text.splitlines()[-1], int))
             print(f"{name}: {rates[name][-1]:,} tokens/s", flush=True)
     speeds.write_text(json.dumps({name: statistics.median(values) for name, values in rates.items()}, indent=1) + "\n")
-
-
-def print_row(cells):
-    print("| " + " | ".join(cells) + " |")
-
-
-def print_table(heads, rows):
-    print_row(heads)
-    print("|" + "---|" * len(heads))
-    for row in rows:
-        print_row(row)
 
 
 def mixer_row(mixer, convolution, results, rates):

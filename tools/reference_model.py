@@ -1,10 +1,11 @@
-"""The network of this project in PyTorch, the naive way and in float64: everything that looks at other positions is a
-dense C x C matrix of weights, gradients are left to automatic differentiation. It is written from the equations of the
-chapters and shares nothing with the code; golden files (tests/golden_cases.py), the bridge to PyTorch
-(tools/checkpoint_in_pytorch.py), tools/largest_scores.py and the proof of tools/pytorch_reference.py compute with it.
+"""The networks of this project in PyTorch, in the simplest way and in float64. Attention and pooling use dense C x C
+matrices of weights; gradients come from automatic differentiation. The equations are those of the chapters, and no code
+is shared with the C++ sources. Used by golden files (tests/golden_cases.py), the conversion to PyTorch
+(tools/checkpoint_in_pytorch.py), tools/largest_scores.py and the check of tools/pytorch_reference.py.
 
-`logits(weights, settings, tokens_bc)` is the whole network; one with an encoder is given a source beside. Weights are tensors under their names in a checkpoint
-(docs/checkpoints.md), settings what tools/checkpoint.py reads from its metadata.
+`logits(weights, settings, tokens_bc)` computes the whole network; source_bs is the source of an encoder. Weights are
+tensors under their names in a checkpoint (docs/checkpoints.md), settings those of tools/checkpoint.py. Mixers and
+scores of features are in their folders (tools/features.py).
 """
 
 import ctypes
@@ -15,7 +16,7 @@ from typing import Callable
 import torch
 import torch.nn.functional as F
 
-from checkpoint import WINDOWED_CORES, own_prefix
+from checkpoint import FEATURES, MIXERS, own_prefix
 
 torch.set_default_dtype(torch.float64)
 
@@ -24,7 +25,7 @@ DTYPES = {"F64": torch.float64, "F32": torch.float32, "I32": torch.int32}
 
 
 def tensors_of(parts):
-    """(dtype, shape, bytes) as a file holds them -> float64 tensors."""
+    """Tensors in float64 from (dtype, shape, bytes) of a file."""
     return {
         name: torch.frombuffer(bytearray(data), dtype=DTYPES[dtype]).reshape(shape).double()
         for name, (dtype, shape, data) in parts.items()
@@ -32,7 +33,7 @@ def tensors_of(parts):
 
 
 def parts_of(tensors):
-    """The reverse, for F64, F32 and I32: what a file holds of tensors."""
+    """The inverse, for F64, F32 and I32."""
     names = {dtype: name for name, dtype in DTYPES.items()}
     parts = {}
     for name, tensor in tensors.items():
@@ -42,12 +43,12 @@ def parts_of(tensors):
     return parts
 
 
-# ---- who sees whom --------------------------------------------------------------------------------------------------
+# ---- the attention mask ---------------------------------------------------------------------------------------------
 
 
 def slopes(N, interleaved=False):
-    """What a logit loses a position with alibi, for every head. interleaved: where N is no power of two, those of the
-    largest below it, and then every other one of twice as many."""
+    """ALiBi slopes of N heads. interleaved: if N is not a power of two, the slopes for P heads, P the largest power of
+    two below N, and then every second slope for 2 P heads."""
     P = 2 ** int(math.log2(N))
     if not interleaved or P == N:
         return 2.0 ** (-8 * torch.arange(1.0, N + 1) / N)
@@ -55,67 +56,42 @@ def slopes(N, interleaved=False):
 
 
 def nobody(name, tensor):
-    """Looks at what a mixer computes on its way, and makes nothing of it."""
+    """Inspector that ignores the intermediate results of a mixer."""
 
 
 @dataclass
 class AttentionMask:
-    """What a position sees of a sequence, and what the distance does."""
+    """The attention mask and the effect of the distance."""
 
     causal: bool = True
-    window: int = 0  # positions; 0: all
-    mask: torch.Tensor = None  # (B, positions), 1: seen
-    positions: str = "none"  # rotary and alibi act where positions meet
-    interleaved: bool = False  # the slopes of alibi
-    chunk: int = 0  # what enters a chunk of so many positions counts as a constant; 0: nothing does
-    look: Callable = nobody  # look(name, tensor)
-    ramp: float = 32  # of spans
-    pattern: Callable = None  # pattern(N, C, S): a tensor (N, C, S) or (1, C, S), whether head n of position c sees s
+    window: int = 0  # in positions; 0: no window
+    mask: torch.Tensor = None  # (B, positions), 1: real, 0: padding
+    positions: str = "none"  # rotary and alibi change the scores
+    interleaved: bool = False  # rule of the ALiBi slopes
+    chunk: int = 0  # chunk length of truncated gradients; 0: no chunks
+    look: Callable = nobody  # inspector: look(name, tensor)
+    scores: tuple = ()  # functions of features, score_bncs -> score_bncs, in dot-product attention
 
     def visible(self, B, N, C, S):
-        """(B, 1 or N, C, S): whether position c sees s."""
+        """(B, 1 or N, C, S): true if position c attends to s."""
         away = distance(C, S)
         seen = torch.ones(1, C, S, dtype=torch.bool)
         if self.causal:
             seen = seen & (away >= 0)
         if self.window:
             seen = seen & (away < self.window)
-        if self.pattern:
-            seen = seen & self.pattern(N, C, S)
         seen = seen.expand(B, *seen.shape)
         return seen if self.mask is None else seen & (self.mask[:, None, None, :] == 1)
 
     def constant(self, C, S):
-        """(C, S): whether s is a constant for c, since it stands in an earlier chunk."""
+        """(C, S): true if s is in an earlier chunk than c, and so is a constant for c."""
         if not self.chunk:
             return torch.zeros(C, S, dtype=torch.bool)
         return (torch.arange(C) // self.chunk)[:, None] > (torch.arange(S) // self.chunk)[None, :]
 
     def slopes(self, N):
-        """What a logit loses a position, for every head; None: nothing."""
+        """ALiBi slopes of the heads; None: no ALiBi."""
         return slopes(N, self.interleaved) if self.positions == "alibi" else None
-
-
-def sparse(form, stride, summary, part):
-    """The pattern of `dot`, of which no position sees one behind. part: merged, first, second or heads."""
-
-    def pattern(N, C, S):
-        c, s = torch.arange(C)[:, None], torch.arange(S)[None, :]
-        first = c - s < stride if form == "strided" else c // stride == s // stride
-        second = (c - s) % stride == 0 if form == "strided" else (s % stride >= stride - summary).expand(C, S)
-        if part == "heads":
-            return torch.stack([second if n % 2 else first for n in range(N)])
-        return {"merged": first | second, "first": first, "second": second}[part][None]
-
-    return pattern
-
-
-def pattern_of(settings, mixer, layer):
-    """That of a layer; None: it has none."""
-    if mixer != "dot" or settings.pattern == "none":
-        return None
-    part = ("first", "second")[layer % 2] if settings.part == "layers" else settings.part
-    return sparse(settings.pattern, settings.stride, settings.summary, part)
 
 
 def distance(C, S):
@@ -123,7 +99,7 @@ def distance(C, S):
 
 
 def weighted_average(score_bncs, x_bnsk, attention_mask, slope_n=None, epsilon=0):
-    """Rows that see nothing yield 0. epsilon: the weight of one more position, whose x is 0."""
+    """Weighted average; 0 for a query without keys. epsilon: weight of an additional position with x = 0."""
     B, N, C, S = score_bncs.shape
     if slope_n is not None:
         score_bncs = score_bncs - slope_n[:, None, None] * distance(C, S).abs()
@@ -146,16 +122,8 @@ def pool(a_bnc, x_bnck, attention_mask, slope_n=None, epsilon=0):
     return weighted_average(score, x_bnck, attention_mask, slope_n, epsilon)
 
 
-def kernel_regression(query_c, key_s, value_s, width, leave_one_out):
-    """A query that sees no key yields 0. width: a number or a tensor without dimensions."""
-    score_cs = -0.5 * (width * (query_c[:, None] - key_s)) ** 2
-    hidden = torch.eye(*score_cs.shape, dtype=torch.bool) & leave_one_out
-    weight_cs = torch.where(hidden, -torch.inf, score_cs).softmax(-1)
-    return torch.where(hidden.all(-1, keepdim=True), 0, weight_cs) @ value_s
-
-
 # ---- the parts of a block -------------------------------------------------------------------------------------------
-# weight("query_dd") is the tensor of this name, None where there is none.
+# weight("query_dd") is the tensor of this name; None: there is none.
 
 
 def heads_apart(x_bch, N):
@@ -169,7 +137,7 @@ def heads_together(x_bnck):
 
 
 def turned(x_bnck):
-    """Rotary positions: channels 2i and 2i + 1 by the angle c 10000^(-2i/K); an odd last one stays."""
+    """Rotates channels 2i and 2i + 1 by the angle c 10000^(-2i/K); an odd last channel is unchanged."""
     C, K = x_bnck.shape[-2:]
     pairs = K // 2
     angle = torch.arange(C)[:, None] * 10000.0 ** (-2 * torch.arange(pairs) / K)
@@ -179,13 +147,13 @@ def turned(x_bnck):
 
 
 def sinusoids(C, D):
-    """Sines at even channels, cosines at odd ones."""
+    """Sinusoidal positions: sines in even channels, cosines in odd channels."""
     angle = torch.arange(C)[:, None] * 10000.0 ** (-2 * (torch.arange(D) // 2) / D)
     return torch.where(torch.arange(D) % 2 == 0, angle.sin(), angle.cos())
 
 
 def rescaled(x_bnck):
-    """Every head with mean 0 and deviation 1."""
+    """Heads with mean 0 and standard deviation 1."""
     away = x_bnck - x_bnck.mean(-1, keepdim=True)
     deviation = (away.square().sum(-1, keepdim=True) / (x_bnck.shape[-1] - 1)).sqrt()
     return away / (deviation + EPSILON)
@@ -199,41 +167,23 @@ def gelu(x):
     return x * (1 + torch.erf(x / math.sqrt(2))) / 2
 
 
-def in_span(score_bncs, span_n, ramp):
-    """Scores with the logarithm of the mask of each distance, which is 0 beyond the span and its ramp."""
-    mask = ((ramp + span_n[:, None, None] - distance(*score_bncs.shape[-2:])) / ramp).clamp(0, 1)
-    return torch.where(mask > 0, score_bncs + torch.where(mask > 0, mask, 1).log(), -torch.inf)
-
-
-def attention(query_bnck, key_bnsk, value_bnsk, attention_mask, scale, span_n=None):
+def attention(query_bnck, key_bnsk, value_bnsk, attention_mask, scale):
     if attention_mask.positions == "rotary":
         query_bnck, key_bnsk = turned(query_bnck), turned(key_bnsk)
     score = query_bnck @ key_bnsk.transpose(-1, -2)
     constant = attention_mask.constant(*score.shape[-2:])
     score = scale * torch.where(constant, query_bnck @ key_bnsk.detach().transpose(-1, -2), score)
     attention_mask.look("score_bncs", score)
-    if span_n is not None:
-        score = in_span(score, span_n, attention_mask.ramp)
+    for change in attention_mask.scores:
+        score = change(score)
     return heads_together(weighted_average(score, value_bnsk, attention_mask, attention_mask.slopes(score.shape[1])))
 
 
-def bahdanau_attention(query_bnck, key_bnsk, value_bnsk, score_nk, attention_mask):
-    def compared(key_bnsk):
-        hidden = torch.tanh(query_bnck[:, :, :, None] + key_bnsk[:, :, None])
-        return (score_nk[:, None, None] * hidden).sum(-1)
-
-    score = compared(key_bnsk)
-    if attention_mask.chunk:
-        score = torch.where(attention_mask.constant(*score.shape[-2:]), compared(key_bnsk.detach()), score)
-    attention_mask.look("score_bncs", score)
-    return heads_together(weighted_average(score, value_bnsk, attention_mask, attention_mask.slopes(score.shape[1])))
-
-
-# ---- blocks, without what is added to them --------------------------------------------------------------------------
+# ---- blocks, without norm and residual ------------------------------------------------------------------------------
 
 
 def conv(h_bcd, weight, groups, attention_mask=AttentionMask()):
-    """Every tap by itself: the rows that it sees of an earlier chunk may be constants."""
+    """One convolution per tap, because rows of an earlier chunk may be constants."""
     h_bdc = h_bcd.transpose(1, 2)
     taps_dgj = weight("weight_dgj")
     C, J = h_bdc.shape[-1], taps_dgj.shape[-1]
@@ -282,79 +232,8 @@ def dot(h_bcd, weight, N, attention_mask, rescale=0):
     scale = 1 / math.sqrt(q.shape[-1])
     if rescale:
         q, k, scale = rescaled(q), rescaled(k), rescale / q.shape[-1]
-    out = attention(q, k, v, attention_mask, scale, weight("span_n"))
+    out = attention(q, k, v, attention_mask, scale)
     return F.linear(out, weight("output_dh"), weight("output_bias_d"))
-
-
-def bahdanau(h_bcd, weight, N, attention_mask, memory_bse=None):
-    """Keys and values from h itself, or from a memory."""
-    letter, source = ("d", h_bcd) if memory_bse is None else ("e", memory_bse)
-    q = heads_apart(F.linear(h_bcd, weight("query_hd")), N)
-    k, v = (heads_apart(F.linear(source, weight(f"{x}_h{letter}")), N) for x in ("key", "value"))
-    return F.linear(bahdanau_attention(q, k, v, weight("score_nk"), attention_mask), weight("output_dh"))
-
-
-def segment(h_bcd, rows_bsd, weight, N, clamp, mask_bs=None):
-    """The positions of a segment, the last of `rows`; what stands before them is memory."""
-    (B, C, D), S = h_bcd.shape, rows_bsd.shape[1]
-    q = heads_apart(F.linear(h_bcd, weight("query_hd")), N)
-    k, v = (heads_apart(F.linear(rows_bsd, weight(f"{x}_hd")), N) for x in ("key", "value"))
-    angle = torch.arange(S)[:, None] * 10000.0 ** (-2 * torch.arange(D // 2) / D)
-    rho = heads_apart(F.linear(torch.cat((angle.sin(), angle.cos()), -1)[None], weight("position_hd")), N)
-    content, position = (q + weight(f"{x}_bias_nk")[None, :, None] for x in ("content", "position"))
-    away = distance(C, S) + S - C
-    by_distance = (position @ rho.transpose(-1, -2)).gather(-1, away.clamp(0, clamp or S).expand(B, N, C, S))
-    score = (content @ k.transpose(-1, -2) + by_distance) / math.sqrt(q.shape[-1])
-    seen = (away >= 0) if mask_bs is None else (away >= 0) & (mask_bs[:, None, None, :] == 1)
-    top = torch.where(seen, score, -torch.inf).amax(-1, keepdim=True).detach()
-    power = torch.where(seen, score - torch.where(top.isfinite(), top, 0), -torch.inf).exp()
-    total = power.sum(-1, keepdim=True)
-    return F.linear(heads_together(power @ v / torch.where(total > 0, total, 1)), weight("output_dh"))
-
-
-def transformer_xl(h_bcd, past_bcd, weight, settings, attention_mask):
-    """Segments, each with a memory. past_bcd: h again, of which nothing goes back into the stream."""
-    parts = []
-    for begin in range(0, h_bcd.shape[1], settings.segment):
-        first, end = max(0, begin - settings.memory), begin + settings.segment
-        rows = torch.cat((past_bcd[:, first:begin], h_bcd[:, begin:end]), 1)
-        mask = None if attention_mask.mask is None else attention_mask.mask[:, first:end]
-        parts.append(segment(h_bcd[:, begin:end], rows, weight, settings.heads, settings.clamp, mask))
-    return torch.cat(parts, 1)
-
-
-def meetings(query_bnck, rotations_nukr, piece, causal, real_bc=None, within_bucket=False):
-    """In how many rounds each query meets each key: those of its piece of the sorted sequence, and of the one before.
-    within_bucket: of these, those of its own bucket alone."""
-    B, N, C, K = query_bnck.shape
-    rotated = torch.einsum("bnck,nukr->bnucr", query_bnck.detach(), rotations_nukr)
-    bucket = torch.cat((rotated, -rotated), -1).argmax(-1)
-    if real_bc is not None:  # what is masked stands behind all buckets
-        bucket = torch.where(real_bc[:, None, None, :] != 0, bucket, 2 * rotated.shape[-1])
-    place = bucket.argsort(dim=-1, stable=True).argsort(dim=-1)
-    apart = (place // piece)[..., :, None] - (place // piece)[..., None, :]
-    meets = (apart == 0) | (apart == 1)
-    if within_bucket:
-        meets = meets & (bucket[..., :, None] == bucket[..., None, :])
-    meets = meets.sum(2)
-    c, s = torch.arange(C)[:, None], torch.arange(C)[None, :]
-    seen = (s < c) if causal else (s != c)
-    if real_bc is not None:
-        seen = seen & (real_bc[:, None, None, :] != 0)
-    return torch.where(seen, meets, 0)
-
-
-def lsh(h_bcd, weight, N, piece, attention_mask, counted=False, within_bucket=False):
-    """Attention over those whom hashing brings near; whoever meets nobody keeps its own value. counted: who is met in
-    several rounds counts as often."""
-    q, v = (heads_apart(F.linear(h_bcd, weight(f"{x}_hd")), N) for x in ("project", "value"))
-    key = q / (q.square().mean(-1, keepdim=True) + 1e-6).sqrt()
-    score = q @ key.transpose(-1, -2) / math.sqrt(q.shape[-1])
-    meets = meetings(q, weight("rotations_nukr"), piece, attention_mask.causal, attention_mask.mask, within_bucket)
-    alone = (meets == 0).all(-1, keepdim=True)
-    shown = torch.where(meets > 0, score + meets.clamp(min=1).log() if counted else score, -torch.inf)
-    mean = torch.softmax(torch.where(alone, 0, shown), -1) @ v
-    return F.linear(heads_together(torch.where(alone, v, mean)), weight("output_dh"))
 
 
 def cross(x_bcd, memory_bse, weight, N, attention_mask):
@@ -377,25 +256,8 @@ def bilinear(h_bcd, weight, N, attention_mask):
             (torch.arange(N)[:, None], rows[None, :], columns[None, :]), weight("metric_nl")
         )
         metric = upper + upper.transpose(1, 2) - torch.diag_embed(torch.diagonal(upper, dim1=1, dim2=2))
-    out = attention(p, p @ metric.transpose(-1, -2), p, attention_mask, 1 / math.sqrt(K), weight("span_n"))
+    out = attention(p, p @ metric.transpose(-1, -2), p, attention_mask, 1 / math.sqrt(K))
     return F.linear(out, weight("output_dh"))
-
-
-def leap(h_bcd, weight, N, attention_mask, focus="elu", rescale=0, normed_values=False):
-    q, f, k, v = (heads_apart(F.linear(h_bcd, weight(f"{x}_dd")), N) for x in ("query", "focus", "key", "value"))
-    K = q.shape[-1]
-    scale = rescale / K if rescale else 1 / math.sqrt(K)
-    if rescale:
-        q, f, k = rescaled(q), rescaled(f), rescaled(k)
-    if normed_values:
-        v = rescaled(v)
-    a = scale * (f * k).sum(-1)
-    attention_mask.look("score_bnc", a)
-    if focus == "elu":  # the weight e^a is elu(a) + 1
-        a = torch.where(a > 0, a.clamp(min=0).log1p(), a)
-    attention_mask.look("logit_bnc", a)
-    pooled_k, pooled_v = pool(a, torch.cat((k, v), -1), attention_mask, attention_mask.slopes(N), EPSILON).chunk(2, -1)
-    return heads_together(torch.sigmoid(scale * (q * pooled_k).sum(-1, keepdim=True)) * pooled_v)
 
 
 def average(h_bcd, attention_mask):
@@ -405,45 +267,38 @@ def average(h_bcd, attention_mask):
 # ---- the network ----------------------------------------------------------------------------------------------------
 
 
+# The mixers of the core: forward(h_bcd, weight, settings, attention_mask, past_bcd), as in tools/features.py.
+FORWARD = {
+    "additive": lambda h, weight, s, mask, past: additive(h, weight, s.heads, mask, s.skip),
+    "metric": lambda h, weight, s, mask, past: bilinear(h, weight, s.heads, mask),
+    "quadratic": lambda h, weight, s, mask, past: bilinear(h, weight, s.heads, mask),
+    "dot": lambda h, weight, s, mask, past: dot(h, weight, s.heads, mask, s.rescale),
+    "average": lambda h, weight, s, mask, past: average(h, mask),
+    "identity": lambda h, weight, s, mask, past: h,
+}
+
+
 def mix(mixer, h_bcd, weight, settings, attention_mask, past_bcd=None):
-    """settings: heads, and those of the mixer. past_bcd: what h is as memory, for
-    transformer_xl."""
-    if mixer == "additive":
-        return additive(h_bcd, weight, settings.heads, attention_mask, settings.skip)
-    if mixer == "leap":
-        return leap(
-            h_bcd, weight, settings.heads, attention_mask, settings.focus, settings.rescale, settings.normed_values
-        )
-    if mixer == "average":
-        return average(h_bcd, attention_mask)
-    if mixer == "identity":
-        return h_bcd
-    if mixer == "dot":
-        return dot(h_bcd, weight, settings.heads, attention_mask, settings.rescale)
-    if mixer == "bahdanau":
-        return bahdanau(h_bcd, weight, settings.heads, attention_mask)
-    if mixer == "lsh":
-        return lsh(h_bcd, weight, settings.heads, settings.lsh_piece, attention_mask)
-    if mixer == "transformer_xl":
-        return transformer_xl(h_bcd, h_bcd.detach() if past_bcd is None else past_bcd, weight, settings, attention_mask)
-    return bilinear(h_bcd, weight, settings.heads, attention_mask)
+    """settings: heads, and those of the mixer. past_bcd: h as a memory, into which no gradient flows."""
+    forward = FORWARD.get(mixer, MIXERS[mixer].forward)
+    return forward(h_bcd, weight, settings, attention_mask, h_bcd.detach() if past_bcd is None else past_bcd)
 
 
 def patch_rows(image_bgyx, weights, patch):
-    """(B, P, D): a row for every patch of an image, as the convolution that moves by whole patches."""
+    """(B, P, D): one row per patch of an image, by a convolution with the stride of a patch."""
     kernel_dgyx = weights["embedding.patch_di"].unflatten(1, (image_bgyx.shape[1], patch, patch))
     return F.conv2d(image_bgyx, kernel_dgyx, weights["embedding.patch_bias_d"], patch).flatten(2).transpose(1, 2)
 
 
 def token_table(weights, prefix):
-    """Of a stack: its own, or the one of all."""
+    """Table of tokens of a stack: its own, or the shared table."""
     own = weights.get(prefix + "embedding.token_vd")
     return weights["embedding.token_vd"] if own is None else own
 
 
 def entry(inputs, weights, settings, prefix="", position="position_cd"):
-    """The rows that enter a stack. inputs: tokens_bc, or rows of patches (patch_rows). With embedding.cls_d among the
-    weights it stands in front of them."""
+    """Input rows of a stack. inputs: tokens_bc, or rows of patches (patch_rows). If the weights have embedding.cls_d,
+    this vector precedes the rows."""
     x = inputs
     if not inputs.is_floating_point():
         x = settings.embedding_scale * token_table(weights, prefix)[inputs.long()]
@@ -458,12 +313,12 @@ def entry(inputs, weights, settings, prefix="", position="position_cd"):
 
 
 def stack(x, weights, settings, layers, attention_mask, prefix="", memory=None, look=nobody):
-    """Blocks in their order, and the norm behind them. layers: which ones of the settings; attention_mask: of its
-    mixers, but for their windows; memory: rows that every layer asks, and their mask."""
-    other = x  # the stream that the next block adds to, of a reversible network
+    """Blocks in order, and the final norm. layers: numbers of the layers in the settings. attention_mask: of the
+    mixers, without their windows. memory: rows for cross-attention, and their mask."""
+    other = x  # in a reversible network: the stream to which the next block adds
 
     def block(name, compute, adds=True):
-        """The stream behind a block, whose norm stands in front of it or, with norm=post, behind its sum."""
+        """Stream after a block; the norm is before the block or, with norm=post, after the residual sum."""
         nonlocal x, other
         before = settings.norm == "pre"
 
@@ -481,10 +336,8 @@ def stack(x, weights, settings, layers, attention_mask, prefix="", memory=None, 
         name, mixer = f"{prefix}blocks.{i}", settings.mixer[layer]
         own = replace(
             attention_mask,
-            window=(settings.attention_window if mixer in WINDOWED_CORES else settings.window)[layer],
-            ramp=settings.ramp,
+            window=getattr(settings, MIXERS[mixer].window)[layer],
             look=lambda what, tensor: look(f"{name}.mixer.{what}", tensor),
-            pattern=pattern_of(settings, mixer, layer),
         )
         if settings.conv_kernel:
             block(f"{name}.conv", lambda h, weight: conv(h, weight, settings.conv_groups, own))
@@ -493,7 +346,9 @@ def stack(x, weights, settings, layers, attention_mask, prefix="", memory=None, 
 
         def mixed(h, weight):
             past = norm(constant, weight) if settings.norm == "pre" else constant
-            return mix(mixer, h, weight, settings, own, past)
+            changes = (feature.scores(mixer, layer, weight, settings) for feature in FEATURES)
+            mask = replace(own, scores=tuple(change for change in changes if change))
+            return mix(mixer, h, weight, settings, mask, past)
 
         block(f"{name}.mixer", mixed, adds)
         if memory is not None:
@@ -506,11 +361,11 @@ def stack(x, weights, settings, layers, attention_mask, prefix="", memory=None, 
 
 
 def ask(h_bcd, memory_bse, mask_bs, weight, settings):
-    """Cross-attention: all of the memory that is no padding, wherever it stands."""
+    """Cross-attention to all rows of the memory that are not padding."""
     attention_mask = AttentionMask(causal=False, mask=mask_bs)
-    if settings.cross == "bahdanau":
-        return bahdanau(h_bcd, weight, settings.heads, attention_mask, memory_bse)
-    return cross(h_bcd, memory_bse, weight, settings.heads, attention_mask)
+    if settings.cross == "dot":
+        return cross(h_bcd, memory_bse, weight, settings.heads, attention_mask)
+    return MIXERS[settings.cross].cross(h_bcd, memory_bse, weight, settings, attention_mask)
 
 
 def mask_of_stack(settings, causal, mask_bc, chunk=0):
@@ -518,8 +373,8 @@ def mask_of_stack(settings, causal, mask_bc, chunk=0):
 
 
 def final_state(weights, settings, inputs, mask_bc=None, chunk=0, look=nobody, source_bs=None, source_mask_bs=None):
-    """What the logits are made of. inputs, mask_bc: as in entry. chunk: as in AttentionMask. look(name, tensor): what a
-    mixer shows, as blocks.0.mixer.score_bncs. source_bs: what an encoder reads, from both sides."""
+    """Output rows of the last block. inputs: as in entry. mask_bc: padding mask. chunk: as in AttentionMask.
+    look(name, tensor): inspector of mixers; names such as blocks.0.mixer.score_bncs. source_bs: encoder input."""
     memory, prefix, E = None, own_prefix(settings), settings.encoder_layers
     if E:
         attention_mask = mask_of_stack(settings, False, source_mask_bs)
@@ -533,7 +388,7 @@ def final_state(weights, settings, inputs, mask_bc=None, chunk=0, look=nobody, s
 
 
 def logits_of(x_bcd, weights, settings):
-    """Of a final state."""
+    """Logits of the output rows of the last block."""
     own_table = weights.get("decoder.logit_vd")
     table = token_table(weights, own_prefix(settings)) if own_table is None else own_table
     return settings.logit_scale * F.linear(x_bcd, table, weights.get("logit_bias_v"))
@@ -545,7 +400,7 @@ def logits(weights, settings, tokens_bc, look=nobody, source_bs=None, source_mas
 
 
 def cross_entropy(logits, targets, smoothing=0):
-    """Mean loss and the loss of every row; rows with target -100 take no part."""
+    """Mean loss, and the loss of every row; rows with target -100 are not counted."""
     V = logits.shape[-1]
     counts = targets != -100
     wanted = F.one_hot(torch.where(counts, targets, 0).long(), V) * (1 - smoothing) + smoothing / V

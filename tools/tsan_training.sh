@@ -4,7 +4,7 @@
 # OPTIONS in the environment: of CMake, as -DOMIT_AVX2=ON for the CPU layers of the baseline, whose threads are the same,
 # -DBUILD_EMULATOR=OFF for runs on threads alone, and -DEXTRAS=OFF for the mixers of the core.
 set -euo pipefail
-tools/need.sh cmake c++
+tools/need.sh cmake c++ python3
 # shellcheck disable=SC2086 # options are words
 cmake --preset tsan ${OPTIONS:-} >/dev/null
 cmake --build build-tsan -j "$(getconf _NPROCESSORS_ONLN)" --target train generate built_in_corpus | tail -n 1
@@ -17,11 +17,7 @@ mixers=$(build-tsan/train --help | tr '\n' ' ' | sed -n 's/.*--mixer LIST [^[]*\
 window="--window 4"
 ! grep -q '^EXTRAS:BOOL=OFF' build-tsan/CMakeCache.txt || window=
 for mixer in $mixers; do
-  case $mixer in
-    transformer_xl) of_mixer="--positions none --segment 8 --memory 8" ;;
-    lsh) of_mixer="--lsh-rounds 2 --lsh-buckets 4 --lsh-piece 4" ;;
-    *) of_mixer= ;;
-  esac
+  of_mixer=$(cd tools && python3 -c "from checkpoint import MIXERS; print(MIXERS['$mixer'].flags)")
   # shellcheck disable=SC2086 # flags are words
   build-tsan/train --data build-tsan/corpus.txt --out build-tsan/run --overwrite --threads 3 --mixer $mixer $of_mixer \
     --steps 3 --batch 4 --layers 2 --channels 32 --context 16 --dropout 0.1 $window --eval-every 0 | tail -n 1

@@ -15,8 +15,11 @@ from pathlib import Path
 import browser_test
 from browser_test import SETTLE, Browser
 
-BUILD = Path(__file__).resolve().parents[2] / "build"
-MIXERS = ("dot", "metric", "quadratic", "additive", "bahdanau", "transformer_xl", "lsh", "leap", "average", "identity")
+ROOT = Path(__file__).resolve().parents[2]
+BUILD = ROOT / "build"
+sys.path.append(str(ROOT / "tools"))
+from checkpoint import MIXERS  # noqa: E402
+
 WIDEST_BEAM = "widest_beam"
 TEXT = "The quick brown fox\njumps over the lazy dog. "
 MEASURES = """return [document.documentElement.scrollWidth, document.scripts.length, getComputedStyle(document.body).backgroundColor,
@@ -38,11 +41,9 @@ def draw_all(folder: Path) -> list[str]:
     """Writes a page of every network; gives back their names."""
     (folder / "text.txt").write_text(40 * TEXT, encoding="utf-8")
     shown = {mixer: ("--text", TEXT) for mixer in MIXERS}
-    for mixer in MIXERS:
-        segments = ("--positions", "none", "--segment", "8", "--memory", "8") if mixer == "transformer_xl" else ()
-        hashing = ("--lsh-rounds", "2", "--lsh-buckets", "8", "--lsh-piece", "8") if mixer == "lsh" else ()
-        run("train", "--data", f"{folder}/text.txt", "--out", f"{folder}/runs/{mixer}", "--mixer", mixer, "--steps", "3", "--warmup", "1",
-            "--layers", "2", "--channels", "24", "--heads", "2", "--conv-kernel", "3", "--batch", "2", *segments, *hashing)  # fmt: skip
+    for name, mixer in MIXERS.items():
+        run("train", "--data", f"{folder}/text.txt", "--out", f"{folder}/runs/{name}", "--mixer", name, "--steps", "3", "--warmup", "1",
+            "--layers", "2", "--channels", "24", "--heads", "2", "--conv-kernel", "3", "--batch", "2", *mixer.flags.split())  # fmt: skip
     tasks = {
         "sort": ("--text", "3 1 2 1 3 2"),
         "reviews": ("--example", "1"),

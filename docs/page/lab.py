@@ -15,7 +15,7 @@ from pathlib import Path
 import tex
 import touch
 from fault import Fault
-from sources import Room, layout
+from sources import Room, mixers
 
 FOLDER = "extras/lab"
 TEMPLATE = f"{FOLDER}/lab.html"
@@ -39,23 +39,10 @@ LAYERS = (
 LOOPS = ("attention.5", "pooling.1", "bahdanau_attention.1")
 # Arrays that no equation has on its left under their own name.
 MAKES = {"layernorm": {"normed": "layernorm.3"}}
-MIXER = r'^  static constexpr MixerProperties properties = \{\s*\.name = "(\w+)"'  # a block's name for itself
 
 
 def present(root: Path) -> bool:
     return (root / TEMPLATE).is_file()
-
-
-# ---- Mixers ----
-
-
-def mixers(root: Path) -> dict[str, str]:
-    """The names of all mixers, and the block that each is: quadratic attention is that of metric."""
-    found = {}
-    for files in layout.layers_and_blocks(root):
-        for name in re.findall(MIXER, (root / files.header).read_text(encoding="utf-8"), re.MULTILINE):
-            found[name] = files.name
-    return found
 
 
 # ---- Equations ----

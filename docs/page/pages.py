@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import chapter
+import index
 import lab
 import listing
 import story
@@ -23,14 +24,12 @@ import tex
 from check import LARGEST_PAGE
 from fault import Fault
 from pictures import Picture
-from sources import DEVICES, Calls, Room, Row, Source, layout, rooms
+from sources import DEVICES, Calls, Room, Row, Source, layout, mixers, rooms
 
 PREFIX = {"plain": "p", "cpu": "c", "cuda": "g", "block": "b"}  # of the ids of a device's lines
 HEADING = {"plain": "Plain loops", "cpu": "CPU", "cuda": "GPU", "block": "The block"}
 CONVENTIONS = "docs/conventions.md"
-INDEX = "docs/index.md"  # the first page, whose lists are the order of reading
 STORY = "story.html"
-ITEM = re.compile(r"^(?:[-*]|\d+\.) +\[[^\]]+\]\(([^)#]+\.md)\)(.*(?:\n +\S.*)*)", re.MULTILINE)
 FAST = ("cpu", "cuda")
 # Documents of features that the site calls by another name than their folder's.
 NAMES = {"extras/distributed/README.md": "scale", "extras/figures/README.md": "pictures"}
@@ -82,7 +81,7 @@ class Site:
         self.root = root
         self.pictures = pictures
         self.has_lab, self.lab_trains = lab.present(root), lab_trains
-        self.mixers = lab.mixers(root) if self.has_lab else {}
+        self.mixers = mixers(root) if self.has_lab else {}
         self.sentences: dict[str, str] = {}  # what the index says of each chapter
         self.rooms = rooms(root)
         self.documents = layout.documents(root) | NAMES
@@ -91,7 +90,7 @@ class Site:
         self._in_parts: dict[str, int] = {}  # files that are listed in parts: so many lines around each equation's
         self._room_of: dict[str, Room] = {}  # of the files of layers and blocks
         self._more: list[str] = []  # files that pages link to and that have a page of their own
-        self._addresses = {"README.md": "index.html", INDEX: "index.html", CONVENTIONS: "conventions.html"}
+        self._addresses = {"README.md": "index.html", index.PAGE: "index.html", CONVENTIONS: "conventions.html"}
         self.has_story = (root / story.CHAPTER).is_file()
         if self.has_story:
             self._addresses |= {story.SOURCE: f"{STORY}#L", story.CHAPTER: STORY}
@@ -419,7 +418,7 @@ class Site:
 
     def _index(self) -> Output:
         """How to run it, the order of reading, and the map of the network."""
-        prose = chapter.rendered((self.root / INDEX).read_text(encoding="utf-8"), self._context(INDEX, "index.html"))
+        prose = chapter.rendered((self.root / index.PAGE).read_text(encoding="utf-8"), self._context(index.PAGE, "index.html"))
         pictures = "".join(self._picture(picture) for picture in self.pictures if picture.page == "index")
         if self.has_lab:
             links = self._links([("Train a network in the lab, in this browser", lab.PAGE)])
@@ -429,16 +428,16 @@ class Site:
 
     def _reading_order(self) -> list[str]:
         """The chapters and documents of the index, in its order."""
-        items = ITEM.findall((self.root / INDEX).read_text(encoding="utf-8"))
-        order = [posixpath.normpath(posixpath.join(posixpath.dirname(INDEX), link)) for link, _ in items]
+        items = index.items(self.root)
+        order = [path for path, _ in items]
         chapters = [room.chapter for room in self.rooms.values()]
         for path in chapters + [CONVENTIONS] + [story.CHAPTER] * self.has_story:
             if order.count(path) != 1:
-                raise Fault(INDEX, f"has {order.count(path)} items for {path}, not one")
-        for path, (_, text) in zip(order, items, strict=True):
-            if not re.fullmatch(r":\s+\S.*\.", text.strip(), re.DOTALL):
-                raise Fault(INDEX, f"has no sentence for {path}")
-            self.sentences[path] = html.escape(" ".join(text.strip(": \n").split()), quote=False)
+                raise Fault(index.PAGE, f"has {order.count(path)} items for {path}, not one")
+        for path, sentence in items:
+            if not sentence:
+                raise Fault(index.PAGE, f"has no sentence for {path}")
+            self.sentences[path] = html.escape(sentence, quote=False)
         return order
 
     @staticmethod

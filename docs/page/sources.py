@@ -30,6 +30,8 @@ SUMS = {"add": "dropout"}
 MEMBER = re.compile(r"\b(\w+_)\b(?:\.(\w+))?")  # norm_.forward: a part, and what is called of it
 # AttentionCore, whose part ScoreKernel is DotProductScores unless whoever has one says otherwise.
 CHOICE = re.compile(r"template <class Device, class T, template <class, class> class (\w+) = (\w+)>\nclass (\w+)")
+MIXERS = "src/network/mixers.hpp"  # the registry
+MIXER = re.compile(r'^struct (\w+) \{\n  static constexpr MixerProperties properties = \{\s*\.name = "(\w+)"', re.MULTILINE)
 LONGEST_EXCERPT = 8
 FAR_IN = 16  # columns: from there on what a statement goes on in is lined up with a bracket, far from its beginning
 LOOP = re.compile(r"(?:for|while|for_\w+) ?[(<]|do \{")
@@ -289,6 +291,23 @@ def rooms(root: Path) -> dict[str, Room]:
     return found
 
 
+def mixers(root: Path) -> dict[str, str]:
+    """The names of all mixers, in the order of the registry, and the block that each is: quadratic attention is that of
+    metric."""
+    names = {}
+    for files in layout.layers_and_blocks(root):
+        for type_, name in MIXER.findall((root / files.header).read_text(encoding="utf-8")):
+            names[type_] = name, files.name
+    registry = re.search(r"using Mixers = MixerList<([^>]*)>;", (root / MIXERS).read_text(encoding="utf-8"))
+    if not registry:
+        raise Fault(MIXERS, "has no list of mixers")
+    types = re.findall(r"\w+Mixer\b", registry.group(1))
+    for type_ in types:
+        if type_ not in names:
+            raise Fault(MIXERS, f"lists {type_}, which no header of a block declares")
+    return dict(names[type_] for type_ in types)
+
+
 class Calls:
     """Which layers a line of a block calls: its own calls of layer functions, and those of the parts it is made of."""
 
@@ -404,3 +423,9 @@ class Calls:
             part = self._parts.get(members.get(member, ""), {})
             layers |= part.get(method or "forward", set())
         return sorted(layers)
+
+    def of_block(self, room: Room) -> list[str]:
+        """The layers that the tagged lines of a block call, in the order of its equations, the first that calls each."""
+        tagged = [(int(tag.split(".")[1]), line.number) for line in room.header.lines for tag in line.tags]
+        statements = (room.header.statement(number) for _, number in sorted(tagged))
+        return list(dict.fromkeys(layer for statement in statements for layer in self.of(room.header, statement)))

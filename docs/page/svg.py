@@ -140,6 +140,7 @@ class Drawing:
 
     def __init__(self, name: str, width: float, height: float):
         self.name, self.width, self.height = name, width, height
+        self.addresses: set[str] = set()  # of its links
         self._parts: list[str] = []
 
     def render(self, title: str, description: str, has_links: bool) -> str:
@@ -161,6 +162,7 @@ class Drawing:
     @contextmanager
     def link(self, address: str, title: str) -> Iterator[None]:
         """What is drawn inside is a link, with a title for those who point at it and for those who listen."""
+        self.addresses.add(address)
         self.add(f'<a href="{escape(address)}"><title>{escape(title)}</title>')
         yield
         self.add("</a>")

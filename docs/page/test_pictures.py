@@ -7,14 +7,17 @@ import shutil
 import tempfile
 import unittest
 import xml.etree.ElementTree as xml
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import combinations, product
 from pathlib import Path
 from unittest import mock
 
 import svg
+from fault import Fault
 from pages import Site
 from pictures import PICTURES, adamw, bahdanau_attention, chunks, constants_faults, cross_entropy, dropout, gelu, leap
-from pictures import rescale, rotary
+from pictures import network, rescale, rotary
 from sources import layout
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -115,16 +118,7 @@ class Constants(unittest.TestCase):
 
     def planted(self, file: str, old: str, new: str) -> list[str]:
         """The faults in a copy of the source where `file` says something else."""
-        with tempfile.TemporaryDirectory() as folder:
-            copy = Path(folder)
-            for name in ("src/blocks", "src/layers", "docs/layers", "docs/blocks", "plain", "cpu", "cuda", "extras"):
-                shutil.copytree(ROOT / name, copy / name)
-            for constant in (constant for picture in PICTURES for constant in picture.constants):
-                (copy / constant.file).parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy(ROOT / constant.file, copy / constant.file)
-            source = (copy / file).read_text(encoding="utf-8")
-            self.assertIn(old, source)
-            (copy / file).write_text(source.replace(old, new), encoding="utf-8")
+        with changed_copy(file, old, new) as copy:
             return [str(fault) for fault in constants_faults(copy)]
 
     def test_that_differ_are_found_by_name(self):
@@ -149,20 +143,55 @@ class Constants(unittest.TestCase):
                 self.assertEqual(len(faults), 1)
                 self.assertIn(new.strip("| ").split("| ")[-1], faults[0])
 
-    def test_a_layer_that_a_block_no_longer_calls_is_found(self):
-        faults = self.planted("src/blocks/ffn.hpp", " gelu_", " something_")
-        self.assertEqual(len(faults), 1)
-        self.assertIn("the layer gelu", faults[0])
-
     def test_an_equation_that_makes_another_array_is_found(self):
         faults = self.planted("extras/seq2seq/cross.hpp", "//   t_bch = attention(", "//   u_bch = attention(")
         self.assertEqual(len(faults), 1)
         self.assertIn("makes t, the picture cross-flow says (cross.4)", faults[0])
 
-    def test_a_mixer_that_the_map_lacks_is_found(self):
-        faults = self.planted("src/network/mixers.hpp", "LeapMixer", "OtherMixer")
-        self.assertEqual(len(faults), 1)
-        self.assertIn("the picture map", faults[0])
+
+class Map(unittest.TestCase):
+    """The map of the network, as the sources say."""
+
+    def test_links_to_every_page_of_a_layer_or_block(self):
+        links = {link.get("href") for link in xml.fromstring(DRAWN["map"]).iter("a")}
+        self.assertEqual(links, {f"{room.page}.html" for room in SITE.rooms.values()})
+
+    def test_has_the_layers_that_a_block_calls(self):
+        self.assertEqual(network.Network(ROOT).layers_of["ffn"], ["layernorm", "linear", "gelu", "relu", "dropout"])
+        with changed_copy("src/blocks/ffn.hpp", " gelu_", " something_") as copy:
+            self.assertEqual(network.Network(copy).layers_of["ffn"], ["layernorm", "linear", "relu", "dropout"])
+
+    def test_has_the_mixers_of_the_registry(self):
+        self.assertIn(("metric", "quadratic"), network.Network(ROOT).mixers())
+        with changed_copy("src/network/mixers.hpp", "QuadraticMixer, DotMixer,", "DotMixer,") as copy:
+            self.assertIn(("metric",), network.Network(copy).mixers())
+        with (
+            changed_copy("src/network/mixers.hpp", "LeapMixer", "OtherMixer") as copy,
+            self.assertRaisesRegex(Fault, "src/network/mixers.hpp: lists OtherMixer"),
+        ):
+            network.Network(copy)
+
+    def test_says_what_the_index_says(self):
+        with changed_copy("docs/index.md", "GELU, applied to each element.", "Another sentence.") as copy:
+            self.assertIn("<title>gelu: Another sentence.</title>", network.picture(copy).draw())
+
+
+@contextmanager
+def changed_copy(file: str, old: str, new: str) -> Iterator[Path]:
+    """A copy of the source where `file` says something else."""
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder)
+        for name in ("src/blocks", "src/layers", "docs/layers", "docs/blocks", "plain", "cpu", "cuda", "extras"):
+            shutil.copytree(ROOT / name, copy / name)
+        constants = {constant.file for picture in PICTURES for constant in picture.constants}
+        for name in constants | {"docs/index.md", "src/network/mixers.hpp"}:
+            (copy / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / name, copy / name)
+        source = (copy / file).read_text(encoding="utf-8")
+        if old not in source:
+            raise AssertionError(f"{file} does not say {old!r}")
+        (copy / file).write_text(source.replace(old, new), encoding="utf-8")
+        yield copy
 
 
 class Numbers(unittest.TestCase):

@@ -15,6 +15,8 @@ const Rows<NetworkCase> networks([] {
                      network_case("dot,metric", "0", 0, "span=9 ramp=6 attention_window=4,0 positions=rotary")};
 });
 
+const Rows<std::string, FeatureFlags> flags = {"span=6 ramp=3 penalty=0.25"};
+
 const Rows<ConfigFault, ModelConfig> faults = {
     {"causal=0 mixer=dot span=5", "--span: expected 0 where causal is 0 and the mixer dot, found 5"}};
 

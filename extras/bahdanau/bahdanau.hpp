@@ -127,7 +127,7 @@ class BahdanauBlock : public Block<Device, T> {
 
 struct BahdanauMixer {
   static constexpr MixerProperties properties = {.name = "bahdanau",
-                                                 .summary = "scores from a small net of query plus key",
+                                                 .summary = "attention with additive (MLP) scores",
                                                  .golden_case = "bahdanau_attention",
                                                  .head_projection = "query_hd",
                                                  .has_cache = true,

@@ -1,7 +1,7 @@
 // Pooling on the GPU where every position sees every position: one average a sequence, in two passes over its numbers
 // and one over its payload, whose sums are made of the totals of tiles (pooling_scan.hpp), in their order.
 
-#include "cuda/pooling/pooling_epilogues.hpp"
+#include "cuda/pooling_epilogues.hpp"
 #include "extras/bidirectional/pooling_bidirectional.hpp"
 
 namespace abh {

@@ -250,7 +250,7 @@ class LeapBlock : public Block<Device, T> {
 
 struct LeapMixer {
   static constexpr MixerProperties properties = {.name = "leap",
-                                                 .summary = "running averages of keys and values, gated by a query",
+                                                 .summary = "running averages of keys and values, gated by the query",
                                                  .golden_case = "leap_attention",
                                                  .has_window = true,
                                                  .pools = true,

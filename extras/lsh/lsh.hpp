@@ -205,7 +205,7 @@ class LshBlock : public Block<Device, T> {
 
 struct LshMixer {
   static constexpr MixerProperties properties = {.name = "lsh",
-                                                 .summary = "attention over candidates that hashing finds",
+                                                 .summary = "attention within buckets of random hashes",
                                                  .head_projection = "project_hd",
                                                  .options = "hashing"};
   template <class Device, class T>

@@ -11,7 +11,9 @@ from pathlib import Path
 import torch
 
 sys.path.append(str(Path(__file__).resolve().parents[2] / "tools"))
-from reference_model import meetings  # noqa: E402
+from lsh_reference import meetings  # noqa: E402
+
+torch.set_default_dtype(torch.float64)
 
 C, K, PIECE, BUCKETS, DRAWS = 1024, 64, 64, 32, 16
 

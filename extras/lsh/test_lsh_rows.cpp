@@ -7,6 +7,10 @@
 namespace abh {
 namespace {
 
+const Rows<MixerNeeds> needs = {
+    {"hashing", "lsh_rounds=2 lsh_buckets=4 lsh_piece=3", "--lsh-rounds 2 --lsh-buckets 4 --lsh-piece 3"}};
+const Rows<std::string, FeatureFlags> flags = {"lsh-rounds=2 lsh-buckets=4 lsh-piece=3"};
+
 const Rows<WeightOrder> weights = {{"lsh", "norm_weight_d norm_bias_d project_hd value_hd rotations_nukr output_dh",
                                     "lsh_rounds=2 lsh_buckets=4 lsh_piece=3"}};
 

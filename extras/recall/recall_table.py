@@ -13,6 +13,9 @@ import sys
 from pathlib import Path
 from statistics import mean
 
+sys.path.append(str(Path(__file__).resolve().parents[2] / "tools"))
+from experiments import first, folder_name, row, trained  # noqa: E402
+
 # The name of each row, and its flags.
 NEAR = {mixer: {"--mixer": mixer} for mixer in ("additive", "leap", "average", "dot", "quadratic", "metric", "identity")}
 FAR = {
@@ -32,17 +35,13 @@ SEEDS = (1, 2, 3)
 ALWAYS = {"--eval-every": "0", "--threads": "1"}
 
 
-def output_of(*words: str) -> str:
-    return subprocess.run(words, check=True, stdout=subprocess.PIPE, text=True).stdout
-
-
 def scores(build: str, run: Path, flags: dict[str, str]) -> dict[str, float]:
     """Percent that are right, of each bin of distances and, under "all", of all."""
-    if not (run / "model.safetensors").exists():
-        output_of(f"{build}/train", "--task", "recall", "--out", str(run), *(word for flag in flags.items() for word in flag))
-    text = output_of(f"{build}/evaluate", "--checkpoint", str(run), "--threads", "1")
+    trained(build, run, "--task", "recall", *(word for flag in flags.items() for word in flag))
+    command = [f"{build}/evaluate", "--checkpoint", str(run), "--threads", "1"]
+    text = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
     found = {bin: float(share) for bin, share in re.findall(r"distance (.*): \d+ examples, accuracy ([\d.]+) %", text)}
-    return found | {"all": float(re.search(r"accuracy ([\d.]+) %$", text.strip())[1])}
+    return found | {"all": first(r"accuracy ([\d.]+) %\Z", text.strip(), float)}
 
 
 def main() -> None:
@@ -54,14 +53,13 @@ def main() -> None:
     runs.mkdir(parents=True, exist_ok=True)
     for name, own in rows.items():
         flags = ALWAYS | recipe | own | given
-        folder = re.sub("[^a-z0-9]+", "_", name)
-        found = [scores(build, runs / f"{folder}-{seed}", flags | {"--seed": str(seed)}) for seed in SEEDS]
+        found = [scores(build, runs / f"{folder_name(name)}-{seed}", flags | {"--seed": str(seed)}) for seed in SEEDS]
         if name == next(iter(rows)):
             bins = [bin.replace(" to ", "–") for bin in found[0] if bin != "all"]
-            print("| mixer | " + " | ".join(bins) + " | all, seed by seed |")
+            print(row(["mixer", *bins, "all, seed by seed"]))
             print("|---|" + "--:|" * len(bins) + "---|", flush=True)
         cells = [f"{mean(one[bin] for one in found):.1f}" for bin in found[0] if bin != "all"]
-        print(f"| {name} | " + " | ".join(cells) + " | " + ", ".join(f"{one['all']:.1f}" for one in found) + " |", flush=True)
+        print(row([name, *cells, ", ".join(f"{one['all']:.1f}" for one in found)]), flush=True)
 
 
 if __name__ == "__main__":

@@ -7,6 +7,10 @@
 namespace abh {
 namespace {
 
+// No memory in the settings, because no gradient flows into it.
+const Rows<MixerNeeds> needs = {{"segments", "positions=none segment=3", "--positions none --segment 3 --memory 5"}};
+const Rows<std::string, FeatureFlags> flags = {"segment=5 memory=7 clamp=9"};
+
 const Rows<WeightOrder> weights = {
     {"transformer_xl",
      "norm_weight_d norm_bias_d query_hd key_hd value_hd position_hd content_bias_nk position_bias_nk output_dh"}};

@@ -324,7 +324,7 @@ class TransformerXlBlock : public Block<Device, T> {
 
 struct TransformerXlMixer {
   static constexpr MixerProperties properties = {.name = "transformer_xl",
-                                                 .summary = "attention within segments and over a memory, by distance",
+                                                 .summary = "relative attention to a segment and a memory",
                                                  .head_projection = "query_hd",
                                                  .in_chunks = true,
                                                  .truncates = true,

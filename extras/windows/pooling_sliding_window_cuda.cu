@@ -1,6 +1,6 @@
 // Pooling on the GPU over a window. The weights of its merge stand beside those of prefixes (pooling_weights.hpp).
 
-#include "cuda/pooling/pooling_epilogues.hpp"
+#include "cuda/pooling_epilogues.hpp"
 #include "extras/windows/pooling_sliding_window.hpp"
 
 namespace abh {

@@ -6,7 +6,7 @@
 
 #include "base/types.hpp"
 
-// Functions that both the host and the kernels of a GPU call.
+// Functions for the host and for GPU kernels.
 #if defined(__CUDACC__)
 #include <cuda_bf16.h>
 #define ABH_HOST_DEVICE __host__ __device__
@@ -16,9 +16,9 @@
 
 namespace abh {
 
-// The upper half of a float: its sign, its eight bits of exponent, seven bits of fraction. Numbers are only stored in
-// it: arithmetic is done in float. It is a float wherever one is read; a float becomes one only on request, rounded to
-// the nearest, halfway cases to even; NaN stays NaN.
+// The upper half of a float: sign, eight bits of exponent, seven bits of fraction. bf16 is a storage type; arithmetic
+// is in float. It converts to float implicitly. A float converts to bf16 explicitly, rounded to nearest, ties to even;
+// NaN stays NaN.
 struct bf16 {
   std::uint16_t bits;
 
@@ -36,7 +36,7 @@ struct bf16 {
   template <class Number, class = std::enable_if_t<std::is_arithmetic_v<Number>>>
   ABH_HOST_DEVICE explicit bf16(Number x) : bf16(static_cast<float>(x)) {}
 
-  // A float that is stored in the place of a bf16 is rounded; one that is added, after the sum.
+  // Assignment rounds the float; += and -= round the result.
   ABH_HOST_DEVICE bf16& operator=(float x) { return *this = bf16(x); }
   ABH_HOST_DEVICE bf16& operator+=(float x) { return *this = float(*this) + x; }
   ABH_HOST_DEVICE bf16& operator-=(float x) { return *this = float(*this) - x; }

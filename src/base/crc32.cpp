@@ -6,8 +6,8 @@
 namespace abh {
 namespace {
 
-// tables[s][byte] is the CRC register after `byte` is followed by s zero bytes. Since the CRC is linear over
-// exclusive or, eight message bytes are one look-up each in the tables 7 down to 0, added together.
+// tables[s][byte] is the CRC register after `byte` and s zero bytes. The CRC is linear over exclusive or, so eight
+// message bytes need one look-up each in tables 7 down to 0, combined by exclusive or.
 constexpr std::array<std::array<std::uint32_t, 256>, 8> make_tables() {
   std::array<std::array<std::uint32_t, 256>, 8> tables{};
   for (std::uint32_t byte = 0; byte < 256; ++byte) {
@@ -26,7 +26,7 @@ constexpr std::array<std::array<std::uint32_t, 256>, 8> make_tables() {
 
 constexpr auto tables = make_tables();
 
-// Four bytes as a little-endian number on any host, at any alignment; compilers make one load of it.
+// Four bytes as a little-endian number on any host, at any alignment. Compilers generate a single load.
 std::uint32_t load_little_endian(const unsigned char* bytes) {
   return static_cast<std::uint32_t>(bytes[0]) | static_cast<std::uint32_t>(bytes[1]) << 8 |
          static_cast<std::uint32_t>(bytes[2]) << 16 | static_cast<std::uint32_t>(bytes[3]) << 24;

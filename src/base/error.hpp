@@ -5,8 +5,8 @@
 
 namespace abh {
 
-// An error, thrown as one line without the program's name; main prints `program: message` and returns the
-// status. Status 1: found in a file, in the environment or during the run.
+// Error with a one-line message, without the name of the program; main prints `program: message` and returns the
+// status. Status 1: an error in a file, in the environment or during the run.
 class Error : public std::runtime_error {
  public:
   explicit Error(const std::string& message, int status = 1) : std::runtime_error(message), status_(status) {}
@@ -16,7 +16,7 @@ class Error : public std::runtime_error {
   int status_;
 };
 
-// Status 2: can be decided from the command line alone.
+// Status 2: an error of the command line.
 class UsageError : public Error {
  public:
   explicit UsageError(const std::string& message) : Error(message, 2) {}

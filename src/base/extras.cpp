@@ -10,7 +10,7 @@ namespace abh {
 
 namespace {
 
-// Every feature and its words: flags and keys, and KEY=NAME for a name in the value of another one.
+// Features and their words: flags, keys, and KEY=NAME for a name in the value of another key.
 constexpr std::pair<const char*, const char*> features[] = {
     {"adaptive_span", "span ramp penalty case=adaptive_span_attention"},
     {"answers", "errors"},
@@ -34,7 +34,7 @@ constexpr std::pair<const char*, const char*> features[] = {
     {"windows", "window"},
 };
 
-// Flags have hyphens where keys have underscores.
+// Flags have hyphens, keys have underscores.
 bool is_same(std::string_view word, std::string_view key) {
   const auto same = [](char a, char b) { return a == b || (a == '-' && b == '_'); };
   return std::equal(word.begin(), word.end(), key.begin(), key.end(), same);

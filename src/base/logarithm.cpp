@@ -8,9 +8,9 @@ namespace abh {
 
 namespace {
 
-// Points c, each near the middle of a sixteenth of the octave, such that 1/c is close to a double and log c to one too.
-// Numbers of the table and the polynomial are those of S. Nagy, Arm Ltd. (github.com/ARM-software/optimized-routines,
-// math/logf_data.c, also of glibc since 2.27), since other ones would be as good, but give other bits.
+// Points c, one near the middle of each sixteenth of the octave, such that 1/c and log c are close to doubles. The
+// table and the polynomial are those of S. Nagy, Arm Ltd. (github.com/ARM-software/optimized-routines,
+// math/logf_data.c, also in glibc since 2.27). Other constants would be as accurate but give other bits.
 struct Point {
   double inverse, log;
 };
@@ -26,7 +26,7 @@ constexpr Point points[16] = {
 constexpr double second = -0x1.ffffef20a4123p-2, third = 0x1.5575b0be00b6ap-2, fourth = -0x1.00ea348b88334p-2;
 constexpr double log_2 = 0x1.62e42fefa39efp-1;
 
-constexpr std::uint32_t least = 0x3f330000;  // of z, which is below twice that; 0.699
+constexpr std::uint32_t least = 0x3f330000;  // lower bound of z, 0.699; z is below twice this bound
 
 }  // namespace
 

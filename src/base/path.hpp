@@ -4,7 +4,7 @@
 
 namespace abh {
 
-// Characters between the folders of a path.
+// Separators of folders in a path.
 #if defined(_WIN32)
 inline constexpr std::string_view path_separators = "/\\";
 #else

@@ -4,11 +4,11 @@
 
 namespace abh {
 
-// The state that changes from one training step to the next. It lives in device memory and every layer reads it through
-// a pointer, so that a captured sequence of kernels can be replayed for every step.
+// State that changes from one training step to the next. It is in device memory, and layers read it through a pointer,
+// so a CUDA graph can be replayed for every step.
 struct StepState {
   std::uint64_t seed = 0;
-  std::uint32_t step = 0;  // the step being made, from 0
+  std::uint32_t step = 0;  // number of the current step, from 0
   float learning_rate = 0;
   double first_moment_correction = 1;   // 1 / (1 - beta1^(step+1)), AdamW
   double second_moment_correction = 1;  // 1 / (1 - beta2^(step+1))

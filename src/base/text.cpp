@@ -19,7 +19,7 @@ namespace {
 
 bool is_control(char32_t code) { return code < 0x20 || (code >= 0x7F && code < 0xA0); }
 
-// Characters that would break a line in two, or turn it around.
+// Characters that end a line or change its direction.
 bool ends_line(char32_t code) {
   return is_control(code) || code == 0x2028 || code == 0x2029 || code == 0x61C || code == 0x200E || code == 0x200F ||
          (code >= 0x202A && code <= 0x202E) || (code >= 0x2066 && code <= 0x2069);
@@ -30,7 +30,7 @@ bool is_seen(char32_t code) {
   return kind != CharacterKind::hidden && kind != CharacterKind::format;
 }
 
-// A byte as a shell's $'...' has it.
+// Byte as an octal escape in $'...' of a shell.
 std::string octal(unsigned char byte) {
   std::string text = "\\000";
   for (std::size_t digit = 3; digit > 0; --digit, byte = static_cast<unsigned char>(byte / 8)) {
@@ -39,7 +39,7 @@ std::string octal(unsigned char byte) {
   return text;
 }
 
-// At most so many bytes of a text, and no part of a character.
+// Cuts a text to at most `longest` bytes, at the border of a character.
 std::string cut(std::string text, std::size_t longest) {
   if (text.size() <= longest) return text;
   std::size_t end = longest;
@@ -49,7 +49,7 @@ std::string cut(std::string text, std::size_t longest) {
 
 constexpr std::size_t longest_quotation = 80, most_names = 8;
 
-// The text with a stand-in, stand_in(code), for every character where is_wrong(code).
+// Replaces each character with is_wrong(code) by stand_in(code).
 template <class IsWrong, class StandIn>
 std::string replaced(std::string_view text, const IsWrong& is_wrong, const StandIn& stand_in) {
   std::string line;
@@ -66,7 +66,7 @@ std::string replaced(std::string_view text, const IsWrong& is_wrong, const Stand
   return line;
 }
 
-// U+001B as \u001B.
+// Escape of a character: \u001B for U+001B.
 std::string escape(char32_t code) { return "\\u" + code_text(code).substr(2); }
 
 }  // namespace
@@ -92,7 +92,7 @@ std::size_t edit_distance(std::string_view from, std::string_view to) {
 }
 
 std::optional<double> real_from_text(std::string_view text) {
-  // strtod_l would also take white space and a plus in front, and hexadecimal digits.
+  // strtod_l would also accept leading white space or plus, and hexadecimal digits.
   const std::string_view magnitude = text.substr(text.starts_with('-') ? 1 : 0);
   const bool digits = magnitude.find_first_of("0123456789.") == 0;
   const bool word = magnitude.find_first_of("iInN") == 0;

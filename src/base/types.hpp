@@ -4,19 +4,19 @@
 
 namespace abh {
 
-// Sizes, positions and element counts. Signed, so that differences and reverse loops need no care.
+// Sizes, positions and element counts. Signed, so differences and reverse loops are safe.
 using Index = std::int64_t;
 
-// A token id, or a cross-entropy target.
+// Token id, or target of the cross entropy.
 using Token = std::int32_t;
 
-// The target of a position that has none: it takes no part in the loss.
+// Target of a position that is not counted in the loss.
 inline constexpr Token ignored_target = -100;
 
-// The distance between the starts of two rows of `width` elements. A stride of 0 stands for rows that touch.
+// Distance between the starts of two rows of `width` elements. Stride 0: contiguous rows.
 inline constexpr Index stride_or(Index stride, Index width) { return stride ? stride : width; }
 
-// The type of sums, statistics, pooling logits and weight gradients of a T: T itself, but float for 16-bit types.
+// Type of sums, statistics, pooling logits and weight gradients: T itself; float for 16-bit types.
 template <class T>
 struct AccumOf {
   using type = T;
@@ -24,8 +24,8 @@ struct AccumOf {
 template <class T>
 using Accum = typename AccumOf<T>::type;
 
-// The type of sums over a whole sequence, with more digits than their terms: beside one large term many small ones
-// are all rounded the same way.
+// Type of sums over a whole sequence, with higher precision than T. In precision T, many small terms added to one large
+// sum would all be rounded in the same way.
 template <class T>
 struct ExtendedOf {
   using type = T;

@@ -9,8 +9,7 @@ namespace abh {
 
 namespace {
 
-// Ascending: 16 times the first code point of a run, plus its kind, plus 5 times the part that its characters take in
-// words.
+// Sorted: 16 times the first code point of a run, plus its kind, plus 5 times its part in words.
 constexpr std::uint32_t kinds = 5, runs[] = {
 #include "base/unicode_runs.inc"
 };

@@ -1,7 +1,7 @@
 #pragma once
 
-// UTF-8 and the code points it stands for, strictly: overlong forms, surrogates and what lies above U+10FFFF are no
-// UTF-8 (Unicode 15, table 3-7).
+// UTF-8 and its code points, strict: overlong forms, surrogates and values above U+10FFFF are invalid (Unicode 15,
+// table 3-7).
 
 #include <cstddef>
 #include <string>
@@ -9,18 +9,18 @@
 
 namespace abh {
 
-inline constexpr char32_t code_points = 0x110000;  // as many, with the surrogates
+inline constexpr char32_t code_points = 0x110000;  // number of code points, including surrogates
 inline constexpr char32_t invalid_code_point = 0xFFFFFFFF;
 
-// Reads the code point at `position`, which lies before the end of `text`, and moves past it; returns
-// invalid_code_point, and stays, where no valid sequence starts.
+// Reads the code point at `position` < text.size() and advances. Returns invalid_code_point, without advancing, if no
+// valid sequence starts there.
 inline char32_t next_code_point(std::string_view text, std::size_t& position) {
   const auto first = static_cast<unsigned char>(text[position]);
   if (first < 0x80) {
     ++position;
     return first;
   }
-  // 0x80..0xC1 are continuations and overlong two-byte forms; above 0xF4 lies nothing below U+110000.
+  // 0x80..0xC1 are continuations and overlong two-byte forms; sequences above 0xF4 are at least U+110000.
   if (first < 0xC2 || first > 0xF4) return invalid_code_point;
   const std::size_t length = first < 0xE0 ? 2 : first < 0xF0 ? 3 : 4;
   if (text.size() - position < length) return invalid_code_point;
@@ -36,7 +36,7 @@ inline char32_t next_code_point(std::string_view text, std::size_t& position) {
   return code;
 }
 
-// `code` is one that next_code_point returns for valid text.
+// `code` is a valid code point, as next_code_point returns it.
 inline void append_utf8(std::string& text, char32_t code) {
   const auto append = [&text](char32_t byte) { text += static_cast<char>(static_cast<unsigned char>(byte)); };
   if (code < 0x80) {

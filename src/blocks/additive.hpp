@@ -11,9 +11,10 @@
 
 namespace abh {
 
-// The additive-attention block: Fastformer's additive attention (Wu et al., 2021) made causal. A query pools the past
-// into one vector a head, which gates the keys; a second pooling of those gates the values. Every step costs the same,
-// whatever the length of the past. Chapter: docs/blocks/additive.md.
+// The additive attention block: Fastformer's additive attention (Wu et al., 2021), here causal. A first pooling
+// averages the queries of all positions so far into one vector per head. This vector gates the keys. A second pooling
+// averages the gated keys, and its result gates the values. The cost per position does not depend on the length of the
+// sequence. Chapter: docs/blocks/additive.md.
 //
 //   h_bcd  = layernorm(x_bcd)                                                                         (additive.1)
 //   q_bcd  = sum_d' h_bcd' query_dd',  k_bcd = sum_d' h_bcd' key_dd',  v_bcd = sum_d' h_bcd' value_dd'
@@ -29,7 +30,7 @@ namespace abh {
 //   out_bcd = x_bcd + dropout(u_bcd) v_bcd                   skip stream                              (additive.11)
 //   out_bcd = r_bcd + dropout(u_bcd) v_bcd                   skip normed                              (additive.12)
 //
-// Backward (layernorm_backward also adds to the gradients of the norm's weights):
+// Backward; layernorm_backward also adds to the gradients of the weights of the norm:
 //
 //   d_u_bcd = dropout_backward(d_out_bcd v_bcd),  d_v_bcd = d_out_bcd dropout(u_bcd)                  (additive.13)
 //   d_t_bcd, d_e_bnc = pool_backward(d_u_bcd)                                                         (additive.14)
@@ -48,10 +49,10 @@ namespace abh {
 //   d_h_bcd' = d_r_bcd' + sum_d (d_q_bcd query_dd' + d_k_bcd key_dd' {+ d_v_bcd value_dd' | own values})  (additive.24)
 //   d_x_bcd = layernorm_backward(d_h_bcd) {+ d_out_bcd | skip stream}                                 (additive.25)
 //
-// With alibi positions both poolings decay by the slopes of the heads. Where the block is not causal, a pooling is one
-// average of all positions. Without projection the gate does the dropout, forward and backward. Saved: q, k, v, P, p,
-// r, u, logits, maxima and sums of both poolings; and, unless they are computed again, h, t and, with projection, z.
-// Cost: 2 D^2 flops a position and map. Step by step: the two pooling states.
+// With ALiBi, both poolings decay by the slopes of the heads. A block without a causal mask averages over all
+// positions. Without projection, the gate applies the dropout, forward and backward. Saved: q, k, v, P, p, r, u;
+// logits, maxima and sums of both poolings; unless recomputed, h, t and, with projection, z. Cost: 2 D^2 flops per
+// position and linear map. Decoding keeps the states of the two poolings.
 template <class Device, class T>
 class AdditiveBlock : public Block<Device, T> {
  public:
@@ -86,7 +87,7 @@ class AdditiveBlock : public Block<Device, T> {
 
   void backward(Device& device, T* d_x_bcd, const T* in_bcd, const PassContext& pass) override {
     const Index BC = pass.BC();
-    // d_x_bcd holds d_out until the last line.
+    // d_x_bcd contains d_out until the last line.
     typename Device::Scope scratch(device.workspace);
     T* d_qkv_bcq = scratch.template take<T>(BC * qkv_size_);
     T* d_u_bcd = scratch.template take<T>(BC * D_);
@@ -95,12 +96,12 @@ class AdditiveBlock : public Block<Device, T> {
     const Payload<T> d_q{d_qkv_bcq, qkv_size_}, d_t{d_t_bcd};
     T* d_k_bcd = d_qkv_bcq + D_;
     T* d_v_bcd = own_values_ ? d_qkv_bcq + 2 * D_ : d_qkv_bcq;
-    // These take the place of what has been used by then.
+    // These arrays reuse memory whose content is no longer needed.
     T* d_p_bcd = d_u_bcd;
     T* d_z_bcd = d_t_bcd;
     T* d_P_bcd = projection_ ? d_z_bcd : d_p_bcd;
     T* d_h_bcd = d_r_bcd;
-    typename Device::SideStream weights(device);  // whose gradients are computed beside those of inputs
+    typename Device::SideStream weights(device);  // weight gradients run concurrently
 
     gate_backward<Device, T>(device, gate(d_u_bcd, d_v_bcd, d_x_bcd, u_and_v(pass)));  // (additive.13)
     const T* t_bcd = mid_norm_.normed(device, d_r_bcd, r_bcd_, BC);
@@ -116,7 +117,7 @@ class AdditiveBlock : public Block<Device, T> {
     if (projection_) {
       const T* z_bcd = dropped_bcd_ ? dropped_bcd_ : drop(device, d_z_bcd, pass);
       mix_.backward_weight(weights.fork(), d_p_bcd, z_bcd, BC);  // (additive.18)
-      if (z_bcd == d_z_bcd) weights.join();                      // computed again, it is in the way
+      if (z_bcd == d_z_bcd) weights.join();                      // z_bcd was recomputed into d_z_bcd
       mix_.backward_input(device, d_z_bcd, d_p_bcd, BC);         // (additive.19)
       dropout_backward<Device, T>(device, d_P_bcd, d_z_bcd, P_dropout(pass), BC * D_);  // (additive.20)
     }
@@ -167,7 +168,7 @@ class AdditiveBlock : public Block<Device, T> {
  private:
   using Names = std::vector<std::string>;
 
-  // The forward computation, shared by passes and steps, which pool differently.
+  // Forward computation of a pass and of a decode step, which have different pooling functions.
   template <class Pool>
   void run(Device& device, T* out_bcd, const T* in_bcd, const PassContext& pass, const Pool& pool) {
     const Index BC = pass.BC();
@@ -215,8 +216,8 @@ class AdditiveBlock : public Block<Device, T> {
   const T* v_bcd() const { return own_values_ ? qkv_bcq_ + 2 * D_ : qkv_bcq_; }
   const T* u_bcd() const { return second_.out_bch(); }
 
-  // The inputs of the two gates: p or u, and k or v, which are slices of a row of q, k and v. Without projection the
-  // first gate takes P for p, and applies dropout to it itself.
+  // Inputs of the two gates: p or u, and k or v, which are slices of the rows of q, k and v. Without projection, the
+  // first gate reads P instead of p and applies its dropout.
   GateInputs<T> p_and_k(const PassContext& pass) const {
     return {.pooled_bcd = projection_ ? mixed_bcd_ : first_.out_bch(),
             .gate_bcd = k_bcd(),
@@ -238,12 +239,12 @@ class AdditiveBlock : public Block<Device, T> {
     return dropout_of(pass, options_, sites::LayerUse::mixer_second, D_);
   }
 
-  // The rows that bypass the block, with the skip from the stream: its input and, on the way back, d_out.
+  // Rows of the residual connection: the input, or d_out in the backward pass. Null with skip normed.
   const T* around(const T* rows_bcd) const { return options_.residual && !skip_normed_ ? rows_bcd : nullptr; }
 
   Index D_, N_;
   bool own_values_, skip_normed_, projection_;
-  Index qkv_size_;  // channels of query, key and (own) value side by side
+  Index qkv_size_;  // channels of query, key and (own) value in one row
   BlockOptions options_;
   Norm<Device, T> norm_, mid_norm_;
   Linear<Device, T> query_key_value_, mix_;
@@ -256,7 +257,7 @@ class AdditiveBlock : public Block<Device, T> {
 
 struct AdditiveMixer {
   static constexpr MixerProperties properties = {.name = "additive",
-                                                 .summary = "running averages, weighted by one logit a position",
+                                                 .summary = "running averages, one logit per position and head",
                                                  .golden_case = "additive_attention",
                                                  .golden_norm = true,
                                                  .has_window = true,

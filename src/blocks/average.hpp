@@ -9,22 +9,22 @@
 
 namespace abh {
 
-// The average block: every position sees the mean of all before it and itself, or of the last of them, all with the
-// same weight. It has no weights but its norm's, and tells what attention is worth beyond averaging. Chapter:
+// The average block: the output is the mean of the rows in the window, up to the own position, with equal weights. Only
+// its norm has weights. It is the baseline that shows the benefit of attention over averaging. Chapter:
 // docs/blocks/average.md.
 //
 //   h_bcd = layernorm(x_bcd)                                          (average.1)
 //   y_bcd = pool(0, h_bcd)                                            (average.2)
 //   out_bcd = x_bcd + dropout(y_bcd)                                  (average.3)
 //
-// Backward (layernorm_backward also adds to the gradients of the norm's weights); the logits, all 0, never change:
+// Backward; the logits are constants, all 0. layernorm_backward also adds to the gradients of the weights of the norm:
 //
 //   d_y_bcd = dropout_backward(d_out_bcd)                             (average.4)
 //   d_h_bcd = pool_backward(d_y_bcd)                                  (average.5)
 //   d_x_bcd = d_out_bcd + layernorm_backward(d_h_bcd)                 (average.6)
 //
-// Saved: the norm's statistics, y, maxima and sums of the pooling and, unless it is computed again, h. Heads make no
-// difference, but threads share them out. Step by step: the state of the pooling.
+// Saved: statistics of the norm, y, maxima and sums of the pooling; unless recomputed, h. The result does not depend on
+// the number of heads; threads divide the work by heads. Decoding keeps the state of the pooling.
 template <class Device, class T>
 class AverageBlock : public Block<Device, T> {
  public:
@@ -57,7 +57,7 @@ class AverageBlock : public Block<Device, T> {
     T* d_y_bcd = scratch.template take<T>(BC * D_);
     T* d_h_bcd = scratch.template take<T>(BC * D_);
     T* scratch_bcd = norm_.scratch_rows(scratch, BC);
-    Accum<T>* d_zero_bnc = scratch.template take<Accum<T>>(BC * N_);  // nobody's
+    Accum<T>* d_zero_bnc = scratch.template take<Accum<T>>(BC * N_);  // not used
 
     residual_.backward(device, d_y_bcd, d_x_bcd, pass);  // (average.4)
     const T* h_bcd = norm_.normed(device, scratch_bcd, in_bcd, BC);
@@ -94,7 +94,7 @@ class AverageBlock : public Block<Device, T> {
 
 struct AverageMixer {
   static constexpr MixerProperties properties = {.name = "average",
-                                                 .summary = "the mean of what was before",
+                                                 .summary = "mean of all positions so far",
                                                  .has_window = true,
                                                  .pools = true,
                                                  .in_chunks = true,

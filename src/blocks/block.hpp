@@ -15,40 +15,38 @@
 
 namespace abh {
 
-// The sizes and arrays of one pass over a batch. B and C may be smaller than what the network was built for.
+// Sizes and arrays of one pass over a batch. B and C may be smaller than the capacity of the network.
 struct PassContext {
   Index B, C;
   const Token* mask_bc = nullptr;    // 1: real, 0: padding; null: all real
-  const StepState* state = nullptr;  // dropout is on when given
-  // Where the pass is over a part of a batch:
-  Index first_b = 0;                      // sequences of the batch before these
-  const Index* count = nullptr;           // targets of the batch that count, in device memory; null: those of this pass
-  Index first_c = 0;                      // positions of the sequences before these
-  Index sequence = 0;                     // positions of the sequence that this is a chunk of; 0: of none, C is all
-  Index S = 0;                            // positions of the sources, where there is an encoder, and
-  const Token* source_mask_bs = nullptr;  // which of them are real, as above
-  bool again = false;                     // the same rows once more, but for rounding: what was chosen of them stays
-  bool last = true;                       // no other pass adds to the gradients of the weights after this one
+  const StepState* state = nullptr;  // null: no dropout
+  // For a pass over a part of a batch:
+  Index first_b = 0;                      // number of earlier sequences of the batch
+  const Index* count = nullptr;           // number of counted targets of the batch, on the device; null: of this pass
+  Index first_c = 0;                      // number of earlier positions of the sequences
+  Index sequence = 0;                     // length of the sequence if the pass is a chunk; 0: no chunks
+  Index S = 0;                            // length of the source, if any
+  const Token* source_mask_bs = nullptr;  // padding mask of the source
+  bool again = false;                     // true: recomputation; discrete choices of the first pass are kept
+  bool last = true;                       // true: no later pass adds to the weight gradients
   Index BC() const { return B * C; }
 };
 
-// The pass of a step: one position of one sequence, without dropout. `step_at` is for blocks to which it matters which
-// position that is.
+// Pass of a decode step: one position of one sequence, without dropout. `step_at` is for blocks that need the position.
 inline constexpr PassContext one_position{.B = 1, .C = 1};
 inline constexpr PassContext step_at(Index position) { return {.B = 1, .C = 1, .first_c = position}; }
 
-// The capacity that a network is built for: batches with a backward pass, batches forward only, or one token after the
-// other. Memory is only laid out for what the purpose needs.
+// Capacity of a network: batches with a backward pass, batches without, or decoding. Only the arrays that this use
+// needs are allocated.
 struct BlockCapacity {
   Index B, C;          // largest batch
-  Index positions;     // longest cache of step-by-step inference; 0: none
-  Index sequence = 0;  // longest sequence that passes are chunks of, one after the other; then B is 1. 0: no chunks
-  Index S = 0;         // longest second sequence; 0: none
+  Index positions;     // longest KV cache; 0: no decoding
+  Index sequence = 0;  // longest sequence that is computed in chunks, with B = 1; 0: no chunks
+  Index S = 0;         // longest source; 0: none
   Index longest() const { return sequence ? sequence : C; }  // sequence
 };
 
-// The properties of a mixer, which its block declares. A mixer is entered in network/mixers.hpp as a type that has
-// these and makes the block:
+// Properties of a mixer. network/mixers.hpp lists mixers as types that have these properties and the type of the block:
 //
 //   struct DotMixer {
 //     static constexpr MixerProperties properties = {.name = "dot", ...};
@@ -56,20 +54,20 @@ struct BlockCapacity {
 //     using Type = DotBlock<Device, T>;
 //   };
 struct MixerProperties {
-  const char* name;                       // of --mixer, and in checkpoints
-  const char* summary;                    // one line
-  const char* golden_case = nullptr;      // golden files that hold the block alone, without its residual, ...
-  bool golden_norm = false;               // ... but with its norm
-  const char* head_projection = nullptr;  // the weight with N K rows, where K is free; null: K = D / N
-  bool has_cache = false;                 // step-by-step inference remembers every position, else a fixed state
-  bool has_window = false;                // takes --window
-  bool has_scores = false;                // compares every position with every other one; alibi joins the scores
-  bool pools = false;                     // averages what it sees: where it is not causal, it takes no window, ...
-  bool decays = false;                    // ... and if alibi weighs its averages, no alibi
-  bool has_products = false;              // takes --additive-values, --additive-projection and --additive-skip
-  bool in_chunks = false;                 // computes a sequence chunk by chunk
-  bool truncates = false;                 // also with a past that counts as a constant
-  std::string_view options = "";          // of features, separated by blanks: "span rotary"
+  const char* name;                       // value of --mixer, and name in checkpoints
+  const char* summary;                    // description, one line
+  const char* golden_case = nullptr;      // case of golden files with the block alone, without residual, ...
+  bool golden_norm = false;               // ... and true: with its norm
+  const char* head_projection = nullptr;  // weight with N K rows if K is free; null: K = D / N
+  bool has_cache = false;                 // true: decoding caches every position; false: a state of constant size
+  bool has_window = false;                // true: has --window
+  bool has_scores = false;                // true: has a score per pair of positions; ALiBi adds its bias to the scores
+  bool pools = false;                     // true: averages positions; without a causal mask it has no window ...
+  bool decays = false;                    // ... and, if this is true, no ALiBi; true: ALiBi decays the averages
+  bool has_products = false;              // true: has --additive-values, --additive-projection and --additive-skip
+  bool in_chunks = false;                 // true: can compute a sequence chunk by chunk
+  bool truncates = false;                 // true: also with truncated gradients between chunks
+  std::string_view options = "";          // settings of features, separated by blanks: "span rotary"
 
   bool takes(std::string_view option) const {
     const std::vector<std::string> words = words_in(options);
@@ -77,49 +75,51 @@ struct MixerProperties {
   }
 };
 
-// How a block stands in its network. The golden files also want blocks without their norm or residual, and attention
-// that sees every position.
+// Options of a block in its network. Golden files also contain blocks without norm or residual, and attention without a
+// causal mask.
 struct BlockOptions {
   bool norm = true;
   bool residual = true;
   bool causal = true;
-  Index window = 0;            // positions that a mixer with windows sees; 0: all
-  Index attention_window = 0;  // the same of one that compares positions
+  Index window = 0;            // window of pooling, in positions; 0: no window
+  Index attention_window = 0;  // window of attention scores; 0: no window
   double dropout = 0;
-  std::uint32_t layer = 0;  // which one, for the dropout sites
+  std::uint32_t layer = 0;  // number of the layer, for dropout sites
 };
 
-// x_out = block(x): it owns its norm, projections, dropout and residual, and only calls layers.
+// x_out = block(x). A block contains norm, projections, dropout and residual. It calls layers and computes nothing
+// itself.
 //
-// The order in which a block claims its weights, which is that of its members, is their order in the table: the row of
-// a weight decides its initial values, and its place in the arena that of its gradient in every sum over all of them.
-// To move a member is to change every run (tests/network/test_weight_order.cpp).
+// Blocks claim their weights in the order of their members. This order determines the rows of the table of weights, and
+// so the initial values and the order of the gradient sums. A change of the order changes the result of every run
+// (tests/network/test_weight_order.cpp).
 template <class Device, class T>
 class Block {
  public:
   virtual ~Block() = default;
 
-  // A pass over a chunk of a sequence goes on from what the layout carries: forward replaces what entered the chunk by
-  // what leaves it (nothing is read at first_c = 0); backward finds there again what entered, and replaces the gradient
-  // of what left by that of what entered.
+  // In a chunk of a sequence, forward reads the state of the previous chunk from its chunk boundaries and overwrites it
+  // with the state for the next chunk (at first_c = 0 it reads nothing). Backward finds the incoming state there, and
+  // replaces the gradient of the outgoing state by the gradient of the incoming state.
   //
-  // in_bcd stays untouched and is needed again by backward.
+  // in_bcd is not changed; backward needs it again.
   virtual void forward(Device&, T* out_bcd, const T* in_bcd, const PassContext&) = 0;
-  // d_x_bcd holds the gradient of the output and is overwritten with that of the input. Adds to the weights' gradients.
+  // d_x_bcd: gradient of the output, overwritten by the gradient of the input. Adds to the weight gradients.
   virtual void backward(Device&, T* d_x_bcd, const T* in_bcd, const PassContext&) = 0;
 
-  // Shows what forward has just computed in this pass, as far as it was saved. Runs when somebody looks, and never in
-  // training. out_bcd: what forward wrote.
+  // Reports the arrays that forward has saved in this pass. Only called for inspection, never in training. out_bcd:
+  // output of forward.
   virtual void inspect(Device& device, const Inspector& inspector, const T* out_bcd, const PassContext& pass) const = 0;
 
-  // Step-by-step inference for one sequence: forget everything, then one position after the other.
+  // Decoding of one sequence: reset the state, then call decode for each position in order.
   virtual void reset(Device&) {}
-  // Or go on behind `positions` of them, the last of which were those of the chunk that forward has just computed.
+  // Alternative to reset: continues after `positions` positions; the last of them are the chunk of the last forward
+  // pass.
   virtual void continue_after_prefill(Device&, [[maybe_unused]] Index positions) {}
   virtual void decode(Device&, T* out_d, const T* in_d, Index position) = 0;
 };
 
-// A dropout of this pass on an array of D channels: off when the pass carries no state.
+// Dropout of this pass for an array of D channels; off if the pass has no state.
 inline Dropout dropout_of(const PassContext& pass, double p, std::uint32_t site, Index D) {
   const Index sequence = pass.sequence ? pass.sequence : pass.C;
   return {.p = pass.state ? p : 0.0,

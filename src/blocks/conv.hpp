@@ -9,25 +9,25 @@
 
 namespace abh {
 
-// Rows of earlier chunks of a sequence, a part that a feature adds (network/mixers.hpp).
+// Rows of earlier chunks of a sequence; a part of a feature (network/mixers.hpp).
 template <class Device, class T>
 class PastRows;
 
-// The convolution block: every position sees its kernel - 1 predecessors before the mixer does. Chapter:
+// The convolution block: before the mixer, each row is combined with the kernel - 1 rows before it. Chapter:
 // docs/blocks/conv.md.
 //
 //   h_bcd   = layernorm(x_bcd),  h_bcd = 0 for c < 0                              (conv.1)
 //   y_bcd   = causal_conv(h_bcd, weight_dgj)                                      (conv.2)
 //   out_bcd = x_bcd + dropout(y_bcd)                                              (conv.3)
 //
-// Backward (layernorm_backward also adds to the gradients of the norm's weights):
+// Backward; layernorm_backward also adds to the gradients of the weights of the norm:
 //
 //   d_y_bcd = dropout_backward(d_out_bcd)                                         (conv.4)
 //   d_h_bcd = causal_conv_backward(d_y_bcd),  d_weight_dgj += sum_bc d_y_bcd h_{b, c-(J-1)+j, base(d)+g}   (conv.5)
 //   d_x_bcd = d_out_bcd + layernorm_backward(d_h_bcd)                             (conv.6)
 //
-// Saved: the norm's statistics and, unless it is computed again, output. Step by step: a ring of the last kernel - 1
-// normed rows. From one chunk of a sequence to the next: the same rows.
+// Saved: statistics of the norm; unless recomputed, its output. Decoding, and the next chunk of a sequence, need the
+// last kernel - 1 normalised rows; decoding keeps them in a ring.
 template <class Device, class T>
 class ConvBlock : public Block<Device, T> {
  public:
@@ -44,7 +44,7 @@ class ConvBlock : public Block<Device, T> {
 
   void forward(Device& device, T* out_bcd, const T* in_bcd, const PassContext& pass) override {
     typename Device::Scope scratch(device.workspace);
-    // In scratch memory where they are not saved: a convolution reads neighbours and cannot write where it reads.
+    // A convolution cannot work in place, so the rows are in scratch memory unless they are saved.
     const T* h_bcd = norm_.forward(device, norm_.scratch_rows(scratch, pass.BC()), in_bcd, pass.BC());  // (conv.1)
     const T* past_h_bcd = past_.join(device, scratch, h_bcd, pass);
     T* past_y_bcd = past_.scratch_rows(scratch, out_bcd, pass);

@@ -10,7 +10,7 @@
 
 namespace abh {
 
-// Parts that features add (network/mixers.hpp).
+// Parts of features (network/mixers.hpp).
 template <class Device, class T>
 class Rescale;
 template <class Device, class T>
@@ -18,10 +18,10 @@ class Rotary;
 template <class Device, class T>
 class PatternedScores;
 
-// The dot-product attention block: multi-head softmax attention (Vaswani et al., 2017), the baseline that the other
-// mixers are compared with. Chapter: docs/blocks/dot.md.
+// The dot-product attention block: multi-head softmax attention (Vaswani et al., 2017), the baseline for the other
+// mixers. Chapter: docs/blocks/dot.md.
 //
-// Rows (bch) and the matrices that make them (hd) have the same names; q stands for the three side by side.
+// Rows (bch) and the matrices that compute them (hd) have the same names. q is the row of query, key and value.
 //
 //   h_bcd = layernorm(x_bcd)                                               (dot.1)
 //   query_bch = sum_d h_bcd query_hd {+ query_bias_h | bias},
@@ -33,8 +33,7 @@ class PatternedScores;
 //   y_bcd = sum_h t_bch output_dh {+ output_bias_d | bias}                 (dot.6)
 //   out_bcd = x_bcd + dropout(y_bcd)                                       (dot.7)
 //
-// Backward (layernorm_backward also adds to the gradients of the norm's weights); gradients of biases where there are
-// any:
+// Backward; bias gradients only with biases. layernorm_backward also adds to the gradients of the weights of the norm:
 //
 //   d_y_bcd = dropout_backward(d_out_bcd)                                  (dot.8)
 //   d_output_dh += sum_bc d_y_bcd t_bch,  d_output_bias_d += sum_bc d_y_bcd   (dot.9)
@@ -48,12 +47,12 @@ class PatternedScores;
 //   d_h_bcd = sum_h (d_query_bch query_hd + d_key_bch key_hd + d_value_bch value_hd)   (dot.15)
 //   d_x_bcd = d_out_bcd + layernorm_backward(d_h_bcd)                      (dot.16)
 //
-// With rescale > 0 scores are multiplied by rescale / K in the place of 1/sqrt(K). With span > 0 the mixer has a weight
-// more, span_n, how far each head looks back (extras/adaptive_span/adaptive_span.hpp).
+// With rescale > 0, the factor of the scores is rescale / K instead of 1/sqrt(K). With span > 0, the mixer has the
+// weight span_n: the learned attention span of each head (extras/adaptive_span/adaptive_span.hpp).
 //
-// Saved: h (unless it is computed again), query, key, value, t and the log-sum-exp of every row of scores, and the
-// deviations of what is rescaled. Step by step: a cache of keys, as the core takes them, and values, or a ring of those
-// that are still seen.
+// Saved: h (unless recomputed), query, key, value, t, the log-sum-exp of the scores, and the standard deviations of
+// rescaled rows. Decoding keeps a KV cache with the final keys; with a window it is a ring of the positions in the
+// window.
 template <class Device, class T>
 class DotBlock : public Block<Device, T> {
  public:
@@ -85,9 +84,9 @@ class DotBlock : public Block<Device, T> {
     T* d_y_bcd = scratch.template take<T>(BC * D_);
     T* d_t_bch = scratch.template take<T>(BC * H_);
     T* d_qkv_bcq = scratch.template take<T>(BC * 3 * H_);
-    // A branch may still read d_y when d_h is written; without one d_h can take its place.
+    // The side stream may still read d_y when d_h is written. Without a side stream, d_h can reuse d_y.
     T* d_h_bcd = Device::SideStream::runs_beside ? scratch.template take<T>(BC * D_) : d_y_bcd;
-    typename Device::SideStream weights(device);  // whose gradients are computed beside those of inputs
+    typename Device::SideStream weights(device);  // weight gradients run concurrently
 
     residual_.backward(device, d_y_bcd, d_x_bcd, pass);                                           // (dot.8)
     output_.backward_weight(weights.fork(), d_y_bcd, core_.t_bch(), BC);                          // (dot.9)
@@ -97,7 +96,7 @@ class DotBlock : public Block<Device, T> {
     rescale_.backward(device, d_qkv_bcq, rescaled(device, scratch, pass), BC);                    // (dot.13)
     const T* h_bcd = norm_.normed(device, d_h_bcd, in_bcd, BC);
     qkv_.backward_weight(weights.fork(), d_qkv_bcq, h_bcd, BC);  // (dot.14)
-    if (h_bcd == d_h_bcd) weights.join();                        // computed again, it is in the way
+    if (h_bcd == d_h_bcd) weights.join();                        // h_bcd was recomputed into d_h_bcd
     qkv_.backward_input(device, d_h_bcd, d_qkv_bcq, BC);         // (dot.15)
     norm_.backward(device, d_x_bcd, d_h_bcd, residual_.around(d_x_bcd), in_bcd, BC);  // (dot.16)
   }
@@ -129,7 +128,7 @@ class DotBlock : public Block<Device, T> {
     rotary_.forward(device, qkv_bcq_, qkv_bcq_, pass);                       // (dot.4)
   }
 
-  // Queries and keys as they were rescaled: as they are saved, or turned back where they have been turned since.
+  // Queries and keys after rescale and before rotary: the saved arrays, or, with rotary, a copy that is rotated back.
   const T* rescaled(Device& device, typename Device::Scope& scratch, const PassContext& pass) const {
     if (!rescale_.present() || !rotary_.present()) return qkv_bcq_;
     T* rescaled_bcq = scratch.template take<T>(pass.BC() * 3 * H_);
@@ -149,7 +148,7 @@ class DotBlock : public Block<Device, T> {
   Linear<Device, T> qkv_, output_;
   Residual<Device, T> residual_;
   T* qkv_bcq_;
-  // They transform queries and keys, the first heads of a row.
+  // They transform queries and keys, which are the first heads of a row.
   Rescale<Device, T> rescale_;
   Rotary<Device, T> rotary_;
   AttentionCore<Device, T, PatternedScores> core_;

@@ -11,12 +11,13 @@
 
 namespace abh {
 
-// A part that a feature adds (network/mixers.hpp).
+// A part of a feature (network/mixers.hpp).
 template <class Device, class T>
 class Relu;
 
-// The feed-forward block: two linear maps with a GELU, or a ReLU, between them, on every position alone. Vaswani et
-// al., "Attention is all you need", 2017, have a ReLU, GPT-2 the tanh form of a GELU. Chapter: docs/blocks/ffn.md.
+// The feed-forward block: two linear maps with a GELU or a ReLU between them, applied to each position separately. The
+// original has a ReLU: Vaswani et al., "Attention is all you need", 2017. GPT-2 has the tanh form of the GELU. Chapter:
+// docs/blocks/ffn.md.
 //
 //   h_bcd      = layernorm(x_bcd)                                (ffn.1)
 //   up_bcf     = sum_d h_bcd up_fd {+ up_bias_f | given}         (ffn.2)
@@ -24,7 +25,7 @@ class Relu;
 //   y_bcd      = sum_f hidden_bcf down_df {+ down_bias_d | given}   (ffn.4)
 //   out_bcd    = x_bcd + dropout(y_bcd)                          (ffn.5)
 //
-// Backward (layernorm_backward also adds to the gradients of the norm's weights):
+// Backward; layernorm_backward also adds to the gradients of the weights of the norm:
 //
 //   d_y_bcd        = dropout_backward(d_out_bcd)                                        (ffn.6)
 //   d_down_df     += sum_bc d_y_bcd hidden_bcf,  d_down_bias_d += sum_bc d_y_bcd        (ffn.7)
@@ -34,8 +35,8 @@ class Relu;
 //   d_h_bcd        = sum_f d_up_bcf up_fd                                               (ffn.11)
 //   d_x_bcd        = d_out_bcd + layernorm_backward(d_h_bcd)                            (ffn.12)
 //
-// Saved: the norm's statistics, up_bcf and, unless they are computed again, the norm's output and hidden_bcf. Cost:
-// 4 D F flops a position forward, twice that backward. F = 4 D.
+// Saved: statistics of the norm, up_bcf; unless recomputed, the output of the norm and hidden_bcf. Cost: 4 D F flops
+// per position forward, twice that backward. The default of F is 4 D.
 template <class Device, class T>
 class FfnBlock : public Block<Device, T> {
  public:
@@ -69,11 +70,11 @@ class FfnBlock : public Block<Device, T> {
     T* d_y_bcd = scratch.template take<T>(BC * D_);
     T* d_up_bcf = scratch.template take<T>(BC * F_);
     T* d_hidden_bcf = d_up_bcf;  // the activation works in place
-    // A branch may still read d_y when d_h is written; without one d_h can take its place.
+    // The side stream may still read d_y when d_h is written. Without a side stream, d_h can reuse d_y.
     T* d_h_bcd = Device::SideStream::runs_beside ? scratch.template take<T>(BC * D_) : d_y_bcd;
-    typename Device::SideStream weights(device);  // whose gradients are computed beside those of inputs
+    typename Device::SideStream weights(device);  // weight gradients run concurrently
 
-    // Recomputed arrays lie where (ffn.8) and (ffn.11) will write gradients, so each must be used before.
+    // (ffn.8) and (ffn.11) overwrite the memory of recomputed arrays, so these arrays must be used before.
     Accum<T>* d_down_bias_d = down_.joined_bias();
     Accum<T>* d_up_bias_f = up_.joined_bias();
     residual_.backward(device, d_y_bcd, d_x_bcd, pass, d_down_bias_d);  // (ffn.6)
@@ -86,7 +87,7 @@ class FfnBlock : public Block<Device, T> {
     up_.backward_weight(weights.fork(), d_up_bcf, h_bcd, BC, d_up_bias_f != nullptr);  // (ffn.10)
     if (h_bcd == d_h_bcd) weights.join();
     up_.backward_input(device, d_h_bcd, d_up_bcf, BC);  // (ffn.11)
-    // The gradient that went around the block still stands in d_x_bcd, and is added in the same sweep.
+    // d_x_bcd still contains the gradient of the residual connection; layernorm_backward adds it.
     norm_.backward(device, d_x_bcd, d_h_bcd, residual_.around(d_x_bcd), in_bcd, BC);  // (ffn.12)
   }
 
@@ -98,11 +99,11 @@ class FfnBlock : public Block<Device, T> {
     report(device, inspector, "out_bcd", out_bcd, bcd, D_);
   }
 
-  // Every position is computed alone: a step is a pass over one row.
+  // Positions are independent, so a decode step is a pass over one row.
   void decode(Device& device, T* out_d, const T* in_d, Index) override { forward(device, out_d, in_d, one_position); }
 
  private:
-  // The rows that forward computed; again, into scratch_bcf, where it was not saved.
+  // Rows that forward computed; recomputed into scratch_bcf if they were not saved.
   const T* hidden(Device& device, T* scratch_bcf, Index BC) const {
     if (hidden_bcf_) return hidden_bcf_;
     activate(device, scratch_bcf, BC);  // (ffn.3)

@@ -8,18 +8,18 @@
 
 namespace abh {
 
-// The identity block: the mixer that mixes nothing. A network of it sees one token at a time, which tells what the
-// other mixers are worth, and it is the smallest example of a block. Chapter: docs/blocks/identity.md.
+// The identity block: a mixer that does not combine positions. A network of identity blocks reads one token at a time;
+// it is the baseline for the other mixers, and the smallest example of a block. Chapter: docs/blocks/identity.md.
 //
 //   y_bcd = layernorm(x_bcd)                                          (identity.1)
 //   out_bcd = x_bcd + dropout(y_bcd)                                  (identity.2)
 //
-// Backward (layernorm_backward also adds to the gradients of the norm's weights):
+// Backward; layernorm_backward also adds to the gradients of the weights of the norm:
 //
 //   d_y_bcd = dropout_backward(d_out_bcd)                             (identity.3)
 //   d_x_bcd = d_out_bcd + layernorm_backward(d_y_bcd)                 (identity.4)
 //
-// Saved: the norm's statistics and, unless it is computed again, output. Step by step: nothing.
+// Saved: statistics of the norm; unless recomputed, its output. Decoding keeps no state.
 template <class Device, class T>
 class IdentityBlock : public Block<Device, T> {
  public:
@@ -57,7 +57,7 @@ class IdentityBlock : public Block<Device, T> {
 
 struct IdentityMixer {
   static constexpr MixerProperties properties = {
-      .name = "identity", .summary = "the normed stream itself", .in_chunks = true, .truncates = true};
+      .name = "identity", .summary = "normalised rows, without mixing", .in_chunks = true, .truncates = true};
   template <class Device, class T>
   using Type = IdentityBlock<Device, T>;
 };

@@ -9,12 +9,12 @@
 
 namespace abh {
 
-// Somebody who looks at what a network has computed: the name of an array with its shape suffix, as the chapter of its
-// block has it, its extents, and its numbers on the host. Called in the order of computation.
+// Function that receives an inspected array: its name with the shape suffix, as in the chapter of the block, its
+// extents, and its numbers on the host. Called in the order of computation.
 using Inspector =
     std::function<void(const std::string& name, const std::vector<Index>& shape, const std::vector<double>& values)>;
 
-// Rows of an array on a device, `stride` apart (0: they touch), on the host, in another type of number. Empty where
+// Copies rows of a device array to the host and converts the numbers. Rows are `stride` apart; 0: contiguous. Empty if
 // there is no array.
 template <class To, class Device, class Number>
 std::vector<To> on_host(Device& device, const Number* rows, Index count, Index width, Index stride = 0) {
@@ -29,8 +29,8 @@ std::vector<To> on_host(Device& device, const Number* rows, Index count, Index w
   return values;
 }
 
-// Shows an array on a device whose rows of `width` numbers, the product of the last extents, lie `stride` apart (0:
-// they touch). Nothing where there is none, nor for numbers that are no plain ones (those of tests).
+// Reports a device array to the inspector. Rows have `width` numbers, the product of the last extents, and are `stride`
+// apart; 0: contiguous. Does nothing if there is no array, or for number types of tests.
 template <class Device, class Number>
 void report(Device& device, const Inspector& inspector, const std::string& name, const Number* rows,
             const std::vector<Index>& shape, Index width, Index stride = 0) {
@@ -42,7 +42,7 @@ void report(Device& device, const Inspector& inspector, const std::string& name,
   }
 }
 
-// A look through a name: "blocks.0.mixer." before what a block calls its arrays.
+// Inspector that adds a prefix to the names, such as "blocks.0.mixer.".
 inline Inspector named(const Inspector& inspector, const std::string& prefix) {
   return [&inspector, prefix](const std::string& name, const std::vector<Index>& shape,
                               const std::vector<double>& values) { inspector(prefix + name, shape, values); };

@@ -13,23 +13,25 @@
 
 namespace abh {
 
-// How a weight starts. Matrices are normal with standard deviation --init-std; those that write into the residual
-// stream are divided by sqrt(2 layers), so that the stream's variance does not grow with depth.
-// A convolution sums over few inputs (4 where it is depthwise), so --init-std would all but switch it off: its standard
-// deviation is (3 inputs)^(-1/2), as that of PyTorch's Conv1d. That of unit_normal is 1.
+// Initial values of a weight. Matrices are normally distributed with standard deviation --init-std. Matrices that write
+// into the residual stream are divided by sqrt(2 layers), so the variance of the stream does not grow with depth. A
+// convolution has few inputs (4 if depthwise), for which --init-std is too small. Its standard deviation is (3
+// inputs)^(-1/2), as in Conv1d of PyTorch. The standard deviation of unit_normal is 1.
 enum class Init { zero, one, normal, normal_residual, unit_normal, convolution, identity_packed, identity_full };
 
-// The kind of a weight, which the optimizer reads: linear, the matrix of a linear map, decays, and Muon can update it;
-// the other matrices (embedding, convolutions, metrics) decay; norms, biases, pooling vectors and positions do not.
-// row: a vector that lies behind a matrix as one more row of it and does not decay. span: numbers of positions, from 0
-// to a largest one, of which a step is a share; they do not decay either. constant: it stays as it was drawn, and has
-// no gradient.
+// Kind of a weight, for the optimizer.
+// - linear: matrix of a linear map; has weight decay; Muon can update it.
+// - decayed: other matrix (embedding, convolution, metric); has weight decay.
+// - row: vector stored as an additional row of the preceding matrix; no weight decay.
+// - undecayed: norms, biases, pooling vectors and positions; no weight decay.
+// - span: numbers of positions, from 0 to `largest`; updates are relative to `largest`; no weight decay.
+// - constant: keeps its initial value; has no gradient.
 enum class Kind { linear, decayed, row, undecayed, span, constant };
 inline constexpr bool decays(Kind kind) { return kind == Kind::linear || kind == Kind::decayed; }
-// Matrices and their rows lie in front of all other weights.
+// True for matrices and their rows. They precede all other weights in the arena.
 inline constexpr bool lies_in_front(Kind kind) { return decays(kind) || kind == Kind::row; }
 
-// One row of the table of weights, from which memory, checkpoints, the optimizer and the parameter count are laid out.
+// Row of the table of weights. The table determines memory, checkpoints, optimizer updates and the parameter count.
 struct Parameter {
   std::string name;
   std::vector<Index> shape;
@@ -37,25 +39,25 @@ struct Parameter {
   Kind kind;
   Index offset;  // elements from the start of the arena
   Index count;
-  double largest = 0;  // of a span
+  double largest = 0;  // largest value of a span
 };
 
-// A weight and its gradient, where a block finds them.
+// Weight and its gradient, in the arenas.
 template <class T>
 struct Weight {
   T* value = nullptr;
   Accum<T>* gradient = nullptr;
 };
 
-// The state that passes from one chunk of a sequence to the next, and its gradient, on the way back.
+// State that one chunk of a sequence passes to the next, and its gradient in the backward pass.
 template <class Element>
 struct ChunkBoundary {
   Element* value = nullptr;
   Element* adjoint = nullptr;
 };
 
-// A place in the memory that is kept from step to step, which several hypotheses have each their own of: that of the
-// one at work. Or a place that all of them share.
+// Pointer to an inference state. In beam search each hypothesis has its own state; the pointer follows the current
+// hypothesis. Without beam search, a fixed pointer.
 template <class Element>
 class PerHypothesis {
  public:
@@ -66,11 +68,11 @@ class PerHypothesis {
 
  private:
   Element* shared_ = nullptr;
-  std::byte* const* states_ = nullptr;  // where those of the hypothesis at work begin
+  std::byte* const* states_ = nullptr;  // start of the state of the current hypothesis
   std::size_t offset_ = 0;
 };
 
-// An amount of memory that grows as parts of it are claimed; every part is aligned to 64 bytes.
+// Size of an arena that grows with each claim. Every claim is aligned to 64 bytes.
 class ByteCount {
  public:
   std::size_t claim(Index count, std::size_t element_size) {
@@ -87,7 +89,7 @@ class ByteCount {
   std::size_t end_ = 0;
 };
 
-// Bytes of an array, rounded up to a part of that kind.
+// Bytes of an array, rounded up as in an arena.
 template <class Element>
 std::size_t bytes_of(Index count) {
   ByteCount bytes;
@@ -95,16 +97,16 @@ std::size_t bytes_of(Index count) {
   return bytes.bytes();
 }
 
-// Lays out the memory of a network. The network is built twice: first with no memory, to learn how much each arena
-// needs, then on the real arenas, where every claim returns its pointer. Weights that decay come first in their arena,
-// so that the optimizer handles each kind in one piece; within a kind they keep the order of their claims, without
-// gaps, so that query, key and value weights claimed one after the other are also one taller weight.
+// Lays out the memory of a network. The network is constructed twice: first without memory, to measure each arena, then
+// on the arenas, where every claim returns its pointer. Weights with decay come first in their arena, so the optimizer
+// handles each kind as one array. Within a kind, weights follow in the order of their claims, without gaps. Therefore
+// query, key and value weights that are claimed in this order also form one larger matrix.
 template <class T>
 class Layout {
  public:
-  // recompute: what is cheap to compute again gets no memory.
+  // recompute: true: recomputable activations get no memory.
   explicit Layout(bool recompute = false) : recompute_(recompute) {}
-  // `measured` is a layout of the same network without memory. states: a variable that says where those begin.
+  // measured: layout of the same network without memory. states: address of a pointer to the current state.
   Layout(const Layout& measured, T* weights, Accum<T>* gradients, std::byte* activations, std::byte* const* states,
          std::byte* carried = nullptr, std::byte* adjoints = nullptr)
       : recompute_(measured.recompute_),
@@ -134,22 +136,22 @@ class Layout {
     return {weights_ + offset, gradients_ ? gradients_ + offset : nullptr};
   }
 
-  // Saved by a forward pass for its backward pass.
+  // Array that forward saves for backward.
   template <class Element>
   Element* activation(Index count) {
     const std::size_t offset = activation_extent_.claim(count, sizeof(Element));
     return activations_ ? reinterpret_cast<Element*>(activations_ + offset) : nullptr;
   }
 
-  // The same for what others must find there longer than until its block's turn is over, who share a room.
+  // Activation that is not overlaid (OverlaidActivations): it stays valid when other blocks run.
   template <class Element>
   Element* persistent_activation(Index count) {
     const std::size_t offset = first_lasting_ + lasting_extent_.claim(count, sizeof(Element));
     return activations_ ? reinterpret_cast<Element*>(activations_ + offset) : nullptr;
   }
 
-  // A room for blocks of which one at a time is at work: the activations that each claims after its call of `next` lie
-  // where those of the others do. What is claimed when it is gone lies behind the largest.
+  // Overlays activations of blocks that run one at a time: activations claimed after each call of `next` start at the
+  // same address. Claims after the destructor follow the longest of them.
   class OverlaidActivations {
    public:
     explicit OverlaidActivations(Layout& layout)
@@ -169,16 +171,16 @@ class Layout {
     ByteCount begin_, longest_;
   };
 
-  // The same as activation for what is cheap to compute again: null where the network does that instead. Its block then
-  // finds room in arrays that are about to be overwritten, or in scratch memory.
+  // Activation that is cheap to recompute; null if the network recomputes it. The block then writes it into an array
+  // that is about to be overwritten, or into scratch memory.
   template <class Element>
   Element* recomputable_activation(Index count) {
     return recompute_ ? nullptr : activation<Element>(count);
   }
 
-  // Numbers that no weight changes, such as the angles of positions: value(i), i < count, computed on the host in
-  // double, rounded once, and the same on every device. They are there after write_constants. What has one name and one
-  // count has one value: all layers read the same array.
+  // Constant array, such as the angles of positions: value(i), i < count, computed on the host in double and rounded
+  // once, the same on every device. Valid after write_constants. Layers that claim the same name and count share one
+  // array, so their values must be equal.
   template <class Element>
   Element* constant(const std::string& name, Index count, std::function<double(Index)> value) {
     const auto [at, is_new] = constant_offsets_.try_emplace({name, count}, 0);
@@ -205,20 +207,20 @@ class Layout {
     }
   }
 
-  // Kept from one position to the next in step-by-step inference.
+  // State that decoding keeps from one position to the next.
   template <class Element>
   PerHypothesis<Element> state(Index count) {
     const std::size_t offset = state_extent_.claim(count, sizeof(Element));
     return states_ ? PerHypothesis<Element>(states_, offset) : PerHypothesis<Element>();
   }
 
-  // Where a sequence is computed in chunks (BlockCapacity): what a block hands from one to the next, and its gradient.
+  // State that a block passes from one chunk of a sequence to the next (BlockCapacity), and its gradient.
   template <class Element>
   ChunkBoundary<Element> chunk_boundary(Index count) {
     const std::size_t offset = carried_extent_.claim(count, sizeof(Element));
     return {carried_ ? reinterpret_cast<Element*>(carried_ + offset) : nullptr, adjoint<Element>(count)};
   }
-  // All of it that was claimed since so many bytes of it had been.
+  // All chunk boundaries claimed when carried_bytes() was at least `before`.
   struct CarriedBytes {
     std::byte* begin;
     Index count;
@@ -226,15 +228,14 @@ class Layout {
   CarriedBytes carried_since(std::size_t before) const {
     return {carried_ ? carried_ + before : nullptr, static_cast<Index>(carried_bytes() - before)};
   }
-  // The gradient of what all later chunks see in place, and nobody hands on.
+  // Gradient of an array that all later chunks read in place, without a chunk boundary.
   template <class Element>
   Element* adjoint(Index count) {
     const std::size_t offset = adjoint_extent_.claim(count, sizeof(Element));
     return adjoints_ ? reinterpret_cast<Element*>(adjoints_ + offset) : nullptr;
   }
 
-  // The table, in the order of the claims. While measuring, the place of the weights that lie behind the
-  // front is only known at the end.
+  // Table of weights, in the order of the claims. The offsets of undecayed weights are only known after all claims.
   std::vector<Parameter> parameters() const {
     std::vector<Parameter> table = parameters_;
     for (Parameter& parameter : table) {
@@ -243,7 +244,7 @@ class Layout {
     return table;
   }
   Index weight_count() const { return front_ + behind_; }
-  // Weights that lie in front.
+  // Number of weights that precede the others (lies_in_front).
   Index front_count() const { return front_; }
   std::size_t activation_bytes() const { return activation_extent_.bytes() + lasting_extent_.bytes(); }
   std::size_t state_bytes() const { return state_extent_.bytes(); }
@@ -251,7 +252,7 @@ class Layout {
   std::size_t adjoint_bytes() const { return adjoint_extent_.bytes(); }
 
  private:
-  // A number in Accum<T> on its way to T, but whole numbers as they are.
+  // Converts a value to Accum<T> and then to the element type; whole numbers directly.
   template <class Element>
   static Element rounded(double value) {
     if constexpr (std::is_integral_v<Element>) {

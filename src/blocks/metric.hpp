@@ -13,13 +13,13 @@
 
 namespace abh {
 
-// A part that a feature adds (network/mixers.hpp).
+// A part of a feature (network/mixers.hpp).
 template <class Device, class T>
 class Rotary;
 
-// The metric-tensor attention block: one projection p serves as query, key and value, and scores are
-// p_c^T M p_c' / sqrt(K) with a learned matrix M a head, metric_nkk': symmetric and stored packed (metric attention),
-// or free (quadratic attention). Chapter: docs/blocks/metric.md.
+// The metric-tensor attention block: one projection p is query, key and value. Scores are p_c^T M p_c' / sqrt(K), with
+// a learned matrix M per head, metric_nkk'. M is symmetric and stored packed (metric attention), or unconstrained
+// (quadratic attention). Chapter: docs/blocks/metric.md.
 //
 //   h_bcd = layernorm(x_bcd)                                               (metric.1)
 //   p_bch = sum_d h_bcd project_hd                                         (metric.2)
@@ -30,7 +30,7 @@ class Rotary;
 //   y_bcd = sum_h t_bch output_dh                                          (metric.7)
 //   out_bcd = x_bcd + dropout(y_bcd)                                       (metric.8)
 //
-// Backward (layernorm_backward also adds to the gradients of the norm's weights):
+// Backward; layernorm_backward also adds to the gradients of the weights of the norm:
 //
 //   d_y_bcd = dropout_backward(d_out_bcd)                                  (metric.9)
 //   d_output_dh += sum_bc d_y_bcd t_bch                                    (metric.10)
@@ -44,10 +44,10 @@ class Rotary;
 //   d_h_bcd = sum_h d_p_bch project_hd                                     (metric.18)
 //   d_x_bcd = d_out_bcd + layernorm_backward(d_h_bcd)                      (metric.19)
 //
-// A packed metric holds metric_nkk' and metric_nk'k as one number, whose gradient is the sum of theirs.
+// In a packed metric, metric_nkk' and metric_nk'k are one number. Its gradient is the sum of both gradients.
 //
-// Saved: h (unless it is computed again), p, key, t and the log-sum-exp of every row of scores, and queries that are
-// turned. Step by step: a cache of p alone, half of what keys and values take; of p and of keys where these are turned.
+// Saved: h (unless recomputed), p, key, t, the log-sum-exp of the scores, and rotated queries. Decoding caches p, half
+// the size of a KV cache. With rotary positions it caches p and the keys.
 template <class Device, class T>
 class MetricBlock : public Block<Device, T> {
  public:
@@ -88,10 +88,10 @@ class MetricBlock : public Block<Device, T> {
     T* d_query_bch = scratch.template take<T>(BC * H_);
     T* d_key_bch = scratch.template take<T>(BC * H_);
     T* d_value_bch = scratch.template take<T>(BC * H_);
-    T* d_p_bch = d_query_bch;  // to which the others are added
-    // A branch may still read d_y when d_h is written; without one d_h can take its place.
+    T* d_p_bch = d_query_bch;  // the other gradients are added here
+    // The side stream may still read d_y when d_h is written. Without a side stream, d_h can reuse d_y.
     T* d_h_bcd = Device::SideStream::runs_beside ? scratch.template take<T>(BC * D_) : d_y_bcd;
-    typename Device::SideStream weights(device);  // whose gradients are computed beside those of inputs
+    typename Device::SideStream weights(device);  // weight gradients run concurrently
 
     residual_.backward(device, d_y_bcd, d_x_bcd, pass);                                    // (metric.9)
     output_.backward_weight(weights.fork(), d_y_bcd, core_.t_bch(), BC);                   // (metric.10)
@@ -103,7 +103,7 @@ class MetricBlock : public Block<Device, T> {
     backward_key(device, d_p_bch, d_key_bch, BC);                                          // (metric.16)
     const T* h_bcd = norm_.normed(device, d_h_bcd, in_bcd, BC);
     project_.backward_weight(weights.fork(), d_p_bch, h_bcd, BC);  // (metric.17)
-    if (h_bcd == d_h_bcd) weights.join();                          // computed again, it is in the way
+    if (h_bcd == d_h_bcd) weights.join();                          // h_bcd was recomputed into d_h_bcd
     project_.backward_input(device, d_h_bcd, d_p_bch, BC);         // (metric.18)
     norm_.backward(device, d_x_bcd, d_h_bcd, residual_.around(d_x_bcd), in_bcd, BC);  // (metric.19)
   }
@@ -124,7 +124,7 @@ class MetricBlock : public Block<Device, T> {
     T* p_h = core_.value_h(position);
     project_input(device, p_h, out_d, in_d, one_position);
     if (rotary_.present()) {
-      // Turned by its own position, a key is no longer what the matrix makes of p: it has a cache.
+      // A key that is rotated by its own position cannot be computed from p in a later step, so keys have a cache.
       T* key_h = core_.key_h(position);
       metric_key_forward<Device, T>(device, key_h, inputs(p_h, 1));
       rotary_.forward(device, query_bch_, p_h, step_at(position));
@@ -143,7 +143,7 @@ class MetricBlock : public Block<Device, T> {
     project_.forward(device, p_bch, h_bcd, pass.BC());                       // (metric.2)
   }
 
-  // The matrix of every head, whole: of a packed one row k has the columns k' >= k, K - k of them.
+  // Reports the full matrix of each head. Row k of a packed matrix has K - k numbers, the columns k' >= k.
   void look_at_metric(Device& device, const Inspector& inspector) const {
     if constexpr (std::is_constructible_v<double, T>) {
       const Index size = form_ == MetricForm::packed ? K_ * (K_ + 1) / 2 : K_ * K_;
@@ -185,14 +185,14 @@ class MetricBlock : public Block<Device, T> {
   Residual<Device, T> residual_;
   T* p_bch_;
   Rotary<Device, T> rotary_;
-  T* query_bch_;  // p itself where nothing is turned
+  T* query_bch_;  // p_bch_ without rotary positions
   T* key_bch_;
   AttentionCore<Device, T> core_;
 };
 
 struct MetricMixer {
   static constexpr MixerProperties properties = {.name = "metric",
-                                                 .summary = "one projection, compared in a learned metric",
+                                                 .summary = "attention with one projection and a symmetric metric",
                                                  .golden_case = "metric_attention",
                                                  .head_projection = "project_hd",
                                                  .has_cache = true,
@@ -203,7 +203,7 @@ struct MetricMixer {
   using Type = MetricBlock<Device, T>;
 };
 
-// The same with a free matrix in the place of the metric.
+// Metric attention with an unconstrained matrix.
 template <class Device, class T>
 class QuadraticBlock : public MetricBlock<Device, T> {
  public:
@@ -214,7 +214,7 @@ class QuadraticBlock : public MetricBlock<Device, T> {
 
 struct QuadraticMixer {
   static constexpr MixerProperties properties = {.name = "quadratic",
-                                                 .summary = "the same with a free matrix in the metric's place",
+                                                 .summary = "attention with one projection and an unconstrained metric",
                                                  .golden_case = "quadratic_attention",
                                                  .head_projection = "project_hd",
                                                  .has_cache = true,

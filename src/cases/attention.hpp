@@ -11,16 +11,16 @@ namespace abh {
 struct AttentionCase {
   Index B, C, N, K;
   bool causal = true;
-  bool side_by_side = false;  // query, key and value are slices of one array
+  bool side_by_side = false;  // true: query, key and value are slices of one array
   const Token* mask_bs = nullptr;
   double query_scale = 1, key_scale = 1;
-  std::array<Index, 6> gap = {};  // between rows of query, key and value as arrays of their own, and of their gradients
-  Index S = -1;                   // keys; -1: as many as queries
+  std::array<Index, 6> gap = {};  // between rows of separate arrays: query, key and value, and their gradients
+  Index S = -1;                   // number of keys; -1: number of queries
   Index query_offset = 0, window = 0;
   Index step_queries = 1, step_keys = 1;
-  Index distances = 0;  // of a bias; 0: none
+  Index distances = 0;  // length of the distance bias; 0: no bias
   double scale = 0;
-  bool learns_bias = false;         // causal: the bias has a gradient
+  bool learns_bias = false;         // true: the bias has a gradient; requires causal
   const Index* window_n = nullptr;  // as in layers/parts/attention_mask.hpp
 
   Index H() const { return N * K; }
@@ -39,7 +39,7 @@ struct AttentionCase {
   std::vector<TensorSpec> outputs() const { return {activation("out_bch", {B, C, H()})}; }
   std::vector<TensorSpec> saved() const { return {statistic("lse_bnc", {B, N, C})}; }
 
-  // Part 0: query, 1: key, 2: value. Their gradients are parts 3 to 5.
+  // Part 0: query; 1: key; 2: value; 3 to 5: their gradients.
   template <class Parts>
   auto part(Parts& arrays, std::size_t i) const {
     return side_by_side ? arrays[0].data() + static_cast<Index>(i % 3) * H() : arrays[i % 3].data();
@@ -56,7 +56,7 @@ struct AttentionCase {
     attention_backward<Device, T>(device, arguments);
     if (!learns_bias) return;
     Accum<T>* const d_distance_bias_np = a.d_in.back().data();
-    device.set_zero(d_distance_bias_np, N * distances);  // heads may reach differently far
+    device.set_zero(d_distance_bias_np, N * distances);  // windows of heads may differ
     attention_bias_backward<Device, T>(device, {.d_distance_bias_np = d_distance_bias_np,
                                                 .most = distances,
                                                 .d_out_bch = arguments.d_out_bch,
@@ -65,7 +65,7 @@ struct AttentionCase {
                                                 .in = arguments.in});
   }
 
-  // weight_bncs, after forward; on the plain device.
+  // Computes weight_bncs after forward, on the plain device.
   template <class Device, class Arrays, class T = typename Arrays::Number>
   void weights(Device& device, T* weight_bncs, Arrays& a) const {
     attention_weights<Device, T>(device, weight_bncs, a.saved[0].data(), inputs_of<T>(a));

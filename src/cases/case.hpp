@@ -1,7 +1,7 @@
 #pragma once
 
-// A layer as a case: its sizes, its arrays by name, and how its functions are called. Tests, bench and golden files run
-// the same cases.
+// Case of a layer: sizes, names of the arrays, and calls of its functions. Tests, bench and golden files use the same
+// cases.
 //
 //   struct LayernormCase {
 //     std::vector<TensorSpec> inputs() const;   // activations and weights that the outputs depend on
@@ -13,8 +13,8 @@
 //     void backward(Device&, Arrays& a) const;  // reads those and a.d_out, writes a.d_in
 //   };
 //
-// a.in[i].data() is the array of inputs()[i], and so on; Arrays::Number is T. A case without saved() needs no forward
-// pass before its backward pass. The gradient of an activation is overwritten, that of a weight added to.
+// a.in[i].data() is the array of inputs()[i], and so on; Arrays::Number is T. Without saved(), backward needs no
+// forward pass. The gradient of an activation is overwritten; the gradient of a weight is added to.
 
 #include <string>
 #include <utility>
@@ -24,17 +24,17 @@
 
 namespace abh {
 
-// One array of a case.
+// Description of one array of a case.
 struct TensorSpec {
   std::string name;
   std::vector<Index> shape;
-  bool weight = false;    // its gradient is added to, and held in Accum<T>
-  double scale = 1;       // standard deviation of the numbers to try the layer with; for an output, of its gradient
-  double offset = 0;      // their mean
-  bool wide = false;      // held in Accum<T> though no weight: logits, statistics
-  bool adds = weight;     // whether its gradient is added to
-  bool constant = false;  // it has no gradient: cosines and sines, slopes
-  // Elements between rows, the last dimension of the shape, and between those of its gradient.
+  bool weight = false;    // true: the gradient is added to and has type Accum<T>
+  double scale = 1;       // standard deviation of test values; for an output, of its gradient
+  double offset = 0;      // mean of test values
+  bool wide = false;      // true: type Accum<T>, but not a weight: logits, statistics
+  bool adds = weight;     // true: the gradient is added to
+  bool constant = false;  // true: no gradient: cosines and sines, slopes
+  // Elements between rows (last dimension of the shape), and between rows of the gradient.
   Index gap = 0, d_gap = gap;
 
   Index count() const {
@@ -52,7 +52,7 @@ inline TensorSpec weight(std::string name, std::vector<Index> shape, double scal
 inline TensorSpec statistic(std::string name, std::vector<Index> shape) {
   return {.name = std::move(name), .shape = std::move(shape), .wide = true};
 }
-// Numbers that nobody learns, in Accum<T>.
+// Constant input of type Accum<T>, without a gradient.
 inline TensorSpec constant(std::string name, std::vector<Index> shape) {
   return {.name = std::move(name), .shape = std::move(shape), .wide = true, .adds = true, .constant = true};
 }
@@ -62,7 +62,7 @@ inline TensorSpec spread(TensorSpec spec, Index gap, Index d_gap) {
   return spec;
 }
 
-// The stride of rows with a gap between them, as layers take it: 0 for rows that touch.
+// Stride of rows with a gap, for layers; 0: contiguous rows.
 inline Index stride_with(Index width, Index gap) { return gap > 0 ? width + gap : 0; }
 
 template <class Case>
@@ -74,7 +74,7 @@ std::vector<TensorSpec> saved_slots(const Case& layer) {
   }
 }
 
-// Base of the cases of a feature (apps/feature_cases.hpp): it has none of golden files, and no layer for bench.
+// Base class for the cases of a feature (apps/feature_cases.hpp): no golden files, no layers for bench.
 struct NoCases {
   template <class Golden>
   static void add_golden(std::vector<typename Golden::Case>&) {}

@@ -5,9 +5,8 @@
 
 namespace abh {
 
-// loss = mean of loss_bc over the rows that count. Backward begins with a gradient of 1 of the loss. The device reads
-// targets_bc, and keeps the number of rows that count in `count`, and in best_bc where there is one what would have
-// been the answer.
+// loss = mean of loss_bc over the counted rows. The gradient of the loss is 1. targets_bc, count and best_bc
+// (predictions, may be null) are in device memory.
 struct CrossEntropyCase {
   Index BC, V;
   const Token* targets_bc;

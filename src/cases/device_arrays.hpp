@@ -10,7 +10,7 @@
 
 namespace abh {
 
-// An array in the memory of a device, zeros at first, of T or, where it is `wide`, of Accum<T>.
+// Array in device memory, initially 0, of type T or, if `wide`, Accum<T>.
 template <class Device, class T>
 class DeviceArray {
  public:
@@ -29,7 +29,7 @@ class DeviceArray {
   Element* as() const {
     return memory_.template as<Element>();
   }
-  // A pointer to what the array holds: T, or Accum<T> where the two differ.
+  // Pointer to the elements: T, or Accum<T> if the types differ.
   auto data() const {
     if constexpr (std::is_same_v<T, Accum<T>>) {
       return as<T>();
@@ -44,7 +44,7 @@ class DeviceArray {
   bool wide_;
 };
 
-// The arrays of a case on a device.
+// Arrays of a case on a device.
 template <class Device, class T>
 struct DeviceArrays {
   using Number = T;

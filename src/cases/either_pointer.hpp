@@ -7,8 +7,8 @@
 
 namespace abh {
 
-// An address in a Holder that is handed to a layer as T* or as Wide*, whichever it asks for: holder.as<T>(), or
-// holder.as<Wide>(). For 16-bit numbers, where a case does not say which of its arrays are in Accum<T>.
+// Address in a Holder that converts to T* or Wide*, as a layer requires: holder.as<T>() or holder.as<Wide>(). For
+// 16-bit types, because a case does not name the type of each array.
 template <class Holder, class T, class Wide>
 class EitherPointer {
  public:

@@ -5,7 +5,7 @@
 
 namespace abh {
 
-// out_bcd = scale token_vd {+ position_cd | positions} of the ids in tokens_bc, which the device reads. P: rows of
+// out_bcd = scale token_vd {+ position_cd | positions} for the ids in tokens_bc, in device memory. P: rows of
 // position_cd.
 struct EmbeddingCase {
   Index B, C, D, V, P;

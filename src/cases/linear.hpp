@@ -5,8 +5,8 @@
 
 namespace abh {
 
-// out_bco = scale (in_bci weight_oi {+ bias_o | bias}). Rows of both may be slices of wider rows. With `accumulate`, of
-// the gradient of the input, the case is the sum of two equal maps.
+// out_bco = scale (in_bci weight_oi {+ bias_o | bias}). Rows of both may be slices of wider rows. `accumulate` tests
+// the accumulated input gradient: the case is then the sum of two equal maps.
 struct LinearCase {
   static constexpr bool multiplies_matrices = true;  // by `gemm` on a GPU
 

@@ -5,7 +5,7 @@
 
 namespace abh {
 
-// key_bch = metric project_bch, head by head. The gradient of project_bch is added to.
+// key_bch = metric project_bch, per head. The gradient of project_bch is added to.
 struct MetricKeyCase {
   static constexpr bool multiplies_matrices = true;  // by `gemm` on a GPU
 

@@ -9,9 +9,9 @@ namespace abh {
 struct PoolingCase {
   PoolingShape shape;
   const Token* mask_bc = nullptr;
-  bool accumulate = false;   // the gradient of x is added to
+  bool accumulate = false;   // true: the gradient of x is added to
   Index gap = 0, d_gap = 0;  // between rows of x, and of its gradient
-  bool decays = false;       // the last input is the slopes
+  bool decays = false;       // true: the last input is the slopes
 
   Index H() const { return shape.H(); }
   std::vector<TensorSpec> inputs() const {
@@ -20,7 +20,7 @@ struct PoolingCase {
     std::vector<TensorSpec> specs = {statistic("logit_bnc", {shape.B, shape.N, shape.C}), x};
     if (decays) {
       specs.push_back(constant("slope_n", {shape.N}));
-      specs[2].scale = 0.1;  // none is negative
+      specs[2].scale = 0.1;  // slopes are positive
       specs[2].offset = 0.5;
     }
     return specs;

@@ -22,7 +22,7 @@ namespace {
 
 constexpr std::size_t no_limit = std::numeric_limits<std::size_t>::max();
 
-// The number that a file begins with; none where the file is missing or says "max".
+// First number in a file; nullopt if the file is missing or contains "max".
 template <class Number>
 std::optional<Number> number_in(const std::string& path) {
   Number number{};
@@ -30,12 +30,12 @@ std::optional<Number> number_in(const std::string& path) {
   return std::nullopt;
 }
 
-// Whether `word` is one of a list with commas.
+// True if `word` is an element of a comma-separated list.
 bool lists(const std::string& list, const std::string& word) {
   return ("," + list + ",").find("," + word + ",") != list.npos;
 }
 
-// The path of this process's group in the hierarchy of version 1 that has this controller, or in that of version 2.
+// Path of the control group of this process: version 1 with this controller, or version 2.
 std::optional<std::string> path_of_group(const std::string& root, const std::string& controller, int version) {
   std::ifstream file(root + "/proc/self/cgroup");
   for (std::string number, controllers, path;
@@ -45,7 +45,7 @@ std::optional<std::string> path_of_group(const std::string& root, const std::str
   return std::nullopt;
 }
 
-// A path in /proc/self/mountinfo has its spaces and the like as octal numbers of three digits.
+// Replaces the octal escapes of /proc/self/mountinfo, such as \040 for a space.
 std::string unescaped(const std::string& text) {
   std::string path;
   for (std::size_t i = 0; i < text.size(); ++i) {
@@ -60,11 +60,12 @@ std::string unescaped(const std::string& text) {
   return path;
 }
 
-// The folders of this process's group and of those around it, as far out as they are mounted here.
+// Folders of the control group of this process and of its mounted parent groups.
 std::vector<std::string> folders_of_groups(const std::string& root, const std::string& controller, int version) {
   const std::optional<std::string> path = path_of_group(root, controller, version);
   if (!path) return {};
-  // number, parent, device, what of the hierarchy is mounted, where, options, more options, "-", type, source, options
+  // number, parent, device, mounted part of the hierarchy, mount point, options, more options, "-", type, source,
+  // options
   std::ifstream mounts(root + "/proc/self/mountinfo");
   for (std::string line; std::getline(mounts, line);) {
     std::istringstream words(line);
@@ -77,7 +78,7 @@ std::vector<std::string> folders_of_groups(const std::string& root, const std::s
     mounted = unescaped(mounted);
     if (mounted == "/") mounted.clear();
     const std::string top = root + unescaped(where);
-    // In a container the path may be that of the machine, which nobody sees here: then the group is what is mounted.
+    // In a container, the path may refer to the host and not exist here. Then the mounted folder is the group.
     std::string below;
     if (path->starts_with(mounted + "/") && path->find("/..") == path->npos) below = path->substr(mounted.size());
     std::vector<std::string> folders;
@@ -88,7 +89,7 @@ std::vector<std::string> folders_of_groups(const std::string& root, const std::s
   return {};
 }
 
-// Processors that the control groups grant; infinite without a quota.
+// Number of processors that the control groups allow; infinite without a quota.
 double processors_of_groups(const std::string& root) {
   double least = std::numeric_limits<double>::infinity();
   const auto grant = [&](double quota, double period) {
@@ -105,8 +106,8 @@ double processors_of_groups(const std::string& root) {
   return least;
 }
 
-// Bytes of a limit that are left. A group counts the page cache as used, but gives its inactive part up before it
-// refuses anything.
+// Remaining bytes of a limit. A group counts the page cache as used, but frees its inactive part before an allocation
+// fails.
 std::size_t left_of(std::optional<std::size_t> limit, std::size_t used, const std::string& statistics_file,
                     const std::string& inactive) {
   if (!limit) return no_limit;
@@ -118,7 +119,7 @@ std::size_t left_of(std::optional<std::size_t> limit, std::size_t used, const st
   return *limit > used ? *limit - used : 0;
 }
 
-// Bytes that the control groups leave; no_limit where they have none.
+// Remaining bytes of the control groups; no_limit without a limit.
 std::size_t memory_of_groups(const std::string& root) {
   std::size_t least = no_limit;
   for (const std::string& folder : folders_of_groups(root, "memory", 1)) {
@@ -150,7 +151,7 @@ std::size_t memory_of_machine(const std::string& root) {
     if (meminfo >> kilobytes; key == "MemAvailable:") return kilobytes * 1024;
     std::getline(meminfo, unit);
   }
-  // Systems without /proc say what is built in, or nothing.
+  // Without /proc: the physical memory, or no limit.
   const long pages = ::sysconf(_SC_PHYS_PAGES), page_bytes = ::sysconf(_SC_PAGESIZE);
   return pages > 0 && page_bytes > 0 ? static_cast<std::size_t>(pages) * static_cast<std::size_t>(page_bytes)
                                      : no_limit;

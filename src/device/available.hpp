@@ -1,6 +1,6 @@
 #pragma once
 
-// The resources that the system grants this process.
+// Resources that the system grants this process.
 
 #include <cstddef>
 #include <string>
@@ -9,20 +9,19 @@
 
 namespace abh {
 
-// On Linux both heed the control groups that the process is in, and those around them, of either version: as
-// /proc/self/cgroup names them, where /proc/self/mountinfo shows them. `root` is where /proc and /sys lie: a test has
-// them in a folder of its own.
+// On Linux, both functions read the limits of the control groups of the process and of their parents, versions 1 and 2,
+// from /proc/self/cgroup and /proc/self/mountinfo. `root`: folder that contains /proc and /sys, for tests.
 
-// Processors, at least 1: of the machine, of the process's mask, and of a group's quota. Number of threads to use when
-// none is asked for.
+// Number of processors, at least 1: limited by the machine, the affinity mask of the process and the quotas of its
+// groups. Default number of threads.
 Index available_threads(const std::string& root = "");
 
-// Bytes that this process may still use. Without /proc (on a Mac) all memory of the machine counts as free; where even
-// that is unknown nothing is refused.
+// Bytes that this process can still allocate. Without /proc (macOS), the physical memory; without a limit if that is
+// unknown.
 std::size_t available_memory(const std::string& root = "");
 
-// Error, naming the sizes and what makes them smaller, if `wanted` bytes, of which this process has `taken` already,
-// are more than available. in_chunks: --chunk is among that.
+// Error if `wanted` bytes are more than the available bytes plus the `taken` bytes that this process already has. The
+// message contains the sizes and the flags that reduce them. in_chunks: true: --chunk is one of these flags.
 void require_memory(std::size_t wanted, std::size_t taken = 0, bool in_chunks = false);
 
 }  // namespace abh

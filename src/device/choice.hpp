@@ -7,25 +7,24 @@
 
 namespace abh {
 
-// Where to compute.
+// Selected device.
 struct DeviceChoice {
-  std::string device =
-      "auto";  // plain, cpu, cuda or emulated; auto: cuda where this build has it and there is a GPU, else cpu
+  std::string device = "auto";  // plain, cpu, cuda or emulated; auto: cuda if this build and machine have it, else cpu
   Index threads = available_threads();  // of the CPU device
   std::string gemm = "auto";            // of the CUDA device: library (cuBLASLt) or hand (cuda/gemm.cu)
-  Index gpu = 0;                        // of the CUDA device: which one of this machine
+  Index gpu = 0;                        // of the CUDA device: number of the GPU
 };
 
-// How many of the CPU device's threads are worth starting: more than there are processors wait for each other.
+// Number of threads to start on the CPU device: at most one per processor.
 Index working_threads(const DeviceChoice& choice);
 
-// The device and how it computes, for people: "cpu (avx512), float, 2 threads".
+// Device and data type, for messages: "cpu (avx512), float, 2 threads".
 std::string machine_text(const DeviceChoice& choice, const std::string& type);
 
-// The name of the device that `auto` stands for, any other as it is.
+// Name of the device; `auto` is replaced by the device that it selects.
 std::string resolved_device(const std::string& device);
 
-// Whether several processes can train together on such devices: on GPUs only where this build has NCCL.
+// True if several processes can train together on such devices. GPUs require a build with NCCL.
 bool joins_processes(const DeviceChoice& choice);
 
 // Error if this build or this machine does not have the device.

@@ -17,7 +17,7 @@ namespace abh {
 #if defined(ABH_AVX2)
 namespace {
 
-// The processor is asked directly: __builtin_cpu_supports needs a library that some compilers come without.
+// Executes CPUID directly: __builtin_cpu_supports needs a library that some compilers do not have.
 enum Register { eax, ebx, ecx, edx };
 
 // One register of a leaf of CPUID; 0 if the processor has no such leaf.
@@ -27,13 +27,13 @@ unsigned cpuid(unsigned leaf, Register which, unsigned subleaf = 0) {
   return registers[which];
 }
 
-// The registers that the operating system saves for every thread: bits of XCR0, which exists if CPUID has OSXSAVE.
+// Registers that the operating system saves per thread: bits of XCR0, which exists if CPUID has OSXSAVE.
 enum SavedRegisters : unsigned { xmm_and_ymm = 0x06, zmm_and_masks = 0xE0, tiles = 0x60000 };
 unsigned saved_registers() {
   unsigned low, high;
   asm("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
 #if defined(__APPLE__)
-  low |= zmm_and_masks;  // macOS saves them, but sets their bits only when a thread uses them for the first time
+  low |= zmm_and_masks;  // macOS saves them, but sets their bits only when a thread first uses them
 #endif
   return low;
 }
@@ -41,12 +41,12 @@ unsigned saved_registers() {
 bool has_all(unsigned bits, unsigned wanted) { return (bits & wanted) == wanted; }
 
 #if defined(ABH_AVX512)
-// Bits of CPUID that older compilers have no names for.
+// Bits of CPUID without names in older compilers.
 constexpr unsigned bit_of_avx512_bf16 = 1 << 5;           // leaf 7, subleaf 1, eax
 constexpr unsigned bits_of_amx_bf16 = 1 << 24 | 1 << 22;  // leaf 7, edx: tiles, and their products of bf16
 bool processor_has_amx() { return has_all(cpuid(7, edx), bits_of_amx_bf16) && has_all(saved_registers(), tiles); }
 
-// Linux saves tiles for a process that has asked for it, once for all of its threads.
+// Linux saves tiles only for a process that has requested it, once for all of its threads.
 bool tiles_are_permitted() {
 #if defined(__linux__)
   constexpr long ask_for_registers = 0x1023, tile_data = 18;  // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
@@ -84,7 +84,7 @@ bool isa_available(Isa isa) {
 #endif
 #if defined(ABH_NEON)
     case Isa::neon:
-      return true;  // no 64-bit ARM is without
+      return true;  // part of every 64-bit ARM processor
 #endif
     default:
       return false;

@@ -24,8 +24,8 @@ void* allocate_on_host(std::size_t bytes) {
 
 void release_on_host(void* memory) { ::operator delete(memory, alignment); }
 
-// Bit 62 alone at the top is no address on x86-64; on ARM, which ignores the top byte, bit 55 is the kernel's half. An
-// address of 32 bits has no such half: there it only must not be null.
+// Addresses that are invalid on every machine: bit 62 alone is no valid address on x86-64; ARM ignores the top byte,
+// but bit 55 selects the half of the kernel. A 32-bit address only has to be different from null.
 constexpr bool wide = sizeof(void*) == 8;
 constexpr std::uintptr_t first_address =
     wide ? static_cast<std::uintptr_t>(std::uint64_t{1} << 62 | std::uint64_t{1} << 55) : 64;

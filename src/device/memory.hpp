@@ -7,26 +7,25 @@
 
 namespace abh {
 
-// Where a device's memory comes from. allocate throws Error when there is not enough.
+// Allocator of the memory of a device. allocate throws Error if there is not enough memory.
 struct MemorySource {
   void* (*allocate)(std::size_t bytes);  // aligned to 64 bytes, uninitialised
   void (*release)(void* memory);
-  bool each_take = false;  // a Workspace asks for every take by itself, and gives it back when its scope ends
+  bool each_take = false;  // true: a Workspace allocates every take separately and frees it with its scope
 };
 
 MemorySource host_memory();
 
-// Memory of the devices that share it with the host: host_memory(), or what stands in its place from now on. The tests
-// put red zones around everything (tests/harness/red_zones.hpp).
+// Memory of devices that share the memory of the host: host_memory(), or a replacement. Tests add red zones around each
+// allocation (tests/harness/red_zones.hpp).
 MemorySource memory_of_host_devices();
 void replace_memory_of_host_devices(MemorySource source);
 
-// Addresses without memory, to be counted: every allocation has its own, and whoever reads or writes there is stopped
-// by the machine. allocate throws Error beyond what any machine can address. Given back by the thread that asked for
-// them.
+// Unique addresses without memory, for dry runs; every access is a fault. allocate throws Error if the total exceeds
+// the address space. The allocating thread must also release them.
 MemorySource no_memory();
 
-// Memory of a device, given back at the end.
+// Memory of a device, released by the destructor.
 class DeviceMemory {
  public:
   DeviceMemory(MemorySource source, std::size_t bytes)
@@ -47,8 +46,7 @@ class DeviceMemory {
   std::byte* memory_;
 };
 
-// Scratch memory of a device, taken and given back in stack order. It grows in the first step and is only reused after
-// that.
+// Scratch memory of a device, allocated and released in stack order. It grows in the first step and is then reused.
 class Workspace {
  public:
   explicit Workspace(MemorySource source) : source_(source) {}
@@ -56,7 +54,7 @@ class Workspace {
   Workspace(const Workspace&) = delete;
   Workspace& operator=(const Workspace&) = delete;
 
-  // Everything taken through a Scope is given back when it ends.
+  // Releases the memory of all takes through this Scope in its destructor.
   class Scope {
    public:
     explicit Scope(Workspace& workspace)
@@ -76,11 +74,11 @@ class Workspace {
     std::size_t chunk_, used_, in_use_;
   };
 
-  // Says that about `bytes` will be in use at one time: the next piece of memory that is needed is as large, so that
-  // nothing is lost at the ends of smaller ones.
+  // Announces a peak of about `bytes`. The next allocation is at least this large, so no memory is lost at the ends of
+  // smaller allocations.
   void expect(std::size_t bytes) { expected_ = bytes; }
 
-  // Most bytes that were in use at one time.
+  // Largest number of bytes in use at one time.
   std::size_t peak() const { return peak_; }
 
  private:
@@ -99,13 +97,13 @@ class Workspace {
 
 class HostSums;  // device/processes.hpp
 
-// Copies of a device that shares one memory with the host; it has a copy() of its own.
+// Base class of a device that shares the memory of the host. The device itself has copy().
 template <class Device>
 struct SharesHostMemory {
   using Scope = Workspace::Scope;
-  using Sums = HostSums;  // of the gradients of several processes
+  using Sums = HostSums;  // gradient sums over processes
 
-  // Work beside the device's own, on a GPU (cuda/gpu.hpp): here it is done when it is asked for.
+  // Second stream of a GPU (cuda/gpu.hpp); here work is done immediately.
   class SideStream {
    public:
     static constexpr bool runs_beside = false;
@@ -117,10 +115,10 @@ struct SharesHostMemory {
     Device& device_;
   };
 
-  // Layers that follow each other do so here too; a GPU may do them in one sweep.
+  // false: layers are computed one after the other; a GPU fuses some of them.
   static constexpr bool joins_layers = false;
 
-  // Sums over rows are done where they are made; those of a GPU may wait (cuda/gpu.hpp).
+  // Sums over rows are computed immediately; a GPU may defer them (cuda/gpu.hpp).
   class DeferredReductions {
    public:
     explicit DeferredReductions(Device&) {}
@@ -128,11 +126,11 @@ struct SharesHostMemory {
   };
   void finish_late_sums() {}
 
-  // Most bytes of scratch memory that were in use at one time; and that it will be as much as on another device.
+  // Peak of the scratch memory; expects the peak of another device, measured in a dry run.
   std::size_t scratch_peak() const { return static_cast<const Device*>(this)->workspace.peak(); }
   void expect_scratch_of(const Device& other) { static_cast<Device*>(this)->workspace.expect(other.scratch_peak()); }
 
-  // Work that is done many times over the same memory; a GPU records it (cuda/gpu.hpp).
+  // Work that is repeated on the same memory; a GPU captures it as a CUDA graph (cuda/gpu.hpp).
   struct CapturedGraph {
     template <class Body>
     void run(Device&, const Body& body) {

@@ -1,18 +1,18 @@
 #pragma once
 
-// Memory pages of this process.
+// Functions for memory pages.
 
 #include <cstddef>
 
 namespace abh {
 
-// A matrix product walks down columns, every row in another page: pages of 2 MiB took 2 to 4 % off a training step on
-// Zen 5 (docs/results/cpu.md). A wish: where the system does not grant it, all works as well.
+// Requests pages of 2 MiB. A matrix product reads columns, with each row on another page: large pages reduced the time
+// of a training step by 2 to 4 % on Zen 5 (docs/results/cpu.md). The system may ignore the request.
 void wish_for_huge_pages(void* memory, std::size_t bytes);
 
-// Counts of this process, as Linux keeps them; 0 where it does not. The most bytes of memory in use at one time since
-// the start or the last reset, and how often a page had to be fetched or made when it was touched. (getrusage has a
-// peak, too, but that one begins with what the process was before it ran this program.)
+// Statistics of this process on Linux; 0 on other systems. peak_memory: most bytes of memory in use at one time since
+// the start or the last reset. page_faults: number of pages that were fetched or created on access. (The peak of
+// getrusage would include the process before exec.)
 std::size_t peak_memory();
 void reset_peak_memory();
 long page_faults();

@@ -33,12 +33,13 @@ Processes& one_process() {
 
 std::unique_ptr<Processes> join_processes([[maybe_unused]] const std::string& program) {
 #if defined(ABH_MPI)
-  // Variables that mpirun of Open MPI, that of MPICH, and others set for every process that they start.
+  // Variables that mpirun of Open MPI, mpirun of MPICH and other launchers set for every process.
   for (const char* name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_RANK"}) {
     if (std::getenv(name)) return join_mpi_processes(program);
   }
 #else
-  // Their values, and those of Slurm's srun, for one process alone. PMIx tells no size: ranks other than 0 refuse.
+  // Values of these variables, and of srun, for a single process. PMIx sets no size, so only ranks above 0 are
+  // rejected.
   constexpr std::pair<const char*, std::string_view> of_one[] = {
       {"OMPI_COMM_WORLD_SIZE", "1"}, {"PMI_SIZE", "1"}, {"SLURM_STEP_NUM_TASKS", "1"}, {"PMIX_RANK", "0"}};
   for (const auto& [name, expected] : of_one) {

@@ -13,14 +13,14 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Runs of a training step follow each other within microseconds: whoever waits looks for so long before it sleeps. On a
-// busy machine, too, that costs less than to sleep and to be woken for every run.
+// Time that a waiting thread polls before it sleeps. The layers of a training step follow each other within
+// microseconds. Polling costs less than sleeping and waking for every layer, also on a busy machine.
 constexpr auto looking = std::chrono::microseconds(50);
 
-// To share a run takes some cache lines' way from core to core and back, and on a busy machine the risk that a task
-// waits half-done for its worker: runs of a very small model are over by then.
+// Tasks below this total time run on the caller alone, as in very small models. Distributing them would transfer cache
+// lines between cores, and on a busy machine a task may wait for its worker.
 constexpr auto worth_sharing = std::chrono::microseconds(2);
-// To wake a sleeping thread takes some ten microseconds of the caller's time.
+// Waking a sleeping thread takes about ten microseconds of the caller.
 constexpr auto worth_waking = std::chrono::microseconds(15);
 
 inline void pause_turn() {
@@ -33,7 +33,7 @@ inline void pause_turn() {
 
 template <class Changed>
 bool look_for(Changed changed) {
-  constexpr int turns = 64;  // between two looks at the clock
+  constexpr int turns = 64;  // between two reads of the clock
   const Clock::time_point begin = Clock::now();
   do {
     for (int turn = 0; turn < turns; ++turn) {
@@ -44,7 +44,7 @@ bool look_for(Changed changed) {
   return false;
 }
 
-// A worker's tasks are [begin, end) of a run of `tasks` tasks.
+// Tasks [begin, end) of a worker, of a run of `tasks` tasks.
 struct Range {
   Index begin, end;
 };
@@ -89,7 +89,7 @@ void Threads::run(Task task, void* context, Index tasks) {
   if (last_took_ <= worth_sharing) {
     while (first < tasks && Clock::now() - begin <= worth_sharing) task(context, first++, 0);
   }
-  constexpr Index most = Index{1} << 31;  // what a share can count
+  constexpr Index most = Index{1} << 31;  // largest count of a share
   for (; first < tasks; first += most) run_piece(task, context, first, std::min(most, tasks - first));
   last_took_ = Clock::now() - begin;
 }
@@ -124,8 +124,8 @@ void Threads::run_piece(Task task, void* context, Index first, Index tasks) {
   }
 }
 
-// Runs what is left of a run, the worker's own share first, and gives the number of its tasks. What was read of the run
-// before a task was taken is valid if that succeeds: the caller of run() changes it only after the last task is done.
+// Runs remaining tasks, first of the own share, and returns their number. Fields that are read before a task is taken
+// are valid if the take succeeds, because the caller of run() changes them only after the last task.
 template <class AfterTask>
 std::uint32_t Threads::take_tasks(Index worker, std::uint32_t run, const AfterTask& after_task) {
   const Task task = task_.load(std::memory_order_relaxed);
@@ -151,7 +151,7 @@ void Threads::wait_and_run(Index worker) {
   for (;;) {
     const auto moved = [&] { return run_number_.value.load(std::memory_order_acquire) != seen; };
     if (!look_for(moved)) {
-      ++sleepers_;  // before the number is read again, as the caller moves it before it looks for sleepers
+      ++sleepers_;  // before the number is read again; the caller changes the number before it reads sleepers_
       run_number_.value.wait(seen);
       --sleepers_;
     }

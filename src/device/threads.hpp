@@ -11,17 +11,17 @@
 
 namespace abh {
 
-// A persistent team of threads that runs numbered tasks. Every worker has a share of neighbouring tasks, which it finds
-// in its cache from run to run, and takes them one by one; whoever is done with its own takes those that others have
-// left. A worker that sleeps, or that the system gave no processor, is not waited for: only a task that somebody has
-// begun is. In which order a number is summed must depend on the task's number alone, never on the worker or on their
-// number: then results are bitwise the same for every number of threads.
+// Persistent thread pool with work stealing for numbered tasks. Every worker has a contiguous share of the tasks, which
+// stays the same from run to run, so the data is often in its cache. A worker takes its tasks one by one and then
+// steals remaining tasks from others. The caller waits only for tasks that have started, not for a worker that sleeps
+// or is not scheduled. The order of a sum must depend only on the number of the task, not on the worker or the number
+// of workers. Then results are bitwise the same for every number of threads.
 class Threads {
  public:
   using Task = void (*)(void* context, Index task, Index worker);
 
-  // count: workers including the calling thread, at least 1. Throws Error when the system refuses to start them. Where
-  // work is only counted none are started and run() returns at once.
+  // count: workers including the calling thread, at least 1. Error if the system refuses to start them. In a dry run,
+  // no threads start and run() returns at once.
   explicit Threads(Index count, Mode mode = Mode::compute);
   ~Threads();
   Threads(const Threads&) = delete;
@@ -31,11 +31,11 @@ class Threads {
   Mode mode() const { return mode_; }
 
   // Runs task(context, i, worker) for i in [0, tasks) and returns when all are done. A worker runs one task at a time,
-  // its share in ascending order; worker 0 is the caller. Tasks must not throw or call run.
+  // its share in ascending order. Worker 0 is the caller. Tasks must not throw or call run.
   void run(Task task, void* context, Index tasks);
 
  private:
-  // A number in a cache line that it shares with no other.
+  // Number in its own cache line.
   template <class Number>
   struct Apart {
     std::atomic<Number> value = 0;
@@ -50,18 +50,18 @@ class Threads {
 
   Index count_;
   Mode mode_;
-  // The run under way. Read by late workers, too, who then find nothing left of the run they came for.
+  // Current run. A late worker may read a newer run; it then finds no remaining tasks of its own run.
   std::atomic<Task> task_ = nullptr;
   std::atomic<void*> context_ = nullptr;
   std::atomic<Index> first_ = 0, tasks_ = 0;
-  // Per worker: remaining tasks of its share (low 32 bits) and run number (high 32 bits). A thread that lowers the
-  // value by one takes a task.
+  // Per worker: remaining tasks of its share (low 32 bits) and run number (high 32 bits). Decrementing the value takes
+  // a task.
   std::vector<Apart<std::uint64_t>> shares_;
-  Apart<std::uint32_t> run_number_;          // counts runs; workers wait for it to move
-  Apart<std::uint32_t> tasks_done_;          // of this run, by other workers than the caller
-  std::atomic<std::uint32_t> sleepers_ = 0;  // workers that wait for another run asleep
+  Apart<std::uint32_t> run_number_;          // number of runs; workers wait for it to change
+  Apart<std::uint32_t> tasks_done_;          // of this run, by workers other than the caller
+  std::atomic<std::uint32_t> sleepers_ = 0;  // workers that sleep until the next run
   std::atomic<bool> stop_ = false;
-  // Runs follow each other as they did in the last layer or step: what one was worth, the next one is, as a rule.
+  // Duration of the last run, the estimate for the next run: consecutive runs are usually similar.
   std::chrono::steady_clock::duration last_took_ = std::chrono::seconds(1);
   std::vector<std::thread> workers_;
 };

@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::string_view temporary_begin = ".abh-", temporary_end = ".tmp";
 
-// Another name with every call, in every process of this machine.
+// Unique name per call and process of this machine.
 std::string temporary_name(const std::string& target) {
   static std::atomic<Index> names = 0;
   return target + std::string(temporary_begin) + to_text(Index{::getpid()}) + "-" + to_text(names++) +
@@ -42,7 +42,7 @@ AtomicFile::AtomicFile(const std::string& path) : path_(path), target_(path) {
   }
   const std::filesystem::file_status status = std::filesystem::status(target_, failure);
   if (std::filesystem::is_directory(status)) fail(EISDIR);
-  // A rename over a device such as /dev/null would replace it by a plain file.
+  // A rename onto a device such as /dev/null would replace the device by a regular file.
   if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status)) {
     throw Error(path_ + ": cannot write: not a regular file");
   }
@@ -67,7 +67,7 @@ void AtomicFile::write(const void* data, std::size_t size) {
       if (errno == EINTR) continue;
       fail(errno);
     }
-    // A full disk or a file-size limit first shows as a short write; the next one then says which it was.
+    // A full disk or a file-size limit first causes a short write; the next write then reports the error.
     bytes += written;
     size -= static_cast<std::size_t>(written);
   }

@@ -1,4 +1,4 @@
-// AtomicFile on POSIX systems; src/device/windows has it for Windows.
+// AtomicFile for POSIX systems; src/device/windows implements it for Windows.
 
 #include <fcntl.h>
 #include <sys/file.h>
@@ -15,7 +15,7 @@
 namespace abh {
 namespace {
 
-// Locks a file that still has a name. `no_locks` is the answer of a file system that has none.
+// Locks a file; false if the file has been removed. no_locks: result on a file system without locks.
 bool lock_temporary(int descriptor, bool no_locks) {
   if (::flock(descriptor, LOCK_EX | LOCK_NB) != 0) return no_locks && errno != EWOULDBLOCK;
   struct stat status {};
@@ -49,18 +49,18 @@ void AtomicFile::commit() {
   while (::fsync(descriptor_) != 0) {
     if (errno != EINTR) fail(errno);
   }
-  const int locked = ::fcntl(descriptor_, F_DUPFD_CLOEXEC, 0);  // keeps the lock until the file has its name
+  const int locked = ::fcntl(descriptor_, F_DUPFD_CLOEXEC, 0);  // keeps the lock until the file has its final name
   if (locked < 0) fail(errno);
   // Network file systems may report a full disk only here.
   const int closed = ::close(std::exchange(descriptor_, locked));
-  if (closed != 0 && errno != EINTR) fail(errno);  // after EINTR the descriptor is gone and the data is flushed already
+  if (closed != 0 && errno != EINTR) fail(errno);  // after EINTR, the descriptor is closed and the data is flushed
 
-  // The folder is opened before the rename, so that a failure here still leaves the old file.
+  // The folder is opened before the rename, so after a failure here the old file still exists.
   const int folder_descriptor = ::open(folder().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (folder_descriptor < 0) fail(errno);
   int code = std::rename(temporary_.c_str(), target_.c_str()) == 0 ? 0 : errno;
   renamed_ = code == 0;
-  // Without this the rename itself may be lost in a power failure. EINVAL: the file system has no such operation.
+  // Without this fsync, a power failure may undo the rename. EINVAL: the file system does not support it.
   while (code == 0 && ::fsync(folder_descriptor) != 0) {
     if (errno == EINVAL) break;
     if (errno != EINTR) code = errno;

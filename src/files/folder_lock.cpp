@@ -14,7 +14,7 @@
 namespace abh {
 
 FolderLock::FolderLock(const std::string& folder) {
-  // Between opening and locking, the folder may have been moved aside and another have got its name.
+  // The folder may have been renamed and replaced between open and lock.
   for (bool named = false; !named;) {
     release();
     descriptor_ = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);

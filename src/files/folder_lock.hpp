@@ -4,8 +4,8 @@
 
 namespace abh {
 
-// Keeps other programs out of a folder as long as it lives, and not longer, however the program ends. Error if another
-// one is in there. Where the file system cannot lock, nothing is kept out.
+// Lock of a folder against other programs, released when the object or the program ends. Error if another program has
+// the lock. Without effect on file systems that have no locks.
 class FolderLock {
  public:
   explicit FolderLock(const std::string& folder);
@@ -13,7 +13,7 @@ class FolderLock {
   ~FolderLock();
   FolderLock& operator=(FolderLock&&) = delete;
 
-  // False if there was no such folder.
+  // False if the folder did not exist.
   bool has_folder() const { return descriptor_ >= 0; }
 
  private:

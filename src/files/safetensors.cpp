@@ -21,9 +21,9 @@ constexpr Index max_header_size = 100'000'000;  // the limit of the reference im
 constexpr Index max_index = std::numeric_limits<Index>::max();
 
 constexpr const char* version_key = "abh_version";
-constexpr std::string_view blank_check = "00000000";  // what the check value counts itself as
+constexpr std::string_view blank_check = "00000000";  // text of the check value while it is computed
 
-// The bytes that `shape` takes; nothing if an extent is negative or the product does not fit an Index.
+// Number of bytes of `shape`; nullopt if an extent is negative or the product does not fit an Index.
 std::optional<Index> checked_byte_count(Dtype dtype, const std::vector<Index>& shape) {
   Index bytes = element_size(dtype);
   for (const Index extent : shape) {
@@ -33,7 +33,8 @@ std::optional<Index> checked_byte_count(Dtype dtype, const std::vector<Index>& s
   return bytes;
 }
 
-// Checks that shapes and offsets agree and that the entries, now put in the order of their data, tile the data section.
+// Checks that shapes and offsets agree, sorts the entries by their data, and checks that they cover the data section
+// exactly.
 void check_layout(std::vector<SafetensorsEntry>& entries, Index data_size, const std::string& path) {
   for (const SafetensorsEntry& entry : entries) {
     const std::string who = path + ": tensor " + quoted(entry.name) + ": ";
@@ -51,7 +52,7 @@ void check_layout(std::vector<SafetensorsEntry>& entries, Index data_size, const
     }
   }
 
-  // By end as well: a tensor of no elements comes before the one that begins at the same place.
+  // Also by end: an empty tensor comes before a tensor that begins at the same byte.
   std::sort(entries.begin(), entries.end(), [](const SafetensorsEntry& left, const SafetensorsEntry& right) {
     return std::tie(left.begin, left.end, left.name) < std::tie(right.begin, right.end, right.name);
   });
@@ -72,7 +73,7 @@ void check_layout(std::vector<SafetensorsEntry>& entries, Index data_size, const
   if (covered != data_size) fail_hole(data_size);
 }
 
-// Elements of this machine as elements of a file, which are little-endian, or the other way.
+// Converts between elements of this machine and of a file (little-endian).
 void turn_elements([[maybe_unused]] std::byte* data, [[maybe_unused]] Index bytes, [[maybe_unused]] Dtype dtype) {
   if constexpr (std::endian::native == std::endian::big) {
     const Index size = element_size(dtype);
@@ -80,7 +81,7 @@ void turn_elements([[maybe_unused]] std::byte* data, [[maybe_unused]] Index byte
   }
 }
 
-// Gives the bytes of a tensor, of a shape that was checked, as a file has them to use(data, size).
+// Calls use(data, size) with the bytes of a tensor in file order. Its shape is already checked.
 void with_file_bytes(const SafetensorsOutput& tensor, const auto& use) {
   const Index size = *checked_byte_count(tensor.dtype, tensor.shape);
   const auto* data = static_cast<const std::byte*>(tensor.data);
@@ -104,7 +105,7 @@ void require_check_digits(const std::string& path, const std::string& key, const
   }
 }
 
-// The check value of a whole file but for the length of its header.
+// Check value of a whole file without the length of its header.
 std::uint32_t check_of(std::string_view header, std::size_t check_position, const auto& add_data) {
   const std::string_view after = header.substr(check_position + blank_check.size());
   std::uint32_t crc = crc32(header.data(), check_position);
@@ -113,7 +114,7 @@ std::uint32_t check_of(std::string_view header, std::size_t check_position, cons
   return add_data(crc);
 }
 
-// The version of the file, 0 without marks. Both or none: a flipped bit in the name of one is noticed by the other.
+// Version of the file, 0 without marks. Both marks or none: a flipped bit in one name is detected by the other mark.
 Index check_marks(const SafetensorsHeader& header, std::string_view text, const std::byte* data, Index size,
                   const std::string& path) {
   const auto version = header.metadata.find(version_key), check = header.metadata.find(check_key);
@@ -147,7 +148,7 @@ Index check_marks(const SafetensorsHeader& header, std::string_view text, const 
   return value;
 }
 
-// The mark of files of the first releases: a check value of the data alone.
+// Mark of the first releases: a check value of the data only.
 void check_crc(const std::map<std::string, std::string>& metadata, const std::byte* data, Index size,
                const std::string& path) {
   const auto entry = metadata.find("crc32");
@@ -220,9 +221,9 @@ SafetensorsFile SafetensorsFile::parse(std::vector<std::byte> bytes, const std::
     std::byte* data = file.bytes_.data() + safetensors_length_size + size + entry.begin;
     const auto alignment = static_cast<std::uintptr_t>(element_size(entry.dtype));
     if (entry.begin == entry.end) {
-      data = file.bytes_.data();  // never read, but aligned and not null
+      data = file.bytes_.data();  // never read; aligned and not null
     } else if (reinterpret_cast<std::uintptr_t>(data) % alignment != 0) {
-      // The format does not promise alignment. operator new does, to the size of what is asked for.
+      // The format does not guarantee alignment. operator new aligns to the requested size.
       data = file.copies_.emplace_back(data, data + (entry.end - entry.begin)).data();
     }
     turn_elements(data, entry.end - entry.begin, entry.dtype);

@@ -1,21 +1,21 @@
-// The safetensors format: 8 bytes of header length (little-endian), a JSON header of that length, then the data
+// The safetensors format: 8 bytes with the length of the header (little-endian), the JSON header, then the data
 // section.
 //
 //   {"__metadata__": {"key": "text", ...}, "NAME": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}, ...}
 //
-// data_offsets count from the beginning of the data section, end exclusive. The tensors are row-major and
-// little-endian; together they cover the data section exactly: no overlap, no hole. Format:
-// github.com/huggingface/safetensors, README.
+// data_offsets count from the start of the data section; the end is exclusive. Tensors are row-major and little-endian.
+// Together they cover the data section exactly, without overlaps and holes. Format: github.com/huggingface/safetensors,
+// README.
 //
-// On top of the format, __metadata__ holds two marks that the writer here always writes and the reader here checks
-// where it finds them; other readers see two more strings. "abh_version": which keys the writer knew. "abh_crc32": the
-// CRC-32 of header and data, 8 lower-case hexadecimal digits which count as zeros themselves. One without the other is
-// an error. Files of the first releases have "crc32" instead, of the data section alone; other people's have nothing.
-// A program that saves a file again copies the marks with the other metadata: the message of a mismatch says so.
+// In addition, __metadata__ contains two marks. The writer always writes them, and the reader checks them if they
+// exist. Other readers treat them as strings. "abh_version": version of the keys. "abh_crc32": CRC-32 of header and
+// data as 8 lower-case hexadecimal digits, computed with zeros in their place. A single mark is an error. Files of the
+// first releases have "crc32" instead, for the data section only; files of other programs have no marks. If another
+// program changes and saves a file, it copies the marks; the error message explains this.
 //
-// The reader accepts what the reference accepts (safetensors 0.8.0), with exceptions: names, keys and members that
-// stand twice, of which the reference takes the last one; members of a tensor other than the three; a tensor as a JSON
-// array; types that nothing here computes with (of 4, 6 and 8 bits, and complex numbers); integers above 2^63 - 1.
+// The reader accepts the same files as the reference (safetensors 0.8.0), except: repeated names, keys or members (the
+// reference uses the last); other members of a tensor; a tensor as a JSON array; types that the project does not use
+// (4, 6 and 8-bit floats, complex numbers); integers above 2^63 - 1.
 #pragma once
 
 #include <cstddef>
@@ -29,17 +29,17 @@
 
 namespace abh {
 
-// Written as "abh_version". A key of metadata that is new goes with a number that is new.
+// Value of "abh_version". A new metadata key requires a new version.
 inline constexpr Index safetensors_version = 3;
 
 enum class Dtype { F64, F32, F16, BF16, I64, I32, I16, I8, U64, U32, U16, U8, BOOL };
 
-const char* dtype_name(Dtype dtype);                      // "F64", as the format spells it
+const char* dtype_name(Dtype dtype);                      // as in the format: "F64"
 std::string shape_text(const std::vector<Index>& shape);  // "[2, 3]", "[]" for a scalar
-Index element_count(const std::vector<Index>& shape);     // the product; 1 for a scalar
+Index element_count(const std::vector<Index>& shape);     // product of the extents; 1 for a scalar
 Index element_size(Dtype dtype);                          // bytes of one element, 1 to 8
 
-// The Dtype whose elements can be read through a `const T*`, of the types that anybody reads.
+// Dtype whose elements are read as `const T*`; only for types that the project reads.
 template <class T>
 inline constexpr Dtype dtype_of = T::no_dtype_for_this_type;
 template <>
@@ -49,8 +49,8 @@ inline constexpr Dtype dtype_of<float> = Dtype::F32;
 template <>
 inline constexpr Dtype dtype_of<std::int32_t> = Dtype::I32;
 
-// One tensor of a file that was read. `data` is never null, is aligned to the element size, has the byte order of this
-// machine, and lives as long as the SafetensorsFile it came from.
+// Tensor of a file. `data` is not null, is aligned to the element size, has the byte order of this machine, and is
+// valid as long as the SafetensorsFile.
 struct SafetensorsTensor {
   std::string name;
   Dtype dtype;
@@ -60,17 +60,17 @@ struct SafetensorsTensor {
   Index count() const { return element_count(shape); }
 };
 
-// A file in memory, checked from end to end: whatever is handed out lies within it. Nothing of it is trusted before.
-// Everything that can be wrong is an Error "path: ..." in one line that names the tensor, what was found and expected.
+// File in memory, completely checked: all returned data lies within the file. Every fault is an Error "path: ..." in
+// one line with the tensor, the found and the expected value.
 class SafetensorsFile {
  public:
-  // Reads all of `path` into memory. Not a memory map: the check value needs every byte anyway, and a mapped file that
-  // another process cuts short kills this one with SIGBUS.
+  // Reads the whole file into memory. It is not memory-mapped: the check value needs every byte, and if another process
+  // truncates a mapped file, this process gets SIGBUS.
   static SafetensorsFile read(const std::string& path);
-  // The same for the bytes of a file; `path` is only used in messages.
+  // The same for the bytes of a file; `path` is only for messages.
   static SafetensorsFile parse(std::vector<std::byte> bytes, const std::string& path);
 
-  // Tensors point into the object: it can be moved, which keeps them where they are, but not copied.
+  // Tensors point into the object. Moving keeps the pointers valid; copying is not possible.
   SafetensorsFile(SafetensorsFile&&) = default;
   SafetensorsFile& operator=(SafetensorsFile&&) = default;
   SafetensorsFile(const SafetensorsFile&) = delete;
@@ -78,14 +78,14 @@ class SafetensorsFile {
 
   const std::string& path() const { return path_; }
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
-  // The value of "abh_version"; 0 without the marks.
+  // Value of "abh_version"; 0 without marks.
   Index version() const { return version_; }
-  // In the order of their data.
+  // Tensors in the order of their data.
   const std::vector<SafetensorsTensor>& tensors() const { return tensors_; }
   bool has(const std::string& name) const { return position_of_.count(name) != 0; }
-  // Error if there is none of this name.
+  // Error if there is no tensor with this name.
   const SafetensorsTensor& tensor(const std::string& name) const;
-  // The elements of a tensor that must be there with this element type and exactly this shape, else Error.
+  // Elements of a tensor. Error if the tensor is missing or has another type or shape.
   template <class T>
   const T* data(const std::string& name, const std::vector<Index>& shape) const {
     return reinterpret_cast<const T*>(checked_data(name, dtype_of<T>, shape));
@@ -97,14 +97,14 @@ class SafetensorsFile {
 
   std::string path_;
   std::vector<std::byte> bytes_;                // the whole file
-  std::vector<std::vector<std::byte>> copies_;  // of tensors that lie in bytes_ at an address unfit for their elements
+  std::vector<std::vector<std::byte>> copies_;  // of tensors in bytes_ that are not aligned
   std::map<std::string, std::string> metadata_;
   Index version_ = 0;
   std::vector<SafetensorsTensor> tensors_;
   std::map<std::string, std::size_t> position_of_;  // name -> position in tensors_
 };
 
-// One tensor to be written; `data` holds the product of `shape` elements and may be null if that is 0.
+// Tensor to write; `data` contains the product of `shape` elements and may be null if that is 0.
 struct SafetensorsOutput {
   std::string name;
   Dtype dtype;
@@ -112,16 +112,16 @@ struct SafetensorsOutput {
   const void* data;
 };
 
-// Gives the bytes of the file to write(data, size), piece by piece. Tensors are stored in the order given, except that
-// wider elements come before narrower ones, which aligns every tensor to its elements without holes. Metadata entries
-// are sorted by key; the marks are set here. The bytes depend on the arguments alone, but for `path`, which is only
-// used in messages. The data is read twice (check value, writing); only a big-endian machine copies it, tensor by
-// tensor. Error if names repeat or texts are not valid UTF-8: no reader would take it.
+// Calls write(data, size) with the bytes of the file, piece by piece. Tensors keep their order, except that wider
+// elements come first, so every tensor is aligned without holes. Metadata is sorted by key; the marks are set here. The
+// bytes only depend on the arguments, except `path`, which is for messages. The data is read twice: for the check value
+// and for writing. Only big-endian machines copy it, one tensor at a time. Error if a name repeats or a text is not
+// valid UTF-8.
 void safetensors_bytes(const std::string& path, const std::vector<SafetensorsOutput>& tensors,
                        std::map<std::string, std::string> metadata,
                        const std::function<void(const void* data, std::size_t size)>& write);
 
-// Writes the file whole or not at all (AtomicFile). Error also if it cannot be written.
+// Writes the file atomically (AtomicFile). Error also if it cannot be written.
 void write_safetensors(const std::string& path, const std::vector<SafetensorsOutput>& tensors,
                        std::map<std::string, std::string> metadata);
 

@@ -1,4 +1,4 @@
-// The functions of safetensors.hpp that use the file system.
+// Functions of safetensors.hpp that use the file system.
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -18,11 +18,11 @@
 namespace abh {
 namespace {
 
-// A file open for reading; closes itself.
+// File open for reading; closed by the destructor.
 class InputFile {
  public:
   explicit InputFile(const std::string& path) : path_(path) {
-    // Without O_NONBLOCK the open waits for a writer if the path is a named pipe; on a plain file it means nothing.
+    // Without O_NONBLOCK, opening a named pipe waits for a writer. It has no effect on a regular file.
     descriptor_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (descriptor_ < 0) fail(errno);
   }
@@ -38,7 +38,7 @@ class InputFile {
     return status.st_size;
   }
 
-  // The next `size` bytes.
+  // Reads the next `size` bytes.
   void read(std::byte* bytes, std::size_t size) {
     while (size > 0) {
       const ssize_t count = ::read(descriptor_, bytes, size);

@@ -27,8 +27,8 @@ constexpr DtypeInfo dtype_table[] = {{Dtype::F64, "F64", 8},   {Dtype::F32, "F32
 
 const DtypeInfo& info_of(Dtype dtype) { return dtype_table[static_cast<std::size_t>(dtype)]; }
 
-// Parses exactly the JSON of a safetensors header: an object of objects of known members. Nesting is fixed by the
-// grammar, so no input can drive it into recursion.
+// Parses exactly the JSON of a safetensors header: an object of objects with known members. The grammar has a fixed
+// depth, so no input causes recursion.
 class HeaderParser {
  public:
   HeaderParser(std::string_view text, const std::string& path) : text_(text), path_(path) {}
@@ -37,7 +37,7 @@ class HeaderParser {
     SafetensorsHeader header;
     parse_object([&](const std::string& name) {
       if (name == "__metadata__") {
-        if (accept_null()) return;  // as some writers say that there is none
+        if (accept_null()) return;  // some writers write null for no metadata
         parse_object([&](const std::string& key) {
           skip_space();
           if (key == check_key) header.check_position = position_ + 1;
@@ -53,7 +53,7 @@ class HeaderParser {
   }
 
  private:
-  // {"key": member, ...}; `parse_member(key)` consumes the value. No key may stand twice.
+  // {"key": member, ...}; `parse_member(key)` reads the value. Error for a repeated key.
   template <class ParseMember>
   void parse_object(ParseMember parse_member) {
     expect('{', "'{'");
@@ -112,14 +112,14 @@ class HeaderParser {
     return numbers;
   }
 
-  // A sign, a fraction or an exponent is left standing and makes whatever must follow the number fail.
+  // A sign, a fraction or an exponent remains unread, so the next expected character is missing.
   Index parse_integer() {
     skip_space();
     const auto is_digit = [this] {
       return position_ < text_.size() && text_[position_] >= '0' && text_[position_] <= '9';
     };
     if (!is_digit()) fail_expected("a non-negative integer");
-    if (text_[position_] == '0') {  // JSON knows no leading zeros
+    if (text_[position_] == '0') {  // JSON has no leading zeros
       ++position_;
       return 0;
     }
@@ -155,7 +155,7 @@ class HeaderParser {
     fail_expected("the closing quote of a string");
   }
 
-  // The escape after a backslash, as a code point.
+  // Escape after a backslash, as a code point.
   char32_t parse_escape() {
     constexpr std::string_view letters = "\"\\/bfnrt";
     constexpr std::string_view meanings = "\"\\/\b\f\n\r\t";
@@ -167,7 +167,7 @@ class HeaderParser {
     if (position_ >= text_.size() || text_[position_] != 'u') fail_expected("one of \"\\/bfnrtu after a backslash");
     const std::uint32_t first = parse_code_unit();
     if (first < 0xD800 || first > 0xDFFF) return first;
-    // Beyond U+FFFF JSON writes two escapes, the high surrogate and then the low one (RFC 8259, section 7).
+    // JSON writes code points above U+FFFF as two escapes, high surrogate and low surrogate (RFC 8259, section 7).
     if (first < 0xDC00 && text_.substr(position_, 2) == "\\u") {
       ++position_;
       const std::uint32_t second = parse_code_unit();

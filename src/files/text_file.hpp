@@ -4,8 +4,8 @@
 
 namespace abh {
 
-// The bytes of a file, unchanged. Throws Error for a file that is missing, a directory, a device, unreadable or empty;
-// `expected` says what should be there.
+// Bytes of a file, unchanged. Error if the file is missing, a directory, a device, unreadable or empty. `expected`:
+// expected content, for the message.
 std::string read_data_file(const std::string& path, const std::string& expected);
 inline std::string read_text_file(const std::string& path) { return read_data_file(path, "text"); }
 

@@ -8,10 +8,10 @@
 
 namespace abh {
 
-// AdamW: every weight moves along the running mean of its gradient, divided by the root of the running mean of its
-// square; weight decay acts on the weight itself. Kingma, Ba, "Adam: a method for stochastic optimization", 2015;
-// Loshchilov, Hutter, "Decoupled weight decay regularization", 2019. Derivation: docs/layers/adamw.md. For every weight
-// i of a tensor, and step counted from 0:
+// AdamW: the update of a weight is the running mean of its gradient, divided by the root of the running mean of the
+// squared gradient. Weight decay acts on the weight directly. Kingma, Ba, "Adam: a method for stochastic optimization",
+// 2015; Loshchilov, Hutter, "Decoupled weight decay regularization", 2019. Derivation: docs/layers/adamw.md. For every
+// weight i of a tensor, with step counted from 0:
 //
 //   gradient_i       = clip_scale d_weight_i                                                                  (adamw.1)
 //   first_moment_i  <- beta1 first_moment_i + (1 - beta1) gradient_i                                          (adamw.2)
@@ -20,19 +20,19 @@ namespace abh {
 //   square_i         = second_moment_i / (1 - beta2^(step + 1))                                               (adamw.5)
 //   weight_i        <- weight_i - learning_rate (mean_i / (sqrt(square_i) + epsilon) + weight_decay weight_i) (adamw.6)
 //
-// The moments start at 0, which still is the share beta^(step + 1) of them; (adamw.4) and (adamw.5) divide by the rest.
-// There is no backward pass.
+// The moments start at 0 and are too small by the factor 1 - beta^(step + 1). (adamw.4) and (adamw.5) divide by this
+// factor. There is no backward pass.
 struct AdamwSettings {
   double beta1 = 0.9;       // in [0, 1)
   double beta2 = 0.99;      // in [0, 1)
   double epsilon = 1e-8;    // above 0
-  double weight_decay = 0;  // of this tensor; acts on the weight, per unit of learning rate
-  double rate = 1;          // of this tensor: what the learning rate is multiplied by
+  double weight_decay = 0;  // of this tensor, per unit of learning rate
+  double rate = 1;          // of this tensor: factor of the learning rate
 };
 
-// The arrays of `count` >= 0 weights. Where T is narrower than Accum<T> (bf16), `master` holds the weights in full
-// precision: it is what (adamw.6) updates, and weight gets the rounded copy. A step is often smaller than the distance
-// of two neighbouring bf16 and would be rounded away. Where T is Accum<T>, master is null and weight itself is updated.
+// Arrays of `count` >= 0 weights. If T is narrower than Accum<T> (bf16), (adamw.6) updates `master`, the weights in
+// full precision, and `weight` receives the rounded copy. An update of a bf16 weight is often smaller than the distance
+// to the next bf16 number and would be rounded away. If T is Accum<T>, master is null, and (adamw.6) updates `weight`.
 template <class T>
 struct AdamwUpdate {
   T* weight;
@@ -47,16 +47,15 @@ struct AdamwUpdate {
 
 // Updates the weights and their moments in place.
 //
-// It reads from *state learning_rate, clip_scale and the corrections, which set_adamw_corrections must have set for
-// this step. Where clip_scale is NaN (a gradient that is not finite, see global_norm.hpp) the step is broken and
-// nothing changes, neither weights nor moments: the last good ones are still there to be saved.
+// Reads learning_rate, clip_scale and the corrections from *state; set_adamw_corrections must have set them for this
+// step. If clip_scale is NaN (the gradient is not finite, see global_norm.hpp), weights and moments do not change.
 //
-// About 15 flops a weight, with a root and a division; in float, reads 16 bytes a weight and writes 12, in bf16 16 and
-// 14.
+// About 15 flops per weight, with a root and a division. In float: reads 16 bytes per weight and writes 12; in bf16:
+// reads 16 and writes 14.
 template <class Device, class T>
 void adamw_update(Device&, const AdamwUpdate<T>&);
 
-// Several of them, which have no weight in common and read one state: together where a device joins layers.
+// Updates of several tensors without common weights, with the same state. A device with joins_layers fuses them.
 template <class Device, class T>
 void adamw_updates_together(Device&, const std::vector<AdamwUpdate<T>>&);
 template <class Device, class T>
@@ -65,8 +64,8 @@ void adamw_updates(Device& device, const std::vector<AdamwUpdate<T>>& all) {
   for (const AdamwUpdate<T>& a : all) adamw_update<Device, T>(device, a);
 }
 
-// The reciprocals of the divisors of (adamw.4) and (adamw.5) for state.step: once a step, so that no weight needs a
-// power or these two divisions. For the host, in double: 1 - beta^n in float would lose digits.
+// Sets the reciprocals of the divisors of (adamw.4) and (adamw.5) for state.step. Called once per step, on the host, in
+// double: in float, 1 - beta^n would be inaccurate.
 inline void set_adamw_corrections(StepState& state, const AdamwSettings& settings) {
   const double steps = static_cast<double>(state.step) + 1;
   state.first_moment_correction = 1 / (1 - std::pow(settings.beta1, steps));

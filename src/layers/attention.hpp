@@ -5,22 +5,21 @@
 
 namespace abh {
 
-// The core of scaled dot-product attention on projected rows: every query mixes the values of the keys it sees,
-// weighted by the softmax of query times key. Vaswani et al., "Attention is all you need", 2017; the running softmax
-// that avoids a C x S matrix: Milakov, Gimelshein, "Online normalizer calculation for softmax", 2018. Derivation:
-// docs/layers/attention.md.
+// Scaled dot-product attention on projected rows: the output of a query is the mean of the values, weighted by the
+// softmax of query times key. A query only attends to keys that the attention mask allows (attention_mask.hpp). Vaswani
+// et al., "Attention is all you need", 2017. The online softmax, without a C x S matrix: Milakov, Gimelshein, "Online
+// normalizer calculation for softmax", 2018. Derivation: docs/layers/attention.md.
 //
-// Rows are N heads of K channels side by side, h = n K + k. For query c, over the keys s that it sees
-// (attention_mask.hpp):
+// A row contains N heads of K channels, h = n K + k. Sums over s contain the keys that query c attends to:
 //
 //   score_bncs = 1/sqrt(K) sum_k query_bcnk key_bsnk                               (attention.1)
 //   max_bnc = max_s score_bncs,  sum_bnc = sum_s exp(score_bncs - max_bnc)         (attention.2)
 //   out_bcnk = 1/sum_bnc sum_s exp(score_bncs - max_bnc) value_bsnk                (attention.3)
 //   lse_bnc = max_bnc + log sum_bnc                                                (attention.4)
 //
-// A query that sees no key: out 0, lse +infinity (so that every weight recomputed from it is 0), all gradients 0.
+// A query without keys: out 0, lse +infinity (every weight recomputed from lse is then 0), all gradients 0.
 //
-// Backward, the weights recomputed from lse; sums over c run over the queries that see s:
+// Backward recomputes the weights from lse. Sums over c contain the queries that attend to key s:
 //
 //   weight_bncs  = exp(score_bncs - lse_bnc)                                       (attention.5)
 //   delta_bnc    = sum_k d_out_bcnk out_bcnk                                       (attention.6)
@@ -29,19 +28,19 @@ namespace abh {
 //   d_key_bsnk   = 1/sqrt(K) sum_c d_score_bncs query_bcnk                         (attention.9)
 //   d_value_bsnk = sum_c weight_bncs d_out_bcnk                                    (attention.10)
 //
-// Two things may be otherwise. A scale that is given stands in the place of 1/sqrt(K), everywhere. And where the
-// attention mask has a bias for every distance, it joins the score, in (attention.2) and (attention.5) alike:
+// A given scale replaces 1/sqrt(K) in all equations. A distance bias is added to the score, in (attention.2) and
+// (attention.5):
 //
 //   score_bncs += distance_bias_n|c + offset - s|                                  (attention.11)
 //   d_distance_bias_np = sum_bc d_score_bncs,  s = c + offset - p                   (attention.12)
 //
-// Long sums, over keys and over queries, are made of sums over tiles of 64, and those of very many with more digits
-// than T has: they do not drift. A row that meets one tile is one sum.
+// A long sum over keys or queries is a sum of sums over tiles of 64. If there are many tiles, their sums are added in
+// higher precision than T. A row within one tile is one sum.
 //
-// Masked keys must be finite numbers: they are multiplied by a weight of 0.
+// Masked keys must be finite, because they are multiplied by a weight of 0.
 
-// A stride is the distance between two consecutive rows (0: N K), so that query, key and value may be slices of wider
-// rows or one and the same array. B, C, S >= 0; N, K >= 1; on a GPU C, S, reach and the offset are below 2^30.
+// A stride is the distance between consecutive rows; 0: N K. With strides, query, key and value may be slices of wider
+// rows, or the same array. B, C, S >= 0; N, K >= 1. On a GPU, C, S, window and query_offset are below 2^30.
 template <class T>
 struct AttentionInputs {
   const T* query_bch;
@@ -53,30 +52,30 @@ struct AttentionInputs {
   Index B, C, S, N, K;
 };
 
-// Flops: 4 B N K per pair (c, s) that sees each other, which are C (C + 1) / 2 pairs when causal and C = S, else C S;
-// pairs that do not are left out in tiles of 64 x 64. Memory: O((C + S) K) per head.
+// Flops: 4 B N K per pair (c, s) that the mask allows: C (C + 1) / 2 pairs for causal attention with C = S, else C S.
+// Masked pairs are skipped in tiles of 64 x 64. Memory: O((C + S) K) per head.
 template <class T>
 struct AttentionForward {
-  T* out_bch;         // rows touch
+  T* out_bch;         // contiguous rows
   Accum<T>* lse_bnc;  // saved for backward, as are query, key, value and out
   AttentionInputs<T> in;
 };
 template <class Device, class T>
 void attention_forward(Device&, const AttentionForward<T>&);
 
-// For whoever looks: the weight of every pair as backward computes it again, (attention.5), 0 where c does not see s.
-// In plain/ alone, from what forward read, values excepted, and the lse that it saved. weight_bncs: (B, N, C, S).
+// For inspection: attention weights (attention.5), recomputed from lse, query and key; 0 for masked pairs. Only in
+// plain/. weight_bncs: (B, N, C, S).
 template <class Device, class T>
 void attention_weights(Device&, T* weight_bncs, const Accum<T>* lse_bnc, const AttentionInputs<T>&);
 
-// Flops: 10 B N K per pair (the scores are computed again). Scratch: O(B C N K).
+// Flops: 10 B N K per pair, because the scores are recomputed. Scratch: O(B C N K).
 template <class T>
 struct AttentionBackward {
-  T* d_query_bch;  // the three are overwritten and must not overlap (slices of one wider array are fine)
+  T* d_query_bch;  // d_query, d_key, d_value: overwritten; no overlap (slices of one array are allowed)
   T* d_key_bsh;
   T* d_value_bsh;
   Index d_query_stride = 0, d_key_stride = 0, d_value_stride = 0;
-  const T* d_out_bch;  // rows touch, as those of out_bch
+  const T* d_out_bch;  // contiguous rows, like out_bch
   const T* out_bch;
   const Accum<T>* lse_bnc;
   AttentionInputs<T> in;
@@ -84,13 +83,13 @@ struct AttentionBackward {
 template <class Device, class T>
 void attention_backward(Device&, const AttentionBackward<T>&);
 
-// The gradient of a bias of distances, of causal attention: (attention.12) for the distances p from first_n on that are
-// within the window of the head, `most` of them at most; the others stay as they are. After attention_backward or
-// before it. Flops: 4 B C N K for every distance.
+// Gradient of the distance bias of causal attention, (attention.12), for at most `most` distances: from first_n on,
+// within the window of the head. Other elements do not change. Callable before or after attention_backward. Flops: 4 B
+// C N K per distance.
 template <class T>
 struct AttentionBiasBackward {
   Accum<T>* d_distance_bias_np;
-  const Index* first_n = nullptr;  // in memory of the device; null: 0
+  const Index* first_n = nullptr;  // in device memory; null: 0
   Index most;
   const T* d_out_bch;
   const T* out_bch;
@@ -100,7 +99,7 @@ struct AttentionBiasBackward {
 template <class Device, class T>
 void attention_bias_backward(Device&, const AttentionBiasBackward<T>&);
 
-// The distances that it asks for.
+// Distances of head n in this call.
 template <class T>
 ABH_HOST_DEVICE constexpr Stretch distances_of(const AttentionBiasBackward<T>& a, Index n) {
   const Index first = a.first_n ? a.first_n[n] : 0, reach = a.in.mask.of_head(n).window;
@@ -108,10 +107,10 @@ ABH_HOST_DEVICE constexpr Stretch distances_of(const AttentionBiasBackward<T>& a
   return {first, end < first + a.most ? end : first + a.most};
 }
 
-// Inference: one query that stands at the last of `length` positions, whose rows are cached and touch; (attention.1) to
-// (attention.3). The cache may be a ring: the oldest position stands in row `oldest`, the others follow it, and behind
-// row length - 1 comes row 0. Of its attention mask a step needs the window and the bias alone. key and value may be
-// the same cache. length 0 gives 0. Flops: 4 N K for every row in reach; reads those of the caches once.
+// Decoding: one query at the last of `length` cached positions, with (attention.1) to (attention.3). The rows of the
+// caches are contiguous. A cache may be a ring: the oldest position is in row `oldest`, and row 0 follows row length -
+// 1. Only the window and the bias of the mask are used. key and value may be the same cache. out is 0 if length is 0.
+// Flops: 4 N K per row in the window; reads each of these rows once.
 template <class T>
 struct AttentionStep {
   T* out_h;
@@ -122,13 +121,13 @@ struct AttentionStep {
   double scale = 0;
   Index length, oldest = 0, N, K;
 
-  // The row of position c of the cached ones.
+  // Row of cached position c.
   ABH_HOST_DEVICE constexpr Index row(Index c) const { return oldest + c < length ? oldest + c : oldest + c - length; }
 };
 template <class Device, class T>
 void attention_step(Device&, const AttentionStep<T>&);
 
-// The cached rows from the oldest to the newest: where they are, or copies where they stand in a ring.
+// Cached rows from the oldest to the newest: the caches themselves, or a copy if they are rings.
 template <class T>
 struct CachedRows {
   const T *key_ch, *value_ch;

@@ -4,7 +4,7 @@
 
 namespace abh {
 
-// Cross entropy between the softmax of the logits and a target token, with label smoothing: the loss of the language
+// Cross entropy between the softmax of the logits and the target token, with label smoothing: the loss of the language
 // model. Label smoothing: Szegedy, Vanhoucke, Ioffe, Shlens, Wojna, "Rethinking the Inception architecture for computer
 // vision", 2016. Derivation: docs/layers/cross_entropy.md. With t = targets_bc:
 //
@@ -17,15 +17,15 @@ namespace abh {
 //
 //   d_logits_bcv = 1/count (exp(logits_bcv - lse_bc) - q_bcv)                                  (cross_entropy.5)
 //
-// And, where it is asked for, what the logits would have answered:
+// Prediction, if best_bc is not null:
 //
 //   best_bc      = the first v with logits_bcv = max_bc                                        (cross_entropy.6)
 //
-// Both sums of (cross_entropy.3) are formed from logits less max_bc, which changes nothing as q sums to 1 and keeps the
-// digits when the logits are large. Rows whose target is ignored_target take no part: loss and gradient are 0 there,
-// and count is the number of the others. A NaN or +infinity among the logits of a row that counts makes its loss NaN.
+// Both terms of (cross_entropy.3) use logits minus max_bc. The result is the same, because q sums to 1, and it stays
+// accurate for large logits. A row with target ignored_target has loss 0 and gradient 0; count is the number of other
+// rows. If a logit of a counted row is NaN or +infinity, its loss is NaN.
 
-// logits_bcv: (BC, V); targets_bc: (BC), each in [0, V) or ignored_target (not checked here). BC >= 0, V >= 1,
+// logits_bcv: (BC, V); targets_bc: (BC), each in [0, V) or ignored_target; not checked here. BC >= 0, V >= 1,
 // label_smoothing in [0, 1].
 template <class T>
 struct CrossEntropyInputs {
@@ -35,25 +35,25 @@ struct CrossEntropyInputs {
   Index BC, V;
 };
 
-// The loss is in nats. About 20 flops a logit, most of them the exponential; reads each row once from memory.
+// The loss is in nats. About 20 flops per logit, mostly for the exponential. Reads each row once from memory.
 template <class T>
 struct CrossEntropyForward {
-  Accum<T>* loss;            // one number: the mean over the rows that count, 0 when there are none
+  Accum<T>* loss;            // one number: mean over the counted rows; 0 if there are none
   Accum<T>* loss_bc;         // (BC)
   Accum<T>* lse_bc;          // (BC), saved for backward; 0 for ignored rows
   Index* count;              // one number, saved for backward
-  Token* best_bc = nullptr;  // (BC), ignored_target for ignored rows; null: nobody asks
+  Token* best_bc = nullptr;  // (BC), ignored_target for ignored rows; null: no predictions
   CrossEntropyInputs<T> in;
 };
 template <class Device, class T>
 void cross_entropy_forward(Device&, const CrossEntropyForward<T>&);
 
-// The gradient of the mean loss. About 20 flops a logit; reads and writes each row once.
+// Gradient of the mean loss. About 20 flops per logit. Reads and writes each row once.
 template <class T>
 struct CrossEntropyBackward {
   T* d_logits_bcv;  // overwritten; may be logits_bcv itself
   const Accum<T>* lse_bc;
-  const Index* count;  // that of forward; that of the whole batch where these rows are a part of it
+  const Index* count;  // count of forward; for a part of a batch, count of the whole batch
   CrossEntropyInputs<T> in;
 };
 template <class Device, class T>

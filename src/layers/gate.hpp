@@ -5,25 +5,24 @@
 
 namespace abh {
 
-// A gate multiplies, element by element, what was pooled with another branch of its block, after dropout. Derivation:
+// Gate: multiplies the pooled rows, after dropout, by another branch of the block, element by element. Derivation:
 // docs/layers/gate.md.
 //
 //   out_bcd      = dropout(pooled_bcd) gate_bcd {+ residual_bcd | given}                      (gate.1)
 //   d_pooled_bcd = dropout_backward(d_out_bcd gate_bcd)                                       (gate.2)
 //   d_gate_bcd   = d_out_bcd dropout(pooled_bcd)                                              (gate.3)
 
-// The inputs of both passes. An element is kept or dropped as dropout.hpp says.
+// Inputs of both passes. dropout.hpp defines the dropout mask.
 template <class T>
 struct GateInputs {
   const T* pooled_bcd;
   const T* gate_bcd;
   Index gate_stride = 0;  // 0: D
-  Dropout dropout = {};   // element index: row-major position in pooled_bcd
+  Dropout dropout = {};   // element index: row-major index in pooled_bcd
   Index BC, D;
 };
 
-// The residual is left out when null. out may be residual_bcd or pooled_bcd itself. Reads each operand once, writes
-// once.
+// residual_bcd null: no residual. out may be residual_bcd or pooled_bcd. Reads and writes each array once.
 template <class T>
 struct GateForward {
   T* out_bcd;

@@ -4,7 +4,7 @@
 
 namespace abh {
 
-// A linear map of every row. Derivation: docs/layers/linear.md.
+// Linear map of each row. Derivation: docs/layers/linear.md.
 //
 //   out_bco = scale (sum_i in_bci weight_oi {+ bias_o | given})                    (linear.1)
 //
@@ -14,14 +14,14 @@ namespace abh {
 //   d_weight_oi += scale sum_bc d_out_bco in_bci                                   (linear.3)
 //   d_bias_o += scale sum_bc d_out_bco                                             (linear.4)
 //
-// Rows may be slices of wider ones: a stride is the distance, in elements, between the starts of two consecutive rows,
-// 0 for rows that touch. weight_oi is (O, I), rows touching, as PyTorch stores it. Weights that stand one after the
-// other in memory (query, key, value) are one weight with a larger O. BC >= 0, I >= 1, O >= 1. No output overlaps an
-// input. Each of the three products takes 2 BC I O flops and moves at least (BC I + BC O + I O) elements; backward
-// needs the input and the weight, nothing else is saved.
+// Rows may be slices of wider rows: a stride is the distance between the starts of consecutive rows, in elements; 0:
+// contiguous rows. weight_oi: (O, I), contiguous rows, as in PyTorch. Weights that are consecutive in memory (query,
+// key, value) can be one weight with a larger O. BC >= 0, I >= 1, O >= 1. No output overlaps an input. Each of the
+// three products takes 2 BC I O flops and moves at least BC I + BC O + I O elements. Backward reads the input and the
+// weight.
 struct LinearShape {
   Index BC, I, O;
-  Index in_stride = 0, out_stride = 0;  // of in_bci and d_in_bci, of out_bco and d_out_bco
+  Index in_stride = 0, out_stride = 0;  // strides of in_bci and d_in_bci, and of out_bco and d_out_bco
 };
 
 template <class T>
@@ -39,7 +39,7 @@ void linear_forward(Device&, const LinearForward<T>&);
 
 template <class T>
 struct LinearBackwardInput {
-  T* d_in_bci;  // overwritten, or added to where `accumulate` is set
+  T* d_in_bci;  // overwritten, or added to if `accumulate` is true
   const T* d_out_bco;
   const T* weight_oi;
   LinearShape shape;
@@ -53,7 +53,7 @@ void linear_backward_input(Device&, const LinearBackwardInput<T>&);
 template <class T>
 struct LinearBackwardWeight {
   Accum<T>* d_weight_oi;         // added to
-  Accum<T>* d_bias_o = nullptr;  // added to, where given
+  Accum<T>* d_bias_o = nullptr;  // added to; null: no bias
   const T* d_out_bco;
   const T* in_bci;
   LinearShape shape;

@@ -7,10 +7,10 @@
 
 namespace abh {
 
-// Muon, for the matrix of a linear map: it moves along the running mean of its gradient, of which all singular values
-// are first brought near 1. Jordan, Jin, Boza, You, Cesista, Newhouse, Bernstein, "Muon: an optimizer for hidden layers
-// in neural networks", 2024; the length of a step from Liu et al., "Muon is scalable for LLM training", 2025.
-// Derivation: docs/layers/muon.md. For a matrix with O <= I:
+// Muon, an optimizer for the matrix of a linear map. The update is the running mean of the gradient, with all singular
+// values brought near 1 by Newton-Schulz iterations. Jordan, Jin, Boza, You, Cesista, Newhouse, Bernstein, "Muon: an
+// optimizer for hidden layers in neural networks", 2024; the size of an update: Liu et al., "Muon is scalable for LLM
+// training", 2025. Derivation: docs/layers/muon.md. For a matrix with O <= I:
 //
 //   gradient_oi      = clip_scale d_weight_oi                                                         (muon.1)
 //   first_moment_oi <- beta first_moment_oi + (1 - beta) gradient_oi                                  (muon.2)
@@ -22,46 +22,44 @@ namespace abh {
 //     x_oi          <- sum_o' polynomial_oo' x_o'i                                                    (muon.7)
 //   weight_oi       <- weight_oi - learning_rate (0.2 sqrt(max(O, I)) x_oi + weight_decay weight_oi)  (muon.8)
 //
-// (muon.4) puts every singular value s into [0, 1], as their squares add up to those of the elements; a round takes s
-// to 3.4445 s - 4.7750 s^3 + 2.0315 s^5 and leaves the singular vectors as they are.
+// After (muon.4), every singular value s is in [0, 1], because the sum of their squares is the sum of the squared
+// elements. An iteration maps s to 3.4445 s - 4.7750 s^3 + 2.0315 s^5 and keeps the singular vectors.
 //
-// With O > I the sums of (muon.5) run over o, gram_ii' and polynomial_ii' are (I, I), and the latter stands to the
-// right of x_oi in (muon.7): the transposed matrix would move by the transposed step. There is no backward pass.
+// If O > I, the sums of (muon.5) run over o, gram_ii' and polynomial_ii' are (I, I), and (muon.7) multiplies x_oi by
+// the polynomial from the right. The transposed matrix has the transposed update. There is no backward pass.
 struct MuonSettings {
   double beta = 0.95;       // in [0, 1)
   double epsilon = 1e-8;    // above 0
   double weight_decay = 0;  // per unit of learning rate
-  Index rounds = 5;         // >= 0, of (muon.5) to (muon.7)
+  Index rounds = 5;         // >= 0, iterations of (muon.5) to (muon.7)
 };
 
-// Matrices of one shape that stand in the arenas of a network. Where T is narrower than Accum<T> (bf16), `master` holds
-// the weights in full precision, as for adamw; else it is null.
+// Matrices of one shape in the arenas of a network. If T is narrower than Accum<T> (bf16), `master` contains the
+// weights in full precision, as in adamw.hpp; else master is null.
 template <class T>
 struct MuonUpdate {
   T* weight;
   Accum<T>* master;
   Accum<T>* first_moment;  // starts as 0
   const Accum<T>* d_weight;
-  const Index* offset_m;  // in host memory: where matrix m begins in each arena
+  const Index* offset_m;  // in host memory: start of matrix m in each arena
   Index matrices;
   Index O, I;  // >= 1; `matrices` >= 0
   MuonSettings settings;
   const StepState* state;
 };
 
-// Updates the matrices and their moments in place; d_weight is only read. Of *state it reads learning_rate and
-// clip_scale; where that is NaN (see global_norm.hpp) nothing changes. (muon.4) to (muon.7) are computed in Accum<T>
-// on a CPU, in T on a GPU: there, in bf16, a step on a gradient of low rank is off by up to its own length
-// (docs/layers/muon.md).
+// Updates the matrices and their moments in place. Reads learning_rate and clip_scale from *state. If clip_scale is NaN
+// (see global_norm.hpp), nothing changes. (muon.4) to (muon.7) are computed in Accum<T> on a CPU and in T on a GPU. In
+// bf16, the update from a gradient of low rank can have a relative error of up to 1 (docs/layers/muon.md).
 //
-// 2 R (2 O I + R^2) flops a matrix and round, R the smaller of O and I, and 20 bytes a weight beside them, in the
-// arenas alone; scratch memory for 2 (O I + R^2) numbers, on a GPU for each of up to 32 matrices, which are computed
-// together.
+// 2 R (2 O I + R^2) flops per matrix and iteration, R = min(O, I). Also moves 20 bytes per weight in the arenas.
+// Scratch: 2 (O I + R^2) numbers; on a GPU for each of up to 64 matrices, which are computed together.
 template <class Device, class T>
 void muon_update(Device&, const MuonUpdate<T>&);
 
-// Updates of several shapes, of the same arenas with the same settings: what is no product together where a device
-// joins layers.
+// Updates of several shapes, in the same arenas and with the same settings. A device with joins_layers fuses the steps
+// that are not matrix products.
 template <class Device, class T>
 void muon_updates_together(Device&, const std::vector<MuonUpdate<T>>&);
 template <class Device, class T>
@@ -70,10 +68,10 @@ void muon_updates(Device& device, const std::vector<MuonUpdate<T>>& all) {
   for (const MuonUpdate<T>& u : all) muon_update<Device, T>(device, u);
 }
 
-// The polynomial that a round applies to every singular value.
+// Coefficients of the polynomial that an iteration applies to every singular value.
 inline constexpr double muon_linear = 3.4445, muon_cubic = -4.7750, muon_quintic = 2.0315;
 
-// The root mean square of a step's elements, for a learning rate of 1, were all singular values 1: about AdamW's.
+// Root mean square of the elements of an update, for learning rate 1 and singular values 1; about that of AdamW.
 inline constexpr double muon_step = 0.2;
 
 }  // namespace abh

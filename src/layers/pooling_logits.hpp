@@ -4,9 +4,9 @@
 
 namespace abh {
 
-// The logits of pooling: one number a position and head, which says how much the position matters to whoever comes
-// later. A learned vector a head makes them of the payload. Wu, Wu, Qi, Huang, Xie, "Fastformer: additive attention can
-// be all you need", 2021. Derivation: docs/layers/pooling_logits.md.
+// Logits of pooling: one number per position and head, the logarithm of the weight of this position. It is the scalar
+// product of x with a learned vector per head. Wu, Wu, Qi, Huang, Xie, "Fastformer: additive attention can be all you
+// need", 2021. Derivation: docs/layers/pooling_logits.md.
 //
 //   logit_bnc  = sum_k x_bcnk pool_nk / sqrt(K)                                               (pooling_logits.1)
 //
@@ -15,8 +15,8 @@ namespace abh {
 //   d_x_bcnk  += d_logit_bnc pool_nk / sqrt(K)                                                (pooling_logits.2)
 //   d_pool_nk += sum_bc d_logit_bnc x_bcnk / sqrt(K)                                          (pooling_logits.3)
 
-// Payload rows x_bch are N heads of K channels side by side, h = n K + k; a stride is the distance between two
-// consecutive rows (0: N K), so that x may be a slice of a wider array.
+// A row of x_bch contains N heads of K channels, h = n K + k. A stride is the distance between consecutive rows; 0: N
+// K. With a stride, x may be a slice of wider rows.
 template <class T>
 struct PoolingLogitsInputs {
   const T* x_bch;
@@ -25,7 +25,7 @@ struct PoolingLogitsInputs {
   Index B, C, N, K;
 };
 
-// 2 flops an element of x, which is read once.
+// 2 flops per element of x, which is read once.
 template <class T>
 struct PoolingLogitsForward {
   Accum<T>* logit_bnc;
@@ -34,7 +34,7 @@ struct PoolingLogitsForward {
 template <class Device, class T>
 void pooling_logits_forward(Device&, const PoolingLogitsForward<T>&);
 
-// Adds to d_x_bch (where the payload's own gradient already stands) and to d_pool_nk. 4 flops an element; reads x and
+// Adds to d_x_bch, which already contains the gradient from pooling, and to d_pool_nk. 4 flops per element. Reads x and
 // d_x, writes d_x.
 template <class T>
 struct PoolingLogitsBackward {

@@ -17,12 +17,12 @@
 #include "device/processes.hpp"
 #endif
 
-// The parts of blocks and networks that features add, in a build without them (-DEXTRAS=OFF): none is present, and a
-// block goes on with the rows that it has. The folders in extras/ describe the parts.
+// Empty substitutes for the parts of features in blocks and networks, for a build without extras (-DEXTRAS=OFF). No
+// part is present, and the functions return their input. The folders in extras/ describe the parts.
 namespace abh {
 
-// A map of rows: positions/rescale_rows.hpp, positions/rotary_rows.hpp, seq2seq/relu_rows.hpp,
-// digits/patches_block.hpp, positions/sinusoids.hpp.
+// Maps of rows: positions/rescale_rows.hpp, positions/rotary_rows.hpp, seq2seq/relu_rows.hpp, digits/patches_block.hpp,
+// positions/sinusoids.hpp.
 struct AbsentRows {
   template <class... Arguments>
   explicit AbsentRows(const Arguments&...) {}
@@ -58,14 +58,14 @@ class Sinusoids : public AbsentRows {
   const T* rows_cd(Device&, const PassContext&) const { return nullptr; }
 };
 
-// sparse/patterned_scores.hpp: the scores of all pairs.
+// sparse/patterned_scores.hpp: scores of all pairs.
 template <class Device, class T>
 class PatternedScores : public DotProductScores<Device, T> {
  public:
   static PatternedScores of(Layout<T>&, const ModelConfig&, const BlockOptions&, const BlockCapacity&) { return {}; }
 };
 
-// adaptive_span/span.hpp: every head sees all positions.
+// adaptive_span/span.hpp: no head has a span.
 template <class Device, class T>
 class Span {
  public:
@@ -78,7 +78,7 @@ class Span {
   void backward(Device&, const AttentionBackward<T>&, const PassContext&) const {}
 };
 
-// chunks/: a pass is over whole sequences.
+// chunks/: a pass contains whole sequences.
 template <class Device, class T>
 class AttentionPast : public KeyValueCache<T> {
  public:
@@ -160,7 +160,7 @@ class Encoder {
 };
 
 #if defined(ABH_CUDA) || defined(ABH_EMULATOR)
-// distributed/gpu_sums.hpp: one process computes on a GPU.
+// distributed/gpu_sums.hpp: only one process uses a GPU.
 template <Backend backend>
 class GpuSums {
  public:

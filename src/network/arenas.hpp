@@ -7,8 +7,8 @@
 
 namespace abh {
 
-// The memory of a network beside its weights: what forward saves for backward, what a step keeps for the next, and what
-// a chunk hands to the next (extras/chunks/README.md), with the borders between chunks that are kept.
+// Memory of a network other than its weights: activations saved for backward, inference states, and the state that a
+// chunk passes to the next, with the stored borders between chunks (extras/chunks/README.md).
 template <class Device, class T>
 class Arenas {
  public:
@@ -24,26 +24,26 @@ class Arenas {
         adjoints_(device.memory(), static_cast<std::size_t>(adjoint_size_)),
         borders_(device.memory(), static_cast<std::size_t>(capacity.kept_borders()) * measured.carried_bytes()) {}
 
-  // The layout of a network on this memory. `measured`: its layout without.
-  // They find what is kept from step to step by a pointer in here.
+  // Layout of a network on this memory. `measured`: layout without memory. Blocks find their inference state through a
+  // pointer in this object.
   Layout<T> layout(const Layout<T>& measured, Weights<Device, T>& weights) const {
     return {measured, weights.values(),         weights.gradients(),      activations_.as<std::byte>(),
             &state_,  carried_.as<std::byte>(), adjoints_.as<std::byte>()};
   }
 
-  // Selects the hypothesis whose state the steps read and write; its state may begin as a copy of another's.
+  // Selects the hypothesis whose state the decode steps use. copy_state initialises a state as a copy of another.
   void work_on(Index hypothesis) { state_ = state_of(hypothesis); }
   void copy_state(Index to, Index from) {
     device_.copy(state_of(to), static_cast<const std::byte*>(state_of(from)), state_size_);
   }
 
-  // Copies the data that the blocks carry from the last pass's chunk to the next into border i, and back.
+  // Copies the state that the last chunk passes to the next chunk into border i, and back.
   void keep_border(Index i) { device_.copy(border(i), carried_.as<std::byte>(), carried_size_); }
   void restore_border(Index i) { device_.copy(carried_.as<std::byte>(), border(i), carried_size_); }
-  // Nothing follows the next chunk whose gradient could come back.
+  // Sets the gradients of the state after the last chunk to 0.
   void forget_adjoints() { device_.set_zero(adjoints_.as<std::byte>(), adjoint_size_); }
 
-  // Adds what it takes to the memory of a network that is not built.
+  // Adds the size of this memory for a network that is not constructed.
   static void count_memory(NetworkMemory& memory, const Layout<T>& measured, const NetworkCapacity& capacity) {
     memory.activation_bytes = measured.activation_bytes();
     memory.state_bytes = static_cast<std::size_t>(capacity.hypotheses) * measured.state_bytes();
@@ -60,7 +60,7 @@ class Arenas {
   DeviceMemory activations_;
   Index state_size_;
   DeviceMemory states_;
-  std::byte* state_;  // of the hypothesis at work
+  std::byte* state_;  // of the current hypothesis
   DeviceMemory carried_, adjoints_, borders_;
 };
 

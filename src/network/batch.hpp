@@ -8,28 +8,27 @@
 
 namespace abh {
 
-// The input of a network, on the host: B sequences of C tokens, and what its head is asked about them.
-// Patches, rows of I real numbers each, may stand where there is no token, -1: at the last P positions of every
-// sequence.
+// Input of a network, on the host: B sequences of C tokens, and the targets. Patches, rows of I real numbers, replace
+// tokens of -1, at the last P positions of every sequence.
 struct Batch {
   Index B = 0, C = 0;
   std::vector<Token> token_bc{};
   std::vector<Token> mask_bc{};    // 1: real, 0: padding; empty: all real
-  std::vector<Token> target_r{};   // one a row of logits: (BC), of a classifier (B); ignored_target: not asked
-  std::vector<float> patch_bpi{};  // (B, P, I), empty: tokens alone
-  // The source of each sequence, S tokens, for a network with an encoder.
+  std::vector<Token> target_r{};   // one per row of logits: (BC), for a classifier (B); ignored_target: not counted
+  std::vector<float> patch_bpi{};  // (B, P, I); empty: only tokens
+  // Source of each sequence, S tokens, for a network with an encoder.
   Index S = 0;
   std::vector<Token> source_bs{};
   std::vector<Token> source_mask_bs{};  // 1: real, 0: padding; empty: all real
 };
 
-// Sequences that are real from end to end, with a target a token.
+// Batch without padding, with one target per token.
 inline Batch batch_of_sequences(Index C, std::vector<Token> token_bc, std::vector<Token> target_bc) {
   const Index B = C > 0 ? static_cast<Index>(token_bc.size()) / C : 0;
   return {.B = B, .C = C, .token_bc = std::move(token_bc), .target_r = std::move(target_bc)};
 }
 
-// A batch of B sequences as long as those of this one, whose arrays rows(array of this one) makes.
+// Batch of B sequences of the same length; rows(array of this batch) returns each array.
 template <class Rows>
 Batch with_rows(const Batch& batch, Index B, const Rows& rows) {
   return {.B = B,
@@ -52,7 +51,7 @@ inline Batch part_of(const Batch& batch, Index first_b, Index B) {
   });
 }
 
-// The same in the memory of a device, for a network that computes with T. Masks and lengths are the business of a pass.
+// Batch in device memory, for a network of data type T. PassContext contains masks and sizes.
 template <class T>
 struct DeviceBatch {
   const Token* token_bc = nullptr;
@@ -61,15 +60,15 @@ struct DeviceBatch {
   const Token* source_bs = nullptr;
 };
 
-// The score of a network's answers. A target is hit where its logit is the largest of its row, the first of several; a
-// sequence is right where all its targets are. As each is asked with the ones before it given, a sequence is right
-// exactly when it is what a greedy answer would have been.
+// Score of predictions. A target is a hit if its logit is the first of the largest logits of its row. A sequence is
+// right if all its targets are hits. Each target is predicted from the true tokens before it, so a sequence is right
+// exactly if greedy decoding returns it.
 struct Score {
-  double loss_sum = 0;  // over the targets that count
-  Index count = 0;      // of them
-  Index hits = 0;       // of them
-  Index asked = 0;      // sequences with a target that counts
-  Index right = 0;      // of them
+  double loss_sum = 0;  // over the counted targets
+  Index count = 0;      // counted targets
+  Index hits = 0;       // predicted correctly
+  Index asked = 0;      // sequences with a counted target
+  Index right = 0;      // sequences predicted correctly
 
   Score& operator+=(const Score& other) {
     loss_sum += other.loss_sum;

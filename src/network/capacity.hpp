@@ -9,43 +9,43 @@
 
 namespace abh {
 
-// The capacity that a network is built for.
+// Capacity of a network.
 struct NetworkCapacity {
   Index B = 1, C = 1;      // largest batch
-  bool training = false;   // gradients and optimizer moments too
-  Index positions = 0;     // step-by-step inference with at most this many cached positions; 0: none
-  bool muon = false;       // that updates the matrices of linear maps, and asks for scratch memory
-  bool average = false;    // one of the weights, beside them
-  bool recompute = false;  // save less for backward, which computes it again: bit by bit the same
-  Index shards = 1;        // of B sequences each, one after the other in a step; a power of two
-  Index chunk = 0;         // positions of a sequence at a time (extras/chunks/README.md); 0: batches at once
-  Index sequence = 0;      // longest that chunks are parts of; 0: C
-  bool truncated = false;  // no gradient crosses the border of a chunk
-  Index S = 0;             // longest source, of a network with an encoder
-  Index hypotheses = 1;    // of step-by-step inference, each with positions of its own
+  bool training = false;   // true: with gradients and optimizer moments
+  Index positions = 0;     // longest KV cache of decoding; 0: no decoding
+  bool muon = false;       // true: Muon updates the matrices of linear maps and needs scratch memory
+  bool average = false;    // true: with an average of the weights
+  bool recompute = false;  // true: backward recomputes cheap activations, with the same bits
+  Index shards = 1;        // shards of B sequences per step, one after the other; a power of two
+  Index chunk = 0;         // length of a chunk (extras/chunks/README.md); 0: no chunks
+  Index sequence = 0;      // longest sequence that is split into chunks; 0: C
+  bool truncated = false;  // true: no gradient crosses the border of a chunk
+  Index S = 0;             // longest source, with an encoder
+  Index hypotheses = 1;    // number of hypotheses of beam search, each with a state
 
   Index longest() const { return sequence ? sequence : C; }
-  Index chunks() const { return chunk ? (C + chunk - 1) / chunk : 1; }  // of a sequence
-  // Borders between chunks that are kept: from the way forward to the way back all, else those around a chunk.
+  Index chunks() const { return chunk ? (C + chunk - 1) / chunk : 1; }  // per sequence
+  // Stored borders between chunks: all of them until the backward pass; if truncated, the two borders of a chunk.
   Index kept_borders() const { return training && chunks() > 1 ? (truncated ? 2 : chunks() - 1) : 0; }
-  // The capacity of its blocks. In chunks there is one sequence at a time.
+  // Capacity of the blocks. With chunks, one sequence is computed at a time.
   BlockCapacity of_blocks() const {
     if (!chunk) return {B, C, positions, 0, S};
     return {1, std::min(chunk, C), positions, longest()};
   }
-  // Sums of the gradients of some shards that wait for those of as many more.
+  // Gradient sums of shards that wait for a sum over as many shards.
   Index partial_sums() const { return static_cast<Index>(std::bit_width(static_cast<std::uint64_t>(shards))) - 1; }
 };
 
-// The weights, moments and saved activations of a network, in bytes.
+// Memory of a network, in bytes.
 struct NetworkMemory {
-  Index weights = 0;  // how many
+  Index weights = 0;  // number of weights
   std::size_t weight_bytes = 0, gradient_bytes = 0, moment_bytes = 0, activation_bytes = 0, state_bytes = 0;
-  // Arrays that pass from chunk to chunk, at every border that is kept, and its gradient.
+  // State at the borders between chunks, and its gradient.
   std::size_t border_bytes = 0;
-  // Scratch memory of one training step on the largest batch, on the device that it was counted for.
+  // Scratch memory of a training step on the largest batch, measured in a dry run.
   std::size_t workspace_bytes = 0;
-  // Error if it is more than can be addressed.
+  // Error if the total cannot be addressed.
   std::size_t total() const {
     ByteCount bytes;
     for (std::size_t part :

@@ -16,8 +16,8 @@
 
 namespace abh {
 
-// body.operator()<Device, T>(): the device and the number type that are chosen, as types; require_device accepts it.
-// Without `narrow` the body is made for float alone.
+// Calls body.operator()<Device, T>() with the selected device and data type as types; require_device accepts the
+// device. If `narrow` is false, the body is only compiled for float.
 template <bool narrow = true, class Body>
 auto with_device_type(const DeviceChoice& choice, const std::string& type, const Body& body) {
   const auto with = [&]<class Device>() {
@@ -51,7 +51,7 @@ auto with_device_type(const DeviceChoice& choice, const std::string& type, const
   }
 }
 
-// One of them, and what it is called, for people: "cpu, avx512, 2 threads".
+// Constructs a device; its name in messages: "cpu, avx512, 2 threads".
 template <Isa isa>
 std::unique_ptr<CpuDevice<isa>> make_device(std::type_identity<CpuDevice<isa>>, const DeviceChoice& choice, Mode mode) {
   return std::make_unique<CpuDevice<isa>>(working_threads(choice), mode, best_unit());

@@ -10,23 +10,23 @@
 
 namespace abh {
 
-// The output head: rows of logits, each of which has a target.
+// Output head: computes rows of logits, each with one target.
 template <class Device, class T>
 class Head {
  public:
   virtual ~Head() = default;
 
-  // How many rows a pass has, and how many logits a row.
+  // Number of rows of a pass, and number of logits per row.
   virtual Index rows(const PassContext&) const = 0;
   virtual Index columns() const = 0;
 
-  // x_bcd stays untouched and is needed again by backward.
+  // x_bcd is not changed; backward needs it again.
   virtual void forward(Device&, T* logits, const T* x_bcd, const PassContext&) = 0;
-  // Overwrites d_x_bcd, adds to the weights' gradients.
+  // Overwrites d_x_bcd and adds to the weight gradients.
   virtual void backward(Device&, T* d_x_bcd, const T* d_logits, const T* x_bcd, const PassContext&) = 0;
 };
 
-// The logits of the next token at every position, by the table of tokens; norm and bias are optional:
+// Logits of the next token at every position, with the table of tokens; norm and bias are optional:
 //
 //   logits_bcv = scale (norm(x_bcd) token_vd^T + bias_v)
 template <class Device, class T>
@@ -61,14 +61,14 @@ class LanguageHead : public Head<Device, T> {
   void backward(Device& device, T* d_x_bcd, const T* d_logits_bcv, const T* x_bcd, const PassContext& pass) override {
     const Index BC = pass.BC();
     const T* h_bcd = norm_.normed(device, d_x_bcd, x_bcd, BC);
-    typename Device::SideStream weights(device);  // whose gradients are computed beside those of inputs
+    typename Device::SideStream weights(device);  // weight gradients run concurrently
     linear_backward_weight<Device, T>(weights.fork(), {.d_weight_oi = token_.gradient,
                                                        .d_bias_o = bias_.gradient,
                                                        .d_out_bco = d_logits_bcv,
                                                        .in_bci = h_bcd,
                                                        .shape = {.BC = BC, .I = D_, .O = V_},
                                                        .scale = scale_});
-    if (h_bcd == d_x_bcd) weights.join();  // computed again, it is in the way
+    if (h_bcd == d_x_bcd) weights.join();  // h_bcd was recomputed into d_x_bcd
     linear_backward_input<Device, T>(device, {.d_in_bci = d_x_bcd,
                                               .d_out_bco = d_logits_bcv,
                                               .weight_oi = token_.value,
@@ -85,11 +85,11 @@ class LanguageHead : public Head<Device, T> {
   Weight<T> token_, bias_;
 };
 
-// One row of logits a sequence, a head that a feature adds (network/mixers.hpp).
+// Head with one row of logits per sequence; a part of a feature (network/mixers.hpp).
 template <class Device, class T>
 class ClassifierHead;
 
-// The head that a network has. token: the table of tokens, which is that of logits but where these have their own.
+// Head of a network. token: table of tokens, which the head uses unless logits have their own table.
 template <class Device, class T>
 std::unique_ptr<Head<Device, T>> make_head(Layout<T>& layout, const ModelConfig& config, const BlockCapacity& capacity,
                                            const Weight<T>& token) {

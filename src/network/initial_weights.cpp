@@ -44,7 +44,7 @@ std::vector<float> initial_weights(const std::vector<Parameter>& parameters, con
         break;
       }
       case Init::identity_packed: {
-        // Rows of the upper triangle are K, K - 1, ... long, and each begins on the diagonal.
+        // Rows of the upper triangle have K, K - 1, ... elements. Each begins on the diagonal.
         const Index head_channels = config.mixer_head_channels();
         for (Index n = 0; n < config.heads; ++n) {
           for (Index row_length = head_channels; row_length > 0; --row_length) {

@@ -8,7 +8,7 @@
 
 namespace abh {
 
-// Draws the weights of a new model. Weight i of table row p is number i of the normal sequence of (seed, step p).
+// Draws the weights of a new model. Weight i of table row p is normal number i of (seed, step p).
 std::vector<float> initial_weights(const std::vector<Parameter>& parameters, const ModelConfig& config, double std_dev,
                                    std::uint64_t seed);
 

@@ -13,28 +13,27 @@
 
 namespace abh {
 
-// Parts that features add (network/mixers.hpp).
+// Parts of features (network/mixers.hpp).
 template <class Device, class T>
 class Patches;
 template <class Device, class T>
 class Sinusoids;
 
-// For which of its sequences a network has an entry: where the weights are, and how many tokens and positions there
-// are.
+// Describes the input layer of the sequence or of the source: names of the weights, numbers of tokens and positions.
 template <class T>
 struct InputLayerShape {
   std::string prefix = "embedding.", position = "position_cd";
   Index vocabulary, context;
-  const Weight<T>* table = nullptr;  // of tokens, where it is another's too
+  const Weight<T>* table = nullptr;  // shared table of tokens; null: own table
   std::uint32_t dropout_site = sites::embedding_dropout;
 };
 
-// The rows that enter the first block, made of tokens, or of patches that stand where there is no token:
+// Input layer: maps tokens, or patches at tokens of -1, to the rows of the first block:
 //
 //   x_bcd = dropout(norm(scale token_vd[t] + position_cd)),    t a token, or that of cls
 //   x_bcd = dropout(norm(linear(patch_bpi) + position_cd)),    t = -1
 //
-// The norm is optional, and positions may be computed, or be the business of the blocks.
+// The norm is optional. Positions may be computed, or added by the blocks.
 template <class Device, class T>
 class InputLayer {
  public:
@@ -56,7 +55,7 @@ class InputLayer {
         norm_(layout, shape.prefix + "norm_", has_norm_, D_, capacity),
         embedded_bcd_(has_norm_ ? layout.template activation<T>(capacity.B * capacity.C * D_) : nullptr) {}
 
-  // The table of tokens.
+  // Table of tokens.
   const Weight<T>& token() const { return token_; }
 
   void forward(Device& device, T* x_bcd, const DeviceBatch<T>& batch, const PassContext& pass) {
@@ -70,7 +69,7 @@ class InputLayer {
     dropout_forward<Device, T>(device, x_bcd, normed_bcd, nullptr, dropout(pass), pass.BC() * D_);
   }
 
-  // d_x_bcd: the gradient of what forward made, overwritten. Adds to the weights' gradients.
+  // d_x_bcd: gradient of the output of forward, overwritten. Adds to the weight gradients.
   void backward(Device& device, T* d_x_bcd, const DeviceBatch<T>& batch, const PassContext& pass) {
     dropout_backward<Device, T>(device, d_x_bcd, d_x_bcd, dropout(pass), pass.BC() * D_);
     if (has_norm_) norm_.backward(device, d_x_bcd, d_x_bcd, nullptr, embedded_bcd_, pass.BC());
@@ -88,7 +87,7 @@ class InputLayer {
     if (shape.vocabulary == 0) return {};
     return layout.weight(shape.prefix + "token_vd", {shape.vocabulary, D}, Init::normal, Kind::decayed);
   }
-  // The rows of tokens, behind which lies that of cls: with patches it is the only one.
+  // Table of tokens, followed by the row of cls. With patches, cls is the only row.
   const Weight<T>& table() const { return token_.value ? token_ : cls_; }
   Dropout dropout(const PassContext& pass) const { return dropout_of(pass, dropout_, dropout_site_, D_); }
 
@@ -101,7 +100,7 @@ class InputLayer {
   Weight<T> cls_, position_;
   Sinusoids<Device, T> sinusoids_;
   Norm<Device, T> norm_;
-  T* embedded_bcd_;  // saved for the norm; without one the stream itself
+  T* embedded_bcd_;  // saved for the norm; null without a norm
 };
 
 }  // namespace abh

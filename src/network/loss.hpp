@@ -6,7 +6,7 @@
 
 namespace abh {
 
-// The logits of a head and their loss: cross entropy with a target a row, averaged over the targets that count.
+// Cross entropy of the logits of a head, with one target per row, averaged over the counted targets.
 template <class Device, class T>
 class Loss {
  public:
@@ -19,11 +19,11 @@ class Loss {
         count_(layout.template activation<Index>(1)),
         best_r_(layout.template activation<Token>(head.rows({capacity.B, capacity.C}))) {}
 
-  // Filled by the head, and overwritten by backward with their gradient.
+  // Logits, computed by the head; backward overwrites them with their gradient.
   T* logits_rv() const { return logits_rv_; }
 
-  // The mean over the targets that count, how many these are, and the loss of each, 0 where it does not count; in
-  // device memory. Where it is looked for, the index of the largest logit of each row that counts.
+  // Mean over the counted targets, their number, and the loss of each target (0 if not counted), in device memory. With
+  // finds_best, also the index of the largest logit of each counted row.
   struct Result {
     const Accum<T>* mean;
     const Index* count;
@@ -40,7 +40,7 @@ class Loss {
     return {mean_, count_, each_r_, best_r_};
   }
 
-  // count: by how many targets the losses are divided; null: by those of forward.
+  // count: divisor of the losses; null: the count of forward.
   void backward(Device& device, const Token* target_r, double label_smoothing, Index rows, const Index* count) {
     cross_entropy_backward<Device, T>(device, {.d_logits_bcv = logits_rv_,
                                                .lse_bc = lse_r_,

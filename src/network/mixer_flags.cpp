@@ -11,7 +11,7 @@ namespace abh {
 
 namespace {
 
-// Calls call(flag, takes) for every flag that is for some mixers alone. takes(properties): whether for that one.
+// Calls call(flag, takes) for every flag that only some mixers have. takes(properties): true if the mixer has it.
 template <class Call>
 void each_owned_flag(const Call& call) {
   for (const auto& [flag, property] : {std::pair("window", &MixerProperties::has_window),

@@ -7,10 +7,10 @@
 
 namespace abh {
 
-// The flags of a model, with what the registry of mixers knows in their help.
+// Adds the flags of a model. Help texts list the mixers of each flag.
 void add_model_flags(Flags& flags, ModelConfig& model, const std::vector<std::string>& only = {});
 
-// The flags of a model that change nothing in this network; `positions alibi` where that value alone does.
+// Flags of a model without effect in this network; `positions alibi` if only this value has no effect.
 IdleFlags idle_flags(const ModelConfig& model);
 
 }  // namespace abh

@@ -48,7 +48,7 @@ void check_model(const ModelConfig& config) {
     if (mixer.takes("rescale") && config.rescale > 0) require_two_channels("--rescale");
     if (mixer.takes("normed-values") && config.leap.normed_values) require_two_channels("--normed-values");
   }
-  // A pooling that sees every position is one average a sequence, and a window ends at its query.
+  // Without a causal mask, a pooling is one average per sequence, and windows cannot limit it.
   const std::vector<Index> windows = config.windows(), attention_windows = config.attention_windows();
   for (std::size_t layer = 0; layer < mixers.size(); ++layer) {
     if (config.is_causal(static_cast<Index>(layer))) continue;
@@ -74,7 +74,7 @@ void check_model(const ModelConfig& config) {
 
 namespace {
 
-// Calls call(feature, mixer) for each mixer of a network and each feature whose option it takes.
+// Calls call(feature, mixer) for each mixer of a network and each feature whose option the mixer has.
 template <class Call>
 void each_option([[maybe_unused]] const ModelConfig& model, [[maybe_unused]] const Call& call) {
   for (const MixerProperties& mixer : mixer_properties(model)) {
@@ -84,7 +84,7 @@ void each_option([[maybe_unused]] const ModelConfig& model, [[maybe_unused]] con
   }
 }
 
-// Which of its mixers lacks a property that a flag asks for, in one line; empty where none does.
+// Returns one line if a mixer does not have the property that a flag requires, else "".
 std::string fault_of_mixers(const ModelConfig& model, const std::string& flag, const std::string& what,
                             bool MixerProperties::*property) {
   for (const MixerProperties& mixer : mixer_properties(model)) {

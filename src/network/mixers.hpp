@@ -18,7 +18,7 @@
 #include "network/stack.hpp"
 #include "settings/config.hpp"
 
-// The features that add to networks: mixers, parts of blocks, other entries, heads and stacks.
+// Features that extend networks: mixers, parts of blocks, input layers, heads and stacks.
 #if defined(ABH_EXTRAS)
 #include "extras/adaptive_span/span.hpp"
 #include "extras/bahdanau/bahdanau.hpp"
@@ -54,7 +54,7 @@ template <class... Kinds>
 struct MixerList {
   static constexpr std::array<MixerProperties, sizeof...(Kinds)> properties = {Kinds::properties...};
 
-  // The block of the mixer with this number; null for none.
+  // Constructs the block of the mixer with this number; null if there is none.
   template <class Device, class T>
   static std::unique_ptr<Block<Device, T>> make(std::size_t number, Layout<T>& layout, const std::string& prefix,
                                                 const ModelConfig& config, const BlockCapacity& capacity,
@@ -69,14 +69,14 @@ struct MixerList {
   }
 };
 
-// Every mixer that a layer can have. This list is all that the program knows of them.
+// All mixers. The programs read their properties from this list.
 using Mixers = MixerList<AdditiveMixer, MetricMixer, QuadraticMixer, DotMixer,
 #if defined(ABH_EXTRAS)
                          BahdanauMixer, TransformerXlMixer, LshMixer, LeapMixer,
 #endif
                          AverageMixer, IdentityMixer>;
 
-// Their numbers in the list, one a layer. UsageError for an unknown name or a list of the wrong length.
+// Numbers of the mixers in the list, one per layer. UsageError for an unknown name or a list of the wrong length.
 std::vector<std::size_t> mixers_of(const ModelConfig& config);
 
 template <class Device, class T>
@@ -86,10 +86,10 @@ std::unique_ptr<Block<Device, T>> make_mixer(std::size_t layer, Layout<T>& layou
   return Mixers::make<Device, T>(mixers_of(config)[layer], layout, prefix, config, capacity, options);
 }
 
-// Their properties, one per layer.
+// Properties of the mixers, one per layer.
 std::vector<MixerProperties> mixer_properties(const ModelConfig& config);
 
-// "additive, metric or dot": of those that keep(properties).
+// Names of the mixers for which keep(properties) is true: "additive, metric or dot".
 template <class Keep>
 std::string listed_mixers(const Keep& keep) {
   std::vector<std::string> names;
@@ -100,27 +100,27 @@ std::string listed_mixers(const Keep& keep) {
 }
 std::string listed_mixers();
 
-// UsageError if the settings do not make a network: values out of range, heads that do not divide the channels, ...
+// UsageError if the settings do not define a network: values out of range, channels not a multiple of heads, ...
 void check_model(const ModelConfig& config);
 
-// Why --chunk cannot be for such a network, in one line; empty where it can. In chunks every layer must be able to go
-// on from what was before.
+// Reason, in one line, if the network does not support --chunk; else empty. Every layer must be able to continue from
+// the state of the previous chunk.
 std::string why_no_chunks(const ModelConfig& model);
 
-// Why it cannot go on token by token, in one line; empty where it can.
+// Reason, in one line, if the network cannot decode token by token; else empty.
 std::string why_no_decoding(const ModelConfig& model);
 
-// This network with another mixer in every layer, and with usual values of the settings that the mixer requires.
+// This network with another mixer in every layer, and with the usual values of settings that the mixer requires.
 ModelConfig with_mixer(ModelConfig config, const std::string& mixer);
 
-// Number of positions of which a chunk must hold a multiple: those of a segment, where a mixer has segments.
+// A chunk must be a multiple of this length: the segment if a mixer has segments, else 1.
 Index segment_of(const ModelConfig& model);
 
-// Why a chunk cannot be so long, in one line; empty where it can.
+// Reason, in one line, if this chunk length is not possible; else empty.
 std::string fault_of_chunk(const ModelConfig& model, Index chunk);
 
-// UsageError if such a network cannot be trained so: in chunks where these cannot be, truncated where more is left of
-// what was before than a layer keeps, or reversible in numbers too short for it.
+// UsageError if the network does not support the training settings: chunks, truncated gradients, or the data type of a
+// reversible network.
 void check_training(const ModelConfig& model, const TrainingConfig& training);
 
 }  // namespace abh

@@ -17,7 +17,7 @@ namespace abh {
 
 namespace {
 
-// The sum of 2^n numbers as a balanced binary tree.
+// Sum of 2^n numbers as a balanced binary tree.
 double tree_sum(std::vector<double> values) {
   for (; values.size() > 1; values.resize(values.size() / 2)) {
     for (std::size_t i = 0; i < values.size() / 2; ++i) values[i] = values[2 * i] + values[2 * i + 1];
@@ -227,12 +227,12 @@ class ModelOn : public Model {
   Token* targets() const { return staging_.on_device(target_r_); }
   Token* sources() const { return staging_.on_device(source_bs_); }
   T* patches() const { return staging_.on_device(patch_bpi_); }
-  // In a sequence of C positions.
+  // For a sequence of C positions.
   Index numbers_of_patches(Index C) const { return config_.patches(C) * config_.patch_inputs; }
   DeviceBatch<T> all() const { return {tokens(), targets(), patches(), sources()}; }
   Accum<T>* losses() const { return staging_.on_device(losses_); }
 
-  // Targets of a sequence: one a position, of a classifier one.
+  // Targets per sequence: one per position; one for a classifier.
   static Index targets_of_sequence(const Batch& batch) {
     return batch.B > 0 ? static_cast<Index>(batch.target_r.size()) / batch.B : 0;
   }
@@ -241,12 +241,12 @@ class ModelOn : public Model {
     return targets_of_sequence == 1 ? pass.B : pass.BC();
   }
 
-  // Copies this process's sequences of a batch from the host to the input arrays of the network. The same transfer
-  // takes the bytes that precede them in the staging buffer, from `begin` on.
+  // Copies the sequences of this process from the batch on the host to the input arrays of the network. The same
+  // transfer includes the preceding bytes of the staging buffer, from `begin` on.
   PassContext send(std::size_t begin, const Batch& batch, const Processes& processes, const StepState* state) {
     const Index B = batch.B / processes.size(), first_b = processes.rank() * B;
     std::size_t end = begin;
-    // Copies an array of so many numbers per sequence. Null if the batch has none.
+    // Copies an array of of_sequence numbers per sequence. Null if the batch has none.
     const auto put = [&]<class To, class From>(const StagingRange<To>& range, const std::vector<From>& from,
                                                Index of_sequence) -> const To* {
       if (from.empty()) return nullptr;
@@ -267,14 +267,14 @@ class ModelOn : public Model {
     return pass;
   }
   PassContext send(const Batch& batch) { return send(token_bc_.begin, batch, one_process(), nullptr); }
-  // Without dropout or smoothing, chunk by chunk where the model was built for that.
+  // Computes losses without dropout and label smoothing, by chunks if the model has chunks.
   template <class Seen>
   void compute_losses(const Batch& batch, const Seen& seen) {
     abh::compute_losses(network_, all(), 0, send(batch), seen);
   }
-  // Parts of B sequences that have a loss of their own: chunks, or all of it.
+  // Parts of B sequences with separate losses: one per chunk, or one in total.
   Index pieces(Index B) const { return capacity_.chunk ? B * capacity_.chunks() : 1; }
-  // The number of targets that count in every piece of every shard.
+  // Counted targets of every piece of every shard.
   std::vector<Index> counts_of_pieces(const Batch& batch) const {
     const Index rows = targets_of_sequence(batch) * (capacity_.chunk ? 1 : capacity_.B);
     const Index of_piece = capacity_.chunk ? capacity_.chunk : rows;
@@ -287,8 +287,8 @@ class ModelOn : public Model {
     }
     return counts;
   }
-  // The mean loss of the batch, from the means of its pieces. Shards are summed as a tree, as their gradients
-  // are. A mean is a float: for one piece, the product with its count and the quotient are exact.
+  // Mean loss of the batch, from the means of its pieces. Shards are summed as a tree, like their gradients. A mean is
+  // a float: for one piece, the product with its count and the quotient are exact.
   double mean_loss(const std::vector<Index>& counts) {
     const std::size_t of_shard = counts.size() / static_cast<std::size_t>(capacity_.shards * processes_.size());
     const Accum<T>* means = staging_.on_host(losses_);
@@ -315,8 +315,8 @@ class ModelOn : public Model {
   NetworkCapacity capacity_;
   Network<Device, T> network_;
   ModelConfig config_;
-  // In the order in which a step needs them: what it gives back, what it is given, and of that first what every batch
-  // has.
+  // Places in the staging buffer, in the order of the transfers of a step: results, then inputs; first the inputs that
+  // every batch has.
   typename StagingBuffer<Device>::Places places_;
   StagingRange<Accum<T>> losses_;
   StagingRange<StepState> state_;
@@ -324,12 +324,12 @@ class ModelOn : public Model {
   StagingRange<Token> token_bc_, target_r_, mask_bc_, source_bs_, source_mask_bs_;
   StagingRange<T> patch_bpi_;
   StagingBuffer<Device> staging_;
-  std::vector<float> logits_v_;  // of the last step
-  // Recordings of training, one per length of sequences and sources. Destroyed before the arrays that they use.
+  std::vector<float> logits_v_;  // of the last decode step
+  // CUDA graphs of training steps, one per length of sequences and sources. Destroyed before the arrays that they use.
   std::map<std::pair<Index, Index>, typename Device::CapturedGraph> steps_;
 };
 
-// body.operator()<T>(device): the number type and the device that are chosen.
+// Calls body.operator()<T>(device) with the selected data type and device.
 template <class Body>
 auto with_device(const DeviceChoice& choice, const std::string& type, Mode mode, const Body& body) {
   require_device(choice);
@@ -372,7 +372,7 @@ std::vector<Parameter> parameter_table(const ModelConfig& config) { return AnyNe
 NetworkMemory model_memory(const DeviceChoice& choice, const ModelConfig& config, const NetworkCapacity& capacity,
                            const std::string& type) {
   DeviceChoice counted = choice;
-  // Plain loops take no step without numbers: what the CPU's layers take stands for them.
+  // The plain loops have no dry run; the CPU layers give the estimate.
   if (counted.device == "plain") counted.device = "cpu";
   return with_device(counted, type, Mode::dry_run, [&]<class T, class Device>(const std::unique_ptr<Device>& device) {
     return Network<Device, T>::memory(*device, config, capacity);

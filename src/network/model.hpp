@@ -15,86 +15,85 @@
 
 namespace abh {
 
-// A network on some device, for programs that need not know which: float weights, losses and logits on the host.
+// Network on a device, independent of the device type: weights, losses and logits are floats on the host.
 class Model {
  public:
   virtual ~Model() = default;
 
-  // The name of the device, for people: "cpu, avx512, 2 threads".
+  // Name of the device in messages: "cpu, avx512, 2 threads".
   virtual std::string device_name() const = 0;
 
-  // The arenas of a network (layout.hpp): the weights, what the optimizer keeps for each of them, and their average,
-  // where the model was built with one.
+  // Arenas of a network (layout.hpp): weights, optimizer moments and, if the capacity has one, the average of the
+  // weights.
   enum class Arena { weights, first_moments, second_moments, average };
   virtual Index weight_count() const = 0;
   virtual std::vector<float> read(Arena) = 0;
   virtual void write(Arena, const std::vector<float>&) = 0;
 
-  // One step on a batch of training.batch sequences of C tokens, in as many shards one after the other as the model was
-  // built for: loss, gradient, clipping, optimizer. The update is not made when the norm of the gradient is not finite.
-  // From the second step of a model on, `training` may not change but for what learning_rate_at makes of it, nor
-  // whether batches have a mask: a GPU replays a recording.
+  // One training step on a batch of training.batch sequences of C tokens, split into the shards of the capacity: loss,
+  // gradient, clipping, optimizer. The weights do not change if the norm of the gradient is not finite. From the second
+  // step on, `training` must not change, except the learning rate by its schedule, and all or no batches have a mask: a
+  // GPU replays a CUDA graph.
   struct StepResult {
     double loss;           // mean, nats per token, label smoothing included
     double gradient_norm;  // before clipping
   };
   virtual StepResult train_step(const Batch& batch, const TrainingConfig& training, Index step) = 0;
 
-  // Without dropout or smoothing; for at most as many sequences as a shard has. best_r: what is likeliest in each row
-  // of logits whose target counts.
+  // Evaluates without dropout and label smoothing, at most as many sequences as a shard has. best_r: most likely index
+  // for each row of logits with a counted target.
   virtual Score evaluate(const Batch& batch, std::vector<Token>& best_r) = 0;
   Score evaluate(const Batch& batch) {
     std::vector<Token> best_r;
     return evaluate(batch, best_r);
   }
-  // The same loss target by target; 0 where a target does not count.
+  // The same losses per target; 0 if a target is not counted.
   virtual std::vector<float> losses(const Batch& batch) = 0;
 
-  // The logits of every sequence, (B, V): of the token behind its last real one, or of a classifier's classes; where
-  // the model was not built for chunks. The batch needs no targets.
+  // Logits of every sequence, (B, V): of the token after its last real token, or of the classes. Not for a model with
+  // chunks. The batch needs no targets.
   virtual std::vector<float> last_logits(const Batch& batch) = 0;
 
-  // All of them, row by row; (R, V). As above.
+  // All rows of logits, (R, V). As above.
   virtual std::vector<float> logits(const Batch& batch) = 0;
 
-  // The gradient of the mean loss for every weight, in the order of the arena, without dropout or smoothing; of a model
-  // that was built for training, with one shard.
+  // Gradient of the mean loss for every weight, in the order of the arena, without dropout and label smoothing. For a
+  // model with training and one shard.
   virtual std::vector<float> gradient(const Batch& batch) = 0;
 
-  // Shows what the network computes of a batch, without dropout, array by array (blocks/inspector.hpp); where the model
-  // was not built for chunks.
+  // Reports the arrays that the network computes for a batch, without dropout (blocks/inspector.hpp). Not for a model
+  // with chunks.
   virtual void inspect(const Batch& batch, const Inspector& inspector) = 0;
 
-  // Step-by-step inference: forget everything, then one token after the other. Gives the logits of the next token.
+  // Decoding: reset the state, then decode token by token. Returns the logits of the next token.
   virtual void reset() = 0;
-  // The same of a network with an encoder: reads the source of a batch, which is one sequence.
+  // The same for a network with an encoder, which processes the source of the batch, one sequence.
   virtual void reset(const Batch& source) = 0;
-  // Steps of a hypothesis, of as many as the model was built for, follow each other. Nothing was forgotten but of the
-  // first; another begins as a copy.
+  // Beam search: each hypothesis has its own state. reset only resets hypothesis 0; other hypotheses start as copies.
   virtual void copy_hypothesis(Index to, Index from) = 0;
-  // The same as start and a step for each of these tokens, at least one, but in one pass, a chunk at a time; where the
-  // model was built for chunks.
+  // Same result as reset and decode for each of these tokens (at least one). Computes all tokens in one pass per chunk
+  // if the model has chunks.
   virtual std::span<const float> prefill(std::span<const Token> tokens) = 0;
   virtual std::span<const float> decode(Token token, Index position, Index hypothesis = 0) = 0;
 };
 
-// On a device that require_device accepts.
-// One of several processes computes its part of every batch that train_step is given.
+// Constructs a model on a device that require_device accepts. With several processes, each computes its part of every
+// batch of train_step.
 std::unique_ptr<Model> make_model(const DeviceChoice& choice, const ModelConfig& config,
                                   const NetworkCapacity& capacity, double dropout = 0,
                                   const std::string& type = "float", Processes& processes = one_process());
 
-// The capacity of a model that trains with these settings, in so many processes.
+// Capacity of a model for training with these settings, in this number of processes.
 NetworkCapacity training_capacity(const ModelConfig& config, const TrainingConfig& training, bool recompute,
                                   Index processes = 1);
 
-// The table of weights of a network that is not built, in the order of its arena, and the memory that one takes on a
-// device that require_device accepts.
+// Table of weights of a network in the order of its arena, and the memory of a network on a device that require_device
+// accepts. The network is not constructed.
 std::vector<Parameter> parameter_table(const ModelConfig& config);
 NetworkMemory model_memory(const DeviceChoice& choice, const ModelConfig& config, const NetworkCapacity& capacity,
                            const std::string& type = "float");
 
-// How much of it is the host's: a real GPU has a memory of its own, which says itself when it is full.
+// Host memory in this total. A real GPU has separate memory, and reports an error when it is full.
 std::size_t host_bytes(const DeviceChoice& choice, const NetworkMemory& memory);
 
 }  // namespace abh

@@ -20,7 +20,7 @@
 
 namespace abh {
 
-// A pass over sequences in chunks, which a feature adds (network/mixers.hpp).
+// Passes over sequences in chunks; a part of a feature (network/mixers.hpp).
 template <class Network, class Seen>
 void compute_losses_in_chunks(Network&, const typename Network::Given&, double label_smoothing, const PassContext&,
                               const Seen&);
@@ -28,7 +28,8 @@ template <class Network, class Seen>
 void differentiate_in_chunks(Network&, const typename Network::Given&, double label_smoothing, const PassContext&,
                              const Seen&);
 
-// Losses of a pass, forward only: seen(sequence, chunk, pass, loss) once, or for every chunk of every sequence.
+// Computes the losses of a pass, without gradients. Calls seen(sequence, chunk, pass, loss) once, or for every chunk of
+// every sequence.
 template <class Network, class Seen>
 void compute_losses(Network& network, const typename Network::Given& batch, double label_smoothing,
                     const PassContext& pass, const Seen& seen) {
@@ -39,7 +40,7 @@ void compute_losses(Network& network, const typename Network::Given& batch, doub
   seen(0, 0, pass, network.loss(batch, label_smoothing, pass, true));
 }
 
-// The gradient of a pass: loss and backward of the network. seen: as above, before the logits are overwritten.
+// Computes the gradient of a pass: forward, loss and backward. Calls seen before the logits are overwritten.
 template <class Network, class Seen>
 void differentiate(Network& network, const typename Network::Given& batch, double label_smoothing,
                    const PassContext& pass, const Seen& seen) {
@@ -51,7 +52,7 @@ void differentiate(Network& network, const typename Network::Given& batch, doubl
   network.backward(batch, label_smoothing, pass);
 }
 
-// From token ids, or patches, to logits and back:
+// Network from token ids, or patches, to logits and loss:
 //
 //   memory = encoder(source)    where there is a source        (encoder.hpp)
 //   x_bcd  = input(tokens)      embeddings                     (input_layer.hpp)
@@ -59,7 +60,7 @@ void differentiate(Network& network, const typename Network::Given& batch, doubl
 //   logits = head(x_bcd)        of the next token, or of a classifier (heads.hpp)
 //   loss   = cross entropy      with the targets               (loss.hpp)
 //
-// One template for every device and number type; the blocks hold the order of computation, the layers the arithmetic.
+// One template for all devices and data types. Blocks define the order of computation, layers the arithmetic.
 template <class Device, class T>
 class Network {
  public:
@@ -86,7 +87,7 @@ class Network {
     }
   }
 
-  // Whether a step can be walked on such a device without computing it.
+  // True if the device can make a dry run of a step.
   static constexpr bool can_count = requires(const Device& device) { device.dry_run_device(); };
 
   const NetworkCapacity& capacity() const { return capacity_; }
@@ -95,14 +96,14 @@ class Network {
   const Weights<Device, T>& weights() const { return weights_; }
   Optimizer<Device, T>& optimizer() { return optimizer_; }
   Arenas<Device, T>& arenas() { return arenas_; }
-  const T* logits_bcv() const { return parts_.loss.logits_rv(); }  // of a classifier (B, O)
+  const T* logits_bcv() const { return parts_.loss.logits_rv(); }  // for a classifier (B, O)
 
-  // The table of weights of a network that is not built.
+  // Table of weights of a network that is not constructed.
   static std::vector<Parameter> parameter_table(const ModelConfig& config) {
     return measure(config, NetworkCapacity{}).parameters();
   }
 
-  // Memory of a network that is not built, on a device like this one. Error if it cannot even be counted.
+  // Memory of a network that is not constructed, on a device like this. Error if the total cannot be counted.
   static NetworkMemory memory(const Device& device, const ModelConfig& config, const NetworkCapacity& capacity) {
     const Layout<T> layout = measure(config, capacity);
     NetworkMemory memory;
@@ -119,7 +120,7 @@ class Network {
     return memory;
   }
 
-  // Fills the logits of pass.B sequences of pass.C tokens and saves what backward needs.
+  // Computes the logits of pass.B sequences of pass.C tokens, and saves the activations for backward.
   void forward(const Given& batch, const PassContext& pass) {
     run_blocks(batch, pass);
     parts_.head->forward(device_, parts_.loss.logits_rv(), parts_.stack->out_bcd(), pass);
@@ -131,24 +132,24 @@ class Network {
     parts_.stack->forward(device_, pass);
   }
 
-  // The logits of the last forward, in device memory, and their numbers of rows and columns.
+  // Logits of the last forward, in device memory, and their numbers of rows and columns.
   const T* logits_rv() const { return parts_.loss.logits_rv(); }
   Index logit_rows(const PassContext& pass) const { return parts_.head->rows(pass); }
   Index logit_columns() const { return parts_.head->columns(); }
 
-  // Shows what forward has just computed in a pass over no chunk: "x_bcd", "blocks.0.mixer.query_bch", ...
+  // Reports the arrays that forward has computed, in a pass without chunks: "x_bcd", "blocks.0.mixer.query_bch", ...
   void inspect(const Inspector& inspector, const PassContext& pass) const {
     if (parts_.encoder) parts_.encoder->inspect(device_, inspector, pass);
     parts_.stack->inspect(device_, inspector, pass);
   }
 
-  // After forward. finds_best: with what is most likely, row by row.
+  // Computes the loss after forward. finds_best: also the most likely index of each row.
   auto loss(const Given& batch, double label_smoothing, const PassContext& pass, bool finds_best = false) {
     return parts_.loss.forward(device_, batch.target_r, label_smoothing, parts_.head->rows(pass), finds_best);
   }
 
-  // Adds the gradient of the mean loss, that of the whole batch, to the weights' gradients; after loss. Overwrites the
-  // logits. Tells the weights what is finished, where no pass follows.
+  // Adds the gradient of the mean loss of the whole batch to the weight gradients; after loss. Overwrites the logits.
+  // In the last pass, reports finished gradients to the weights.
   void backward(const Given& batch, double label_smoothing, const PassContext& pass) {
     const Index front = weights_.front_count();
     T* d_logits = parts_.loss.logits_rv();
@@ -169,10 +170,9 @@ class Network {
     weights_.gradients_ready(front, weights_.count());
   }
 
-  // Step-by-step inference for one sequence: forget everything, read its source where there is one, then one token
-  // after the other. given, pass: the source, one of pass.S positions. Returns the logits of the token that follows,
-  // (V), in device memory. `token` is in device memory; position < capacity.positions for mixers with a cache and for
-  // learned positions.
+  // Decoding of one sequence: reset the state, encode its source if there is one, then decode token by token. given,
+  // pass: the source with pass.S positions. Returns the logits of the next token, (V), in device memory. `token` is in
+  // device memory. position < capacity.positions for mixers with a cache and for learned positions.
   void reset(const Given& given = {}, const PassContext& pass = one_position) {
     arenas_.work_on(0);
     if (parts_.encoder) parts_.encoder->forward(device_, given, pass);
@@ -183,8 +183,8 @@ class Network {
     parts_.stack->decode(device_, position);
     return logits_of(parts_.stack->out_bcd());
   }
-  // Or go on behind the first positions of a sequence, whose chunks run_blocks has computed one after the other.
-  // Returns the logits of the token that follows the last of them, as step does.
+  // Alternative to reset: continues after the first positions of a sequence, whose chunks run_blocks has computed in
+  // order. Returns the logits of the next token, as decode does.
   const T* continue_after_prefill(const PassContext& last_chunk) {
     parts_.stack->continue_after_prefill(device_, last_chunk.first_c + last_chunk.C);
     return logits_of(parts_.stack->out_bcd() + (last_chunk.C - 1) * channels_);
@@ -196,8 +196,8 @@ class Network {
     return parts_.loss.logits_rv();
   }
 
-  // The parts of the network. They are built first without memory, to measure, then on the arenas. Their order is that
-  // of the weights in their arena, and of the initial values.
+  // Parts of the network. They are constructed first without memory, to measure, then on the arenas. Their order is the
+  // order of the weights in the arena, and of the initial values.
   struct Parts {
     Parts(Layout<T>& layout, const ModelConfig& config, const NetworkCapacity& capacity, double dropout)
         : shared(shared_table(layout, config)),
@@ -207,7 +207,7 @@ class Network {
           head(make_head<Device, T>(layout, config, capacity.of_blocks(), input.token())),
           loss(layout, *head, capacity.of_blocks()) {}
 
-    // With an encoder weights are its own or the decoder's, but for a table of tokens that serves both.
+    // Table of tokens that encoder and decoder share, if there is one.
     static std::optional<Weight<T>> shared_table(Layout<T>& layout, const ModelConfig& config) {
       if (!config.has_encoder() || config.embeddings != "shared") return std::nullopt;
       return layout.weight("embedding.token_vd", {config.vocabulary, config.channels}, Init::normal, Kind::decayed);
@@ -263,7 +263,7 @@ class Network {
     return layout;
   }
 
-  // A training step on the largest batch on a device that only counts, for the scratch memory that it takes.
+  // Dry run of a training step on the largest batch, to measure its scratch memory.
   static void count_step(Device& counter, const ModelConfig& config,
                          const NetworkCapacity& capacity) requires can_count {
     Network network(counter, config, capacity);

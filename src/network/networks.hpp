@@ -1,6 +1,6 @@
 #pragma once
 
-// The networks that programs are made of, on every device of this build: compiled once, in model.cpp, which defines
+// Networks that the programs use, on every device of this build. They are compiled once, in model.cpp, which defines
 // ABH_COMPILE_NETWORKS.
 
 #include "base/bf16.hpp"
@@ -40,7 +40,7 @@ ABH_NETWORK<GpuDevice<Backend::cuda>, float>;
 ABH_NETWORK<GpuDevice<Backend::cuda>, bf16>;
 #endif
 
-// For what is the same on every device.
+// For results that do not depend on the device.
 using AnyNetwork = Network<CpuDevice<Isa::baseline>, float>;
 
 }  // namespace abh

@@ -20,8 +20,8 @@ namespace abh {
 template <class Device, class T>
 void adaptive_span_clamp(Device&, T* span_n, Accum<T>* master_n, double largest, Index N);
 
-// The optimizer and its state per weight: two moments and, where a network is built
-// with one, the average of its weights. Nothing where there is no training.
+// Optimizer and its state per weight: two moments and, if the capacity has one, the average of the weights. Empty
+// without training.
 template <class Device, class T>
 class Optimizer {
  public:
@@ -41,15 +41,15 @@ class Optimizer {
 
   Accum<T>* first_moments() { return first_moments_.as<Accum<T>>(); }
   Accum<T>* second_moments() { return second_moments_.as<Accum<T>>(); }
-  Accum<T>* averages() { return averages_.as<Accum<T>>(); }  // null: there is none
+  Accum<T>* averages() { return averages_.as<Accum<T>>(); }  // null: no average
 
-  // The norm of the accumulated gradients and the scale that clips them, into `state`.
+  // Computes the norm of the accumulated gradients and the clipping factor, into `state`.
   void measure_gradient(const TrainingConfig& training, StepState* state) {
     global_norm<Device, T>(device_, state, weights_.gradients(), training.clip, weights_.count());
   }
 
-  // One step on the accumulated gradients, which are then zero again; after measure_gradient, whose norm must be finite
-  // for the weights to change. The average of the weights, where there is one, follows them.
+  // One update from the accumulated gradients, which are then set to 0. Call measure_gradient before. If the norm is
+  // not finite, the weights do not change. Also updates the average of the weights.
   void update(const TrainingConfig& training, StepState* state) {
     AdamwSettings settings{training.beta1, training.beta2, 1e-8, training.weight_decay};
     const Index front = weights_.front_count();
@@ -79,13 +79,13 @@ class Optimizer {
     device_.set_zero(weights_.gradients(), weights_.count());
   }
 
-  // Adds what it keeps for so many weights to the memory of a network that is not built.
+  // Adds the optimizer state of `count` weights to the memory of a network that is not constructed.
   static void count_memory(NetworkMemory& memory, Index count, const NetworkCapacity& capacity) {
     if (capacity.training) memory.moment_bytes = (capacity.average ? 3 : 2) * bytes_of<Accum<T>>(count);
   }
 
  private:
-  // The weights begin ... end - 1 but for those that are updated otherwise, or not at all.
+  // Updates of weights begin ... end - 1, except rows, spans and constants.
   void append_alike(std::vector<AdamwUpdate<T>>& updates, Index begin, Index end, const AdamwSettings& settings,
                     const StepState* state) {
     for (const Parameter& parameter : parameters_) {
@@ -108,7 +108,7 @@ class Optimizer {
             .count = count};
   }
 
-  // A learning rate is a share of the largest span; then the spans are again what they may be.
+  // The learning rate of spans is relative to the largest span. clamp_span limits the updated spans to the valid range.
   AdamwUpdate<T> span_range(const Parameter& span, AdamwSettings settings, const StepState* state) {
     settings.rate = span.largest;
     return range(span.offset, span.count, settings, state);
@@ -121,7 +121,7 @@ class Optimizer {
     }
   }
 
-  // The matrices of linear maps, those of one shape together: where each begins in its arena.
+  // Matrices of linear maps with the same shape, and their offsets in the arena.
   struct LinearMaps {
     Index O, I;
     std::vector<Index> offset_m;

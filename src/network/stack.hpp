@@ -15,12 +15,12 @@
 
 namespace abh {
 
-// The mixer of a layer (network/mixers.hpp).
+// Mixer of a layer (network/mixers.hpp).
 template <class Device, class T>
 std::unique_ptr<Block<Device, T>> make_mixer(std::size_t layer, Layout<T>&, const std::string& prefix,
                                              const ModelConfig&, const BlockCapacity&, const BlockOptions&);
 
-// Additions of features: a block that reads a source, norms after blocks, and stacks of other kinds.
+// Parts of features: cross-attention, post-norm, and other stacks.
 template <class T>
 struct Source;
 template <class Device, class T>
@@ -31,38 +31,38 @@ class NormAfter;
 template <class Device, class T>
 class ReversibleStack;
 
-// Which of a network's layers a stack has, and what they see.
+// Layers of a network that belong to a stack, and the source of their cross-attention.
 template <class T>
 struct StackShape {
-  std::string prefix = "";  // of the names of its weights, before blocks.0.
+  std::string prefix = "";  // of weight names, before blocks.0.
   Index first_layer = 0, layers;
-  const Source<T>* source = nullptr;  // that every layer asks; null: none does
+  const Source<T>* source = nullptr;  // of cross-attention in every layer; null: none
 };
 
-// Blocks in their order, for each layer conv, mixer, cross and ffn. The convolution is optional, and only where there
-// is a source is it asked. How rows pass through them says a stack of each kind.
+// Blocks in order, for each layer conv, mixer, cross and ffn. conv is optional; cross needs a source. A derived class
+// defines the residual connections.
 template <class Device, class T>
 class Stack {
  public:
   virtual ~Stack() = default;
 
-  // Where the rows go that enter the first block, and those that have left the last one.
+  // Rows that enter the first block, and rows that leave the last block.
   virtual T* in_bcd() = 0;
   virtual const T* out_bcd() const = 0;
 
   virtual void forward(Device&, const PassContext&) = 0;
 
-  // d_x_bcd: the gradient of out_bcd, overwritten with that of in_bcd. Adds to the weights' gradients and, where no
-  // pass follows, says which are finished, from the last block to the first, in pieces that are worth it. end: of the
-  // weights that decay, behind this stack's and those after it. Returns where the finished ones begin.
+  // d_x_bcd: gradient of out_bcd, overwritten by the gradient of in_bcd. Adds to the weight gradients. In the last
+  // pass, reports finished gradients from the last block to the first, in ranges of at least smallest_piece weights.
+  // end: end of the unfinished weights with decay. Returns the new end.
   virtual Index backward(Device&, T* d_x_bcd, const PassContext&, Weights<Device, T>&, Index end) = 0;
   static constexpr Index smallest_piece = 1 << 16;
 
-  // Shows what the blocks computed in the last pass, over no chunk, and the rows that entered the first.
+  // Reports the arrays of the blocks in the last pass, without chunks, and the rows that entered the first block.
   virtual void inspect(Device&, const Inspector&, const PassContext&) const = 0;
 
-  // Step-by-step inference for one sequence: forget everything, then one position after the other; or go on behind so
-  // many, the last of which were those of the chunk that forward has just computed.
+  // Decoding of one sequence: reset the state, then decode position by position. Or continue after `positions`
+  // positions; the last of them are the chunk of the last forward pass.
   void reset(Device& device) {
     for (const auto& block : blocks_) block->reset(device);
   }
@@ -72,7 +72,7 @@ class Stack {
   virtual void decode(Device&, Index position) = 0;
 
  protected:
-  // residual: whether a block adds its input to its output. Where it does not, blocks share a room for what they save.
+  // residual: true: a block adds its input to its output. Else the saved activations of the blocks share memory.
   Stack(Layout<T>& layout, const StackShape<T>& shape, const ModelConfig& config, const BlockCapacity& capacity,
         double dropout, bool residual)
       : D_(config.channels), prefix_(shape.prefix) {
@@ -123,7 +123,7 @@ class Stack {
     }
   }
 
-  // After the backward pass of block i, where the weights behind it have been finished from `end` on.
+  // Called after the backward pass of block i; gradients of weights with decay from `end` on are already finished.
   void finish(std::size_t i, const PassContext& pass, Weights<Device, T>& weights, Index& end) const {
     if (end - begin_[i] < smallest_piece) return;
     if (pass.last) weights.gradients_ready(begin_[i], end);
@@ -134,13 +134,13 @@ class Stack {
   std::string prefix_;
   std::vector<std::string> names_;
   std::vector<std::unique_ptr<Block<Device, T>>> blocks_;
-  std::vector<typename Layout<T>::CarriedBytes> carried_;  // of each block
+  std::vector<typename Layout<T>::CarriedBytes> carried_;  // per block
 
  private:
-  std::vector<Index> begin_;  // of the weights of each block that decay, in their arena
+  std::vector<Index> begin_;  // per block: start of its weights with decay, in the arena
 };
 
-// A stream of rows to which every block adds: x_bcd = block(x_bcd). What enters each is kept for the way back.
+// One residual stream: x_bcd = block(x_bcd). The input of each block is saved for backward.
 template <class Device, class T>
 class ResidualStack : public Stack<Device, T> {
  public:
@@ -184,10 +184,10 @@ class ResidualStack : public Stack<Device, T> {
   using Stack<Device, T>::names_;
   using Stack<Device, T>::blocks_;
 
-  std::vector<T*> x_bcd_;  // x_bcd_[i] enters block i, the last one leaves the last block
+  std::vector<T*> x_bcd_;  // x_bcd_[i] is the input of block i; the last element is the output
 };
 
-// The stack that a network has.
+// Stack of a network.
 template <class Device, class T>
 std::unique_ptr<Stack<Device, T>> make_stack(Layout<T>& layout, const StackShape<T>& shape, const ModelConfig& config,
                                              const BlockCapacity& capacity, double dropout) {

@@ -7,19 +7,19 @@
 
 namespace abh {
 
-// The inputs and results of a pass: arrays in one buffer of the host, of which a GPU has a twin. One copy sends the
-// host's inputs. Another copy, the only one that waits, fetches the results. A GPU reads and writes the host's buffer
-// itself. Devices that share the host's memory have one buffer and copy nothing.
+// Buffer for the inputs and results of a pass: arrays in one host buffer and, with a GPU, in a device buffer of the
+// same layout. One asynchronous copy sends the inputs. One copy, which waits, fetches the results. The host buffer is
+// pinned memory. Devices that share the memory of the host have one buffer and copy nothing.
 template <class Device>
 class StagingBuffer {
  public:
-  // Where an array of T lies in the piece.
+  // Range of an array of T in the buffer.
   template <class T>
   struct StagingRange {
     std::size_t begin, count;
     std::size_t end() const { return begin + count * sizeof(T); }
   };
-  // Finds places for arrays, one behind the other.
+  // Assigns consecutive ranges to arrays.
   class Places {
    public:
     template <class T>
@@ -40,7 +40,7 @@ class StagingBuffer {
         device_memory_(device.memory(), places.bytes()),
         host_memory_(host_source(device), host_bytes(places)) {}
 
-  // The device's, and the host's after it was fetched.
+  // Array on the device; array on the host after fetch.
   template <class T>
   T* on_device(const StagingRange<T>& range) const {
     return reinterpret_cast<T*>(device_memory_.template as<std::byte>() + range.begin);
@@ -49,7 +49,7 @@ class StagingBuffer {
   const T* on_host(const StagingRange<T>& range) const {
     return reinterpret_cast<const T*>(host_begin() + range.begin);
   }
-  // The host's, to be written: what was sent before has been read when this returns.
+  // Array on the host, for writing. Waits until the previous transfer has read the buffer.
   template <class T>
   T* to_send(const StagingRange<T>& range) {
     if constexpr (has_twin) {
@@ -59,7 +59,7 @@ class StagingBuffer {
     return reinterpret_cast<T*>(host_begin() + range.begin);
   }
 
-  // Everything from the place `begin` to the place `end`.
+  // Transfer all bytes from `begin` to `end`.
   void send(std::size_t begin, std::size_t end) {
     if constexpr (has_twin) {
       device_.copy_from_host_later(device_memory_.template as<std::byte>() + begin, host_begin() + begin,

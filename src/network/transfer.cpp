@@ -12,7 +12,7 @@ namespace abh {
 
 namespace {
 
-// For each row of a tensor its row in the old one, -1 for a new row.
+// Row in the old tensor for each row of a tensor; -1: new row.
 std::vector<Token> old_rows_of(const Parameter& parameter, const Parameter& old, const std::vector<Token>& old_tokens) {
   const bool rows_are_tokens = parameter.name[parameter.name.rfind('_') + 1] == 'v';
   if (rows_are_tokens && !old_tokens.empty()) return old_tokens;

@@ -12,8 +12,8 @@
 
 namespace abh {
 
-// The weights of a network and, where it trains, their gradients: of a pass, summed over the shards of a step and over
-// the processes of a run. All of one kind in one array, the arena, in the order of the layout.
+// Weights of a network and, with training, their gradients, summed over the shards of a step and the processes of a
+// run. Each of these is one array, the arena, in the order of the layout.
 template <class Device, class T>
 class Weights {
  public:
@@ -35,17 +35,17 @@ class Weights {
     }
   }
 
-  // Where T is narrower than Accum<T> (bf16), training keeps the weights in full precision too: the optimizer updates
-  // these, and what the layers read is their rounded copy.
+  // true: T is narrower than Accum<T> (bf16). Training then keeps master weights in full precision: the optimizer
+  // updates them, and the layers read a rounded copy.
   static constexpr bool narrow = !std::is_same_v<T, Accum<T>>;
 
   Index count() const { return count_; }
-  // How many decay; they come first.
+  // Number of weights with decay, and of their rows; they come first.
   Index front_count() const { return front_count_; }
   T* values() { return values_.as<T>(); }
   Accum<T>* masters() { return masters_.as<Accum<T>>(); }
-  Accum<T>* gradients() { return gradients_.as<Accum<T>>(); }  // null: there is no training
-  // The weights that the optimizer updates.
+  Accum<T>* gradients() { return gradients_.as<Accum<T>>(); }  // null: no training
+  // Weights in the precision of the optimizer.
   const Accum<T>* exact() {
     if constexpr (narrow) {
       return masters();
@@ -54,7 +54,7 @@ class Weights {
     }
   }
 
-  // All of them, from and to the host.
+  // Copy all weights to and from the host.
   std::vector<Accum<T>> read() {
     std::vector<Accum<T>> host(static_cast<std::size_t>(count_));
     if constexpr (narrow) {
@@ -76,23 +76,23 @@ class Weights {
     if (masters()) device_.copy_from_host(masters(), host.data(), count_);
   }
 
-  // Backward passes add to the gradients from here on; they are of this shard of a step.
+  // Starts a shard of a step; backward passes then add to the gradients of this shard.
   void begin_shard(Index shard) { shard_ = shard; }
-  // Nothing is added to the gradients of weights begin ... end - 1 any more, by any pass of this shard: they join those
-  // of the shards before and, with the last one, those of other processes, beside what backward goes on with.
+  // Called when the gradients of weights begin ... end - 1 are complete for this shard. Adds them to the earlier
+  // shards. In the last shard, starts the all-reduce over the processes, which overlaps with the rest of backward.
   void gradients_ready(Index begin, Index end) {
     if (!alone_) device_.finish_late_sums();
     add_shard(shard_, begin, end);
     if (shard_ + 1 < shards_) return;
     if constexpr (std::is_same_v<Accum<T>, float>) sums_->begin_sum(gradients() + begin, end - begin);
   }
-  // After the last shard: gradients() holds the sum over all of them, and over the processes.
+  // Called after the last shard: gradients() then contains the sum over all shards and processes.
   void finish_sums() {
     if constexpr (std::is_same_v<Accum<T>, float>) sums_->finish_sums();
   }
 
-  // Shards are added up as a balanced binary tree. A sum waits for that of as many shards more, as the digits of a
-  // binary counter do: the sum of shards 4 and 5, say, for that of 6 and 7, and that of 0 to 3 for both.
+  // Adds shards as a balanced binary tree. A sum waits for the sum of as many later shards, as in a binary counter: the
+  // sum of shards 4 and 5 waits for 6 and 7, and the sum of 0 to 3 waits for 4 to 7.
   void add_shard(Index shard, Index begin, Index end) {
     Accum<T>* const gradient = gradients() + begin;
     const Index count = end - begin;
@@ -105,7 +105,7 @@ class Weights {
     device_.set_zero(gradient, count);
   }
 
-  // Adds what so many weights take to the memory of a network that is not built.
+  // Adds the size of `count` weights to the memory of a network that is not constructed.
   static void count_memory(NetworkMemory& memory, Index count, const NetworkCapacity& capacity) {
     memory.weights = count;
     memory.weight_bytes = bytes_of<T>(count);
@@ -115,7 +115,7 @@ class Weights {
   }
 
  private:
-  // The sum of 2^level shards.
+  // Sum of 2^level shards.
   Accum<T>* partial_sum(Index level) {
     const std::size_t begin = static_cast<std::size_t>(level) * bytes_of<Accum<T>>(count_);
     return reinterpret_cast<Accum<T>*>(partial_sums_.as<std::byte>() + begin);
@@ -126,9 +126,9 @@ class Weights {
 
   Device& device_;
   Index count_, front_count_, shards_, shard_ = 0;
-  bool alone_;  // gradients are this pass's: nobody adds them to others
+  bool alone_;  // true: one shard and one process, so gradients are not added to others
   DeviceMemory values_, masters_, gradients_, partial_sums_;
-  std::unique_ptr<typename Device::Sums> sums_;  // of processes; null: there is no training
+  std::unique_ptr<typename Device::Sums> sums_;  // over processes; null: no training
 };
 
 }  // namespace abh

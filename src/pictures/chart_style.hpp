@@ -5,8 +5,8 @@
 
 namespace abh {
 
-// The style of a chart: ink on paper for light, the reverse for dark. `light` and `dark` are what it has of its own
-// beside text, paper, grid and axes, a rule a line; the axes in dark are among them.
+// Style of a chart: dark on white, and light on dark for dark mode. `light` and `dark`: additional CSS rules of the
+// chart, one per line; `dark` must contain the rule of the axes.
 std::string chart_style(std::string_view light, std::string_view dark);
 
 }  // namespace abh

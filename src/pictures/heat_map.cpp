@@ -9,7 +9,7 @@ namespace abh {
 
 namespace {
 
-// Dark ink on light grounds, the reverse for dark. The grounds differ in brightness as well as in hue.
+// Dark text on light backgrounds, and the reverse in dark mode. Backgrounds differ in brightness and hue.
 constexpr std::string_view svg_style = R"(<style>
 text{font-family:system-ui,-apple-system,"Segoe UI","DejaVu Sans",sans-serif;font-size:12px;fill:#59636e}
 .paper,.heat0{fill:#ffffff}

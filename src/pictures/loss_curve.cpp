@@ -11,28 +11,28 @@
 namespace abh {
 namespace {
 
-// A range with round ticks, low = first * tick and high = last * tick.
+// Range with round ticks: low = first * tick, high = last * tick.
 struct Axis {
   double tick = 1;
   Index first = 0, last = 1;
   int decimals = 0;
 
   double value(Index i) const { return static_cast<double>(i) * tick; }
-  // Where a value lies between the ends, from 0 to 1.
+  // Relative position of a value on the axis, from 0 to 1.
   double part(double v) const { return (v - value(first)) / (value(last) - value(first)); }
 };
 
-// The smallest tick of 1, 2 or 5 times a power of ten, not below `smallest`, that cuts low..high into at most `parts`.
+// Axis with the smallest tick that is 1, 2 or 5 times a power of ten, at least `smallest`, for at most `parts` ticks.
 Axis make_axis(double low, double high, int parts, double smallest) {
   const double wanted = std::max((high - low) / parts, smallest);
   Axis axis;
   const auto exponent = static_cast<int>(std::floor(std::log10(wanted)));
   double best = 0;
   int best_exponent = 0;
-  // From one decade below, in case the logarithm was rounded up.
+  // Starts one decade lower, in case the logarithm was rounded up.
   for (int e = exponent - 1; e <= exponent + 1 && best == 0; ++e) {
     for (const double digit : {1.0, 2.0, 5.0}) {
-      // Dividing by a power that is exact keeps 0.1, 0.2, 0.5 the nearest doubles.
+      // Division by an exact power keeps 0.1, 0.2 and 0.5 the nearest doubles.
       const double tick = e < 0 ? digit / std::pow(10.0, -e) : digit * std::pow(10.0, e);
       if (best == 0 && tick >= wanted * (1 - 1e-9)) {
         best = tick;
@@ -47,22 +47,22 @@ Axis make_axis(double low, double high, int parts, double smallest) {
   return axis;
 }
 
-// A loss for the picture. Only a run gone wrong has one that does not fit in front of the axis.
+// Text of a loss. Only a diverged run has a loss that is too wide for the axis.
 std::string short_loss(double loss, int decimals) {
   return std::abs(loss) < 1e5 ? fixed_text(loss, decimals) : to_text(static_cast<float>(loss));
 }
 
 std::string percent(double share) { return fixed_text(100 * share, 1) + " %"; }
 
-// A whole number with its thousands set apart: 12,000.
+// Whole number with separated thousands: 12,000.
 std::string grouped(double value) {
   std::string text = fixed_text(value, 0);
   for (std::size_t i = text.size(); i > 3; i -= 3) text.insert(i - 3, 1, ',');
   return text;
 }
 
-// At most about `limit` points. Of each run of neighbours the lowest and the highest stay, in their order, so that a
-// spike stays visible; the first and the last point stay where they are.
+// Reduces a curve to about `limit` points. Keeps the lowest and the highest point of each section, so spikes stay
+// visible, and the first and the last point.
 std::vector<CurvePoint> thinned(const std::vector<CurvePoint>& points, std::size_t limit) {
   if (points.size() <= limit) return points;
   const std::size_t run = (points.size() + limit / 2 - 1) / (limit / 2);
@@ -82,7 +82,7 @@ std::vector<CurvePoint> thinned(const std::vector<CurvePoint>& points, std::size
   return kept;
 }
 
-// The colours of losses differ in brightness as well as in hue.
+// The colours of the curves differ in brightness and hue.
 constexpr std::string_view light_rules =
     R"(.train{fill:none;stroke:#86b6ea;stroke-width:1.2;stroke-linejoin:round;stroke-linecap:round}
 .val{fill:none;stroke:#c2410c;stroke-width:2.2;stroke-linejoin:round;stroke-linecap:round}
@@ -108,7 +108,7 @@ std::string loss_curve_svg(std::vector<CurvePoint> train, std::vector<CurvePoint
   constexpr double left = 64, top = 76, bottom = 366;
   std::erase_if(accuracy, [](CurvePoint point) { return !(point.value >= 0 && point.value <= 1); });
   const double right = accuracy.empty() ? 696 : 668;
-  // Beyond the largest float no training gets, and differences stay finite.
+  // No training reaches losses above the largest float. With this limit, differences are finite.
   for (auto* points : {&train, &val}) {
     std::erase_if(*points, [](CurvePoint point) { return !(std::abs(point.value) < 1e38); });
   }
@@ -130,7 +130,7 @@ std::string loss_curve_svg(std::vector<CurvePoint> train, std::vector<CurvePoint
     }
   }
   if (empty) low = 0, high = 1;
-  // A constant loss still needs a range: a twentieth of its size to either side.
+  // A constant loss gets a range of 5 % of its size on both sides.
   const double least = std::max(0.05 * std::max(std::abs(low), std::abs(high)), 0.01);
   if (high - low < least) {
     const double middle = low + (high - low) / 2;
@@ -138,7 +138,7 @@ std::string loss_curve_svg(std::vector<CurvePoint> train, std::vector<CurvePoint
     high = middle + least;
   }
   const Axis y_axis = make_axis(low, high, 8, 1e-9);
-  // Steps are whole, so their ticks are too; the axis ends with the data, not at a round number.
+  // Steps are whole numbers, and so are their ticks. The axis ends at the last step.
   const Axis x_axis = make_axis(0, std::max(last_step, 1.0), 6, 1.0);
   const double x_end = std::max(last_step, 1.0);
   const auto x_of = [&](double step) { return left + (right - left) * step / x_end; };
@@ -187,7 +187,7 @@ std::string loss_curve_svg(std::vector<CurvePoint> train, std::vector<CurvePoint
     svg += "\"/>\n";
   };
 
-  // The legend, which also tells the numbers that matter.
+  // Legend with the last values.
   line("train", 24, 52, 46, 52);
   text(53, 56, "class=\"name\"", train_label);
   line("val", 184, 52, 206, 52);
@@ -214,7 +214,7 @@ std::string loss_curve_svg(std::vector<CurvePoint> train, std::vector<CurvePoint
     if (i > 0) line("grid", x, top, x, bottom);
     line("axis", x, bottom, x, bottom + 4);
     const std::string label = grouped(step);
-    // A long number at the end of the axis would leave the picture.
+    // A long number at the end of the axis would extend beyond the picture.
     const bool fits = x + 4.0 * static_cast<double>(label.size()) < 720;
     text(fits ? x : right, bottom + 19, fits ? "text-anchor=\"middle\"" : "text-anchor=\"end\"", label);
   }
@@ -225,7 +225,7 @@ std::string loss_curve_svg(std::vector<CurvePoint> train, std::vector<CurvePoint
   if (train.size() == 1) dot("train-dot", train.front(), 3);
   if (val.size() > 1) curve("val", val, y_of);
   if (!accuracy.empty()) curve("accuracy", accuracy, y_of_share);
-  // More points than this would hide the line they mark.
+  // More points would hide the line.
   if (val.size() <= 80) {
     for (const CurvePoint& point : val) dot("val-dot", point, 3);
   }

@@ -5,7 +5,7 @@
 
 namespace abh {
 
-// Any bytes as XML text of at most `limit` characters; what XML cannot hold becomes U+FFFD.
+// XML text of at most `limit` characters from any bytes; invalid characters become U+FFFD.
 std::string xml_text(std::string_view bytes, std::size_t limit);
 
 }  // namespace abh

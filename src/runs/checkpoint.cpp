@@ -33,7 +33,7 @@ std::string joined(const std::vector<std::string>& names) {
   return text;
 }
 
-// The tensors of one arena, each name after a prefix ("", "first_moment.", ...).
+// Appends the tensors of one arena, with a prefix before each name ("", "first_moment.", ...).
 void append_arena(std::vector<SafetensorsOutput>& outputs, const std::vector<Parameter>& parameters,
                   const std::string& prefix, const std::vector<float>& arena) {
   for (const Parameter& parameter : parameters) {
@@ -50,7 +50,7 @@ std::vector<float> read_arena(const SafetensorsFile& file, const std::vector<Par
     if (!file.has(prefix + parameter.name)) missing.push_back(prefix + parameter.name);
   }
   if (missing.size() > 1) throw Error(file.path() + ": the tensors " + joined(missing) + " are missing");
-  // Sizes come from the metadata: a claim that the file does not back must not become an allocation.
+  // Sizes come from the metadata. All tensors are checked before memory of this size is allocated.
   for (const Parameter& parameter : parameters) file.data<float>(prefix + parameter.name, parameter.shape);
   std::vector<float> arena(static_cast<std::size_t>(count));
   for (const Parameter& parameter : parameters) {
@@ -83,9 +83,9 @@ const std::string& text_of(const SafetensorsFile& file, const std::string& key) 
   return entry->second;
 }
 
-// Files of other programs have no check value. They may leave out of the metadata what has a default or can be seen
-// from the tensors (docs/checkpoints.md), and say in it what they like; but what looks like a setting and is none would
-// be passed over, and another network computed.
+// Files of other programs have no check value. Their metadata may omit keys with a default, and keys whose values
+// follow from the tensors (docs/checkpoints.md). Other keys are ignored, except keys that resemble a setting: ignoring
+// a misspelt setting would compute another network.
 bool is_from_elsewhere(const SafetensorsFile& file) { return file.version() == 0 && !file.metadata().count("crc32"); }
 
 const std::vector<Index>& matrix_shape(const SafetensorsFile& file, const std::string& name) {
@@ -96,7 +96,7 @@ const std::vector<Index>& matrix_shape(const SafetensorsFile& file, const std::s
   return tensor.shape;
 }
 
-// Adds the metadata of the encoder that the tensors show; the decoder is read elsewhere.
+// Adds the metadata of the encoder that follow from the tensors.
 void see_source(const SafetensorsFile& file, Metadata& metadata) {
   const std::string own = "encoder.embedding.token_vd", position = "encoder.embedding.position_sd";
   const std::vector<Index>& token = matrix_shape(file, file.has(own) ? own : "embedding.token_vd");
@@ -106,13 +106,13 @@ void see_source(const SafetensorsFile& file, Metadata& metadata) {
   for (const char* key : {"encoder_layers", "decoder_layers"}) {
     const auto text = metadata.find(key);
     const std::optional<Index> count = text == metadata.end() ? std::nullopt : from_text<Index>(text->second);
-    if (!count || *count < 1 || *count > largest_layers) return;  // refused where it is read
+    if (!count || *count < 1 || *count > largest_layers) return;  // error when the value is read
     layers += *count;
   }
   metadata.try_emplace("layers", to_text(layers));
 }
 
-// The metadata of a model, complete. What is missing and cannot be seen is named all at once.
+// Complete metadata of a model. The Error lists all keys that are missing and do not follow from the tensors.
 Metadata model_metadata(const SafetensorsFile& file, TaskKinds kinds) {
   Metadata metadata = file.metadata();
   const std::string patch = "embedding.patch_di";
@@ -186,13 +186,13 @@ std::optional<Number> optional_number_of(const SafetensorsFile& file, const std:
 
 Metadata common_metadata(const ModelConfig& config, const Metadata& task, Index step) {
   Metadata metadata = config.metadata();
-  metadata["format"] = "pt";  // what readers of the format expect of row-major tensors
+  metadata["format"] = "pt";  // readers expect this value for row-major tensors
   metadata.insert(task.begin(), task.end());
   metadata["step"] = to_text(step);
   return metadata;
 }
 
-// Metadata that a program's own flags would not accept.
+// Runs a check of metadata; a UsageError becomes an Error of the file.
 template <class Check>
 void check_read(const std::string& path, const Check& check) {
   try {
@@ -202,7 +202,7 @@ void check_read(const std::string& path, const Check& check) {
   }
 }
 
-// The prefix of the names of a layer's weights.
+// Prefix of the weight names of a layer.
 std::string blocks_of(const ModelConfig& config, Index layer) {
   if (!config.has_encoder()) return "blocks." + to_text(layer) + ".";
   const bool encodes = layer < config.encoder_layers;
@@ -210,8 +210,8 @@ std::string blocks_of(const ModelConfig& config, Index layer) {
          ".";
 }
 
-// Sets the config fields that the matrices of a file from elsewhere show: unusual widths of a head and of the
-// feed-forward net, and whether projections have biases.
+// Sets the config fields that follow from the matrices of a file of another program: other widths of heads and of the
+// feed-forward block, and biases of projections.
 void see_widths(const SafetensorsFile& file, const Metadata& metadata, ModelConfig& config) {
   if (!metadata.count("hidden_channels")) {
     const Index F = matrix_shape(file, blocks_of(config, 0) + "ffn.up_fd")[0];
@@ -229,7 +229,7 @@ void see_widths(const SafetensorsFile& file, const Metadata& metadata, ModelConf
   }
 }
 
-// The network, and what the metadata say of the task, which has looked at both.
+// Network and task metadata; the task checks both.
 std::pair<ModelConfig, Metadata> read_network(const SafetensorsFile& file, const Metadata& metadata, TaskKinds kinds) {
   ModelConfig config = ModelConfig::from_metadata(metadata, file.path(), file.version());
   check_read(file.path(), [&] {

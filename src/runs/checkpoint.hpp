@@ -14,62 +14,61 @@
 
 namespace abh {
 
-// Keys of a model's metadata that are none of its settings: nothing of what it computes hangs on them.
+// Metadata keys of a model that are not settings. They do not change the computation.
 std::set<std::string> keys_beside_settings(TaskKinds kinds = task_kinds());
 
-// A model as it is stored in RUN/model.safetensors: the weights as F32 under their names, and in __metadata__ the
-// configuration, the task (Task::metadata) and where the weights come from.
+// Model as stored in RUN/model.safetensors: weights as F32 under their names; __metadata__ contains the configuration,
+// the task (Task::metadata) and the origin of the weights.
 struct Checkpoint : Trained {
-  std::optional<double> validation_loss;  // nats per token; none if it was never measured
-  Index validation_tokens = 0;            // of the validation split that it was measured on; 0: all
+  std::optional<double> validation_loss;  // nats per token; nullopt: never measured
+  Index validation_tokens = 0;            // tokens of the validation split that were measured; 0: all
 };
 
-// The training loss that is shown is the mean of this many steps.
+// Number of steps in the mean of the displayed training loss.
 inline constexpr Index recent_steps = 50;
 
-// Where an interrupted run stands, as in RUN/resume.safetensors. It alone is enough to go on.
+// State of an interrupted run, stored in RUN/resume.safetensors. Sufficient to resume the run.
 struct RunState {
   ModelConfig config;
   TrainingConfig training;
   Metadata task;
   std::string data_fingerprint;
   std::string log_position;  // of RUN/log.csv, see RunLog::position
-  Index step = 0;            // optimizer steps done
+  Index step = 0;            // completed optimizer steps
   std::vector<float> weights, first_moments, second_moments;
-  std::vector<float> average;  // of the weights; empty where training.weight_average is 0
+  std::vector<float> average;  // of the weights; empty if training.weight_average is 0
   std::optional<double> best_loss;
-  std::optional<double> best_accuracy;  // with it, where the task counts answers; older files do without
+  std::optional<double> best_accuracy;  // at best_loss, if the task counts answers; older files do not have it
   Index best_step = 0;
-  Index best_tokens = 0;                // of the validation split that best_loss was measured on; 0: all
-  std::vector<float> best_weights;      // of best_loss; empty without one
+  Index best_tokens = 0;                // tokens of the validation split for best_loss; 0: all
+  std::vector<float> best_weights;      // at best_loss; empty without best_loss
   std::vector<double> recent_losses;    // of the last recent_steps steps, oldest first
-  std::optional<double> last_loss;      // of the whole validation split, if it was measured at step `step`
-  std::optional<double> last_accuracy;  // with it, where the task counts answers
-  // Gradient norm of step `step`, if a signal came before its evaluation, row of the log and checkpoint were done.
+  std::optional<double> last_loss;      // of the whole validation split, if measured at step `step`
+  std::optional<double> last_accuracy;  // at last_loss, if the task counts answers
+  // Gradient norm of step `step`, if a signal arrived before its evaluation, log row and checkpoint were complete.
   std::optional<double> pending_gradient_norm;
 };
 
-// The bytes of their files, piece by piece, and back; messages name `path`, or that of the file. Nothing of a file is
-// trusted: Error, naming the file and the tensor or key, unless it holds exactly the tensors of its configuration,
-// finite and of the right type and shape, and is of one of these kinds of tasks.
+// Bytes of the files, piece by piece, and the reverse. Messages contain `path` or the path of the file. Error, with the
+// file and the tensor or key, unless the file contains exactly the tensors of its configuration, finite, with the right
+// types and shapes, and a task of one of these kinds.
 using WriteBytes = std::function<void(const void* data, std::size_t size)>;
 void checkpoint_bytes(const std::string& path, const Checkpoint& checkpoint, const WriteBytes& write);
 void run_state_bytes(const std::string& path, const RunState& state, const WriteBytes& write);
 Checkpoint checkpoint_of(const SafetensorsFile& file, TaskKinds kinds = task_kinds());
 RunState run_state_of(const SafetensorsFile& file, TaskKinds kinds = task_kinds());
 
-// The files themselves (checkpoint_files.cpp). Both are written whole or not at all. Error if the disk does not take
-// them.
+// Read and write the files (checkpoint_files.cpp). Writes are atomic. Error if the disk is full or fails.
 void write_checkpoint(const std::string& path, const Checkpoint& checkpoint);
 void write_run_state(const std::string& path, const RunState& state);
 Checkpoint read_checkpoint(const std::string& path, TaskKinds kinds = task_kinds());
 RunState read_run_state(const std::string& path, TaskKinds kinds = task_kinds());
 
-// The files of a run folder.
+// Files of a run folder.
 std::string model_path(const std::string& run);
 std::string resume_path(const std::string& run);
-// The file that --checkpoint RUN|FILE names: the model of a folder, or the file itself. Where nobody gave a name, and
-// nothing is where it would be by default, the Error says how to get a model.
+// File of --checkpoint RUN|FILE: the model of a folder, or the file itself. If `given` is false (default folder) and
+// there is no file, the Error explains how to train a model.
 std::string checkpoint_path(const std::string& run_or_file, bool given = true);
 
 }  // namespace abh

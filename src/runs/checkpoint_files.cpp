@@ -1,4 +1,4 @@
-// The functions of checkpoint.hpp that use the file system.
+// Functions of checkpoint.hpp that use the file system.
 
 #include <filesystem>
 #include <string>

@@ -20,7 +20,7 @@
 namespace abh {
 namespace {
 
-// The content of a file, or nullopt if there is none.
+// Content of a file; nullopt if there is no file.
 std::optional<std::string> read_if_present(const std::string& path) {
   const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (file < 0 && errno == ENOENT) return std::nullopt;
@@ -37,7 +37,7 @@ std::optional<std::string> read_if_present(const std::string& path) {
   return content;
 }
 
-// Appends to an existing file, all or nothing as far as the system allows.
+// Appends a text to an existing file, completely or not at all if the system allows it.
 void append_to_file(const std::string& path, std::string_view text) {
   const auto fail = [&path](int code) { throw Error(path + ": cannot write: " + std::strerror(code)); };
   const int file = ::open(path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC);
@@ -50,7 +50,7 @@ void append_to_file(const std::string& path, std::string_view text) {
       text.remove_prefix(static_cast<std::size_t>(written));
     } else if (errno != EINTR) {
       code = errno;
-      // Half a row is worse than none. Should this fail too, a resume cuts the row.
+      // Removes a partial row. If this fails too, resuming removes it.
       static_cast<void>(!::ftruncate(file, before.st_size));
     }
   }
@@ -58,7 +58,7 @@ void append_to_file(const std::string& path, std::string_view text) {
   if (code != 0) fail(code);
 }
 
-// One line of a log, without its line break. Error, beginning with `where`, if it is not a row.
+// Parses one line of a log, without its line break. Error, beginning with `where`, if it is not a row.
 LogRow parse_row(std::string_view line, const std::string& where, const RunLog::Columns& columns) {
   const std::size_t behind_losses = 3 + std::size_t{columns.accuracy} + std::size_t{columns.span};
   const std::size_t field_count = behind_losses + 3;
@@ -118,12 +118,12 @@ RunLog::RunLog(const std::string& path, std::optional<Index> resume_at, const Co
     throw Error(path + ": line 1: expected the header " + header() + ", found \"" +
                 one_line(content->substr(0, std::min(content->find('\n'), first_line.size() + 19))) + '"');
   }
-  std::size_t kept = first_line.size();  // bytes that stay
+  std::size_t kept = first_line.size();  // bytes to keep
   Index previous = -1;
   Index line_number = 2;
   for (std::size_t begin = kept;; ++line_number) {
     const std::size_t end = content->find('\n', begin);
-    if (end == content->npos) break;  // nothing more, or a line whose writing was cut short
+    if (end == content->npos) break;  // end of the file, or an incomplete line
     const std::string where = path + ": line " + to_text(line_number) + ": ";
     const LogRow row = parse_row(std::string_view(*content).substr(begin, end - begin), where, columns_);
     if (row.step <= previous) {

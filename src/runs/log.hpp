@@ -10,30 +10,28 @@
 
 namespace abh {
 
-// The log of a training run: log.csv and what is drawn of it. Losses are in nats per token everywhere: a character or a
-// byte.
+// Log of a training run (log.csv), and curves of its columns. All losses are in nats per token (character or byte).
 
-// One logged step.
+// A logged step.
 struct LogRow {
-  Index step = 0;                    // optimizer steps done
-  std::optional<double> train_loss;  // none before the first step
-  std::optional<double> val_loss;    // none where the step was not evaluated
-  std::optional<double> accuracy{};  // share of whole answers that are right; likewise, and where none are counted
-  std::optional<double> span{};      // mean of how far heads look back, where they learn that, in tokens
+  Index step = 0;                    // completed optimizer steps
+  std::optional<double> train_loss;  // nullopt before the first step
+  std::optional<double> val_loss;    // nullopt if the step was not evaluated
+  std::optional<double> accuracy{};  // share of correct answers; nullopt if not evaluated or not counted
+  std::optional<double> span{};      // mean learned attention span, in tokens; nullopt: none
   double learning_rate = 0;
   double grad_norm = 0;  // before clipping
   Index tokens_per_s = 0;
 };
 
-// RUN/log.csv: a header and one line a row, written at once. Numbers are the shortest text that reads back as the same
-// number, so equal runs give equal bytes. The file is opened for every row (microseconds, and rows are rare): a full
-// disk, a lost folder and an error that only shows on closing are all found at the row they hit.
+// RUN/log.csv: a header and one line per row, each written immediately. Numbers are the shortest text that reads back
+// as the same number, so equal runs have equal bytes. The file is opened for every row (microseconds), so each fault of
+// the disk is reported at the affected row.
 class RunLog {
  public:
-  // Starts a new log, replacing what is at `path`. With `resume_at`, goes on in the log that is there: rows beyond that
-  // step and a half-written last line are cut; a missing file starts anew, since a checkpoint alone is enough to
-  // resume. Error, naming file and line, if the file is not such a log.
-  // columns: which there are, `accuracy` and `span`, behind that of val_loss, beside those of every log.
+  // Starts a new log that replaces the file at `path`. With `resume_at`, continues the existing log: later rows and an
+  // incomplete last line are removed. If the file is missing, starts a new log, because the checkpoint is sufficient to
+  // resume. Error, with file and line, if the file is not such a log. columns: optional columns after val_loss.
   struct Columns {
     bool accuracy = false, span = false;
   };
@@ -41,15 +39,15 @@ class RunLog {
   explicit RunLog(const std::string& path, std::optional<Index> resume_at = std::nullopt)
       : RunLog(path, resume_at, Columns()) {}
 
-  // Steps must increase. Error if the row cannot be written whole; the file is then as it was, where the disk allows.
+  // Steps must increase. Error if the row cannot be written; the file is then unchanged, if the disk allows it.
   void append(const LogRow& row);
 
-  // Every row of the file, those before the resume included.
+  // All rows of the file, including those before a resume.
   const std::vector<LogRow>& rows() const { return rows_; }
 
-  // How far the log is, and of which run: the number of rows and a CRC-32 of all but their tokens_per_s.
+  // Identifies the content: the number of rows and a CRC-32 of all columns except tokens_per_s.
   std::string position() const;
-  // Cuts all rows.
+  // Removes all rows.
   void clear();
 
  private:
@@ -61,7 +59,7 @@ class RunLog {
   std::vector<LogRow> rows_;
 };
 
-// A column of a log, at the steps that have it.
+// Curve of a column, at the steps that have a value.
 std::vector<CurvePoint> curve_of(std::span<const LogRow> rows, std::optional<double> LogRow::*column);
 
 }  // namespace abh

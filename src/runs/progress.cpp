@@ -12,7 +12,7 @@
 namespace abh {
 namespace {
 
-// "1:02:03", "4:05", "0:07"; "-" where nothing sensible is known.
+// Time as "1:02:03", "4:05" or "0:07"; "-" if unknown.
 std::string duration(double seconds) {
   if (!(seconds >= 0 && seconds < 1e9)) return "-";
   const auto total = static_cast<Index>(std::ceil(seconds));
@@ -67,8 +67,8 @@ void Progress::show(std::vector<Part> parts) {
     line += colour_ ? "\x1b[" + std::string(part.colour) + "m" + part.text + "\x1b[0m" : part.text;
   }
   if (terminal_) {
-    // Automatic wrapping is off while the line is written: in a narrower window it is cut instead of broken in two,
-    // and the next one still finds its start.
+    // Automatic wrapping is off while the line is written. A narrower window then cuts the line, and the next update
+    // starts at its beginning.
     live_ = "\r\x1b[?7l" + line + "\x1b[K\x1b[?7h";
     out_ << live_ << std::flush;
   } else {

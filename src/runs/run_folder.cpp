@@ -20,14 +20,14 @@
 namespace abh {
 namespace {
 
-// In the order in which a run is dropped: without its resume file it is none to go on with, and data.txt, which is
-// written after the log, is never left alone.
+// Files in the order in which a run is deleted. Without its resume file a run cannot be resumed. data.txt is written
+// after the log, so it is never left alone.
 constexpr const char* files_of_run[] = {"data.txt",   "resume.safetensors", "model.safetensors",
                                         "sample.txt", "loss.svg",           "log.csv"};
 
 std::string data_file(const std::string& run) { return run + "/data.txt"; }
 
-// Whether there is something of that name which is no folder.
+// True if the path exists and is not a folder.
 bool is_file(const std::string& path) {
   struct stat status {};
   return ::lstat(path.c_str(), &status) == 0 && !S_ISDIR(status.st_mode);
@@ -39,7 +39,7 @@ bool is_empty_folder(const std::string& path) {
          std::filesystem::is_empty(path, unknown);
 }
 
-// A data.txt alone is no run.
+// True if the folder contains a run; data.txt alone is not a run.
 bool holds_run(const std::string& run) {
   return std::any_of(std::begin(files_of_run), std::end(files_of_run), [&](const std::string& name) {
     const std::string path = run + "/" + name;
@@ -47,10 +47,10 @@ bool holds_run(const std::string& run) {
   });
 }
 
-// The name of the folder at a path, without slashes at the end and with symbolic links resolved: a link would be
-// renamed instead of the folder. The folder may be missing.
+// Path of a folder without trailing slashes and with symbolic links resolved; otherwise the link would be renamed
+// instead of the folder. The folder may be missing.
 std::string name_of_folder(std::string path) {
-  const std::size_t most_links = 40;  // as systems allow; beyond, it is for them to say
+  const std::size_t most_links = 40;  // limit of systems; beyond it, the system reports the error
   for (std::size_t links = 0; links < most_links; ++links) {
     while (path.size() > 1 && path_separators.find(path.back()) != path_separators.npos) path.pop_back();
     std::error_code no_link;
@@ -62,7 +62,7 @@ std::string name_of_folder(std::string path) {
 }
 
 void make_folder(const std::string& path) {
-  // The root is there: "/", or a drive of Windows, which is no folder by itself.
+  // The root exists: "/", or a drive of Windows.
   const std::size_t root = std::filesystem::path(path).root_path().string().size();
   for (std::size_t slash = path.find_first_of(path_separators, std::max<std::size_t>(root, 1));;
        slash = path.find_first_of(path_separators, slash + 1)) {
@@ -84,7 +84,7 @@ bool lies_in(const std::filesystem::path& path, const std::string& folder) {
   return !unknown && std::mismatch(outer.begin(), outer.end(), inner.begin(), inner.end()).first == outer.end();
 }
 
-// Renames the folder, which is one step whenever the program is killed, and returns its new name.
+// Renames the folder, in one atomic step, and returns its new name.
 std::string move_aside(const std::string& run, const std::string& data) {
   const auto refuse = [&run](const std::string& why) {
     throw Error(run + ": holds a run that cannot be moved aside: " + why +
@@ -94,15 +94,15 @@ std::string move_aside(const std::string& run, const std::string& data) {
   if (lies_in(data, run)) refuse("the text lies in it, " + data);
   const std::string folder = name_of_folder(run);
   for (Index k = 1;; ++k) {
-    // The new name is taken first, by an empty folder and its lock, so that no run that starts in there at this moment
-    // is replaced. A run that was killed here has left such a folder.
+    // An empty folder with a lock first reserves the new name, so that no run that starts there at this moment is
+    // replaced. A run that was killed here leaves such a folder.
     const std::string aside = folder + "." + to_text(k);
     const bool made = ::mkdir(aside.c_str(), 0777) == 0;
     if (!made && errno != EEXIST) refuse(aside + ": " + std::strerror(errno));
     if (!is_empty_folder(aside)) continue;
     const FolderLock lock(aside);
 #if defined(_WIN32)
-    ::rmdir(aside.c_str());  // rename() replaces no folder on Windows
+    ::rmdir(aside.c_str());  // on Windows, rename() does not replace a folder
 #endif
     if (std::rename(folder.c_str(), aside.c_str()) == 0) return aside;
     const int reason = errno;
@@ -126,13 +126,13 @@ void drop(const std::string& run) {
 
 constexpr std::size_t longest_path_line = 4096;
 
-// The content of data.txt. Anything else is somebody's own file.
+// True for the content of data.txt; other content belongs to the user.
 bool is_path_line(const std::string& text) {
   return text.size() <= longest_path_line && std::filesystem::path(text).is_absolute() &&
          text.find('\n') == text.size() - 1 && text.find('\0') == text.npos;
 }
 
-// A folder that is no run's may hold a data.txt of its owner, possibly the very text.
+// A folder without a run may contain a data.txt of the user, possibly the training text.
 void require_no_other_data_file(const std::string& run) {
   if (is_file(data_file(run)) && !remembered_data(run)) {
     throw Error(data_file(run) + ": is no file of a run and would be replaced by one; expected another --out");
@@ -145,7 +145,7 @@ FolderLock claim_run_folder(const std::string& run, const std::string& data, boo
   for (;;) {
     make_folder(name_of_folder(run));
     FolderLock lock(run);
-    if (!lock.has_folder()) continue;  // another run has just moved it aside
+    if (!lock.has_folder()) continue;  // another run has just moved the folder
     if (!holds_run(run)) {
       require_no_other_data_file(run);
       return lock;
@@ -176,7 +176,7 @@ std::vector<std::string> kept_checkpoints(const std::string& run) {
     const std::string_view number =
         std::string_view(name).substr(kept_begin.size(), name.size() - kept_begin.size() - kept_end.size());
     const std::optional<Index> step = from_text<Index>(number);
-    // A name that no step has is somebody's own.
+    // Other names belong to the user.
     if (step && *step >= 0 && number == to_text(*step) && is_file(entry.path().string())) steps.push_back(*step);
   }
   std::sort(steps.begin(), steps.end());

@@ -11,28 +11,27 @@
 
 namespace abh {
 
-// The folder of a training run: who writes into it, what becomes of a run that is in there already, and where the text
-// of the run lies.
+// Folder of a training run: exclusive access, an existing run in the folder, and the path of the training text.
 
-// Makes `run` the folder of a new run, which trains on the text at `data`; made if missing. A run that is in there is
-// moved aside whole, to the first of RUN.1, RUN.2, ... that is free, or dropped (`overwrite`); one line on `out` says
-// so. Other files in the folder move along, and are never dropped. Whenever it is killed, RUN and RUN.k hold one run
-// each at most: the old one whole (or, while it is dropped, in part), or the new one. If RUN is a symbolic link, the
-// folder that it leads to is moved and made again. Error if that cannot be done; the old run is then as it was.
+// Makes `run` the folder of a new run on the text at `data`; creates the folder if it is missing. An existing run is
+// moved to the first free folder of RUN.1, RUN.2, ..., or deleted (`overwrite`); `out` receives one line about it.
+// Other files move with the folder and are never deleted. If the program is killed at any time, RUN and RUN.k contain
+// at most one run each: the old run (in part, while it is deleted) or the new run. If RUN is a symbolic link, the
+// target folder is moved and created again. Error if this is not possible; the old run is then unchanged.
 FolderLock claim_run_folder(const std::string& run, const std::string& data, bool overwrite,
                             std::ostream& out = std::cout);
 
-// The file of the weights of a step, RUN/checkpoint.STEP.safetensors; and all that there are, the earliest step first.
+// Path of the weights of a step, RUN/checkpoint.STEP.safetensors; and paths of all such files, earliest step first.
 std::string kept_checkpoint_path(const std::string& run, Index step);
 std::vector<std::string> kept_checkpoints(const std::string& run);
 
-// Error if a file of the run cannot be written. Found now, it is not found when there is something to write.
+// Error if a file of the run cannot be written. Called at the start, to detect the fault early.
 void require_writable(const std::string& run);
 
-// RUN/data.txt: the absolute path of the run's text, in one line. It is a hint, the text may have been moved since.
-// None if there is no such line, as in the folders of older runs.
+// RUN/data.txt: the absolute path of the training text, in one line; a hint, because the text may have been moved.
+// nullopt if there is no such line, as in folders of older runs.
 std::optional<std::string> remembered_data(const std::string& run);
-// A path that makes no line is not kept, and another file of that name not replaced.
+// Stores the path, unless it does not fit on a line or another file has this name.
 void remember_data(const std::string& run, const std::string& data);
 
 }  // namespace abh

@@ -38,9 +38,9 @@ using Clock = std::chrono::steady_clock;
 constexpr const char* heard = "stopping: the run saves and leaves; the same signal again ends it unsaved";
 
 volatile std::sig_atomic_t stop_signal = 0;
-bool clear_line = false;  // before anything is said: a live line stands there
+bool clear_line = false;  // true: clear the progress line before a message
 
-// Says so at once, whatever the program is at: a step may last.
+// Signal handler. Prints a message immediately, because a step may take long.
 void hear(int signal) {
   const int error = errno;
   const auto say = [](std::string_view text) {
@@ -55,10 +55,10 @@ void hear(int signal) {
   errno = error;
 }
 
-// Ctrl-C, SIGTERM and SIGHUP (the terminal is gone) let the step or the batch of an evaluation end, then the run saves
-// and leaves. A second Ctrl-C or SIGTERM ends the program at once; not so SIGHUP, which a shell sends and then the
-// system again. A signal that whoever started the program has it ignore, as a shell does for Ctrl-C in the background
-// and nohup for SIGHUP, stays ignored.
+// Ctrl-C, SIGTERM and SIGHUP (the terminal was closed): the run finishes the step or the evaluation batch, saves and
+// ends. A second Ctrl-C or SIGTERM ends the program immediately. A second SIGHUP does not, because a shell and the
+// system both send it. Signals that are ignored at the start stay ignored, such as Ctrl-C in the background and SIGHUP
+// with nohup.
 class StopOnSignals {
  public:
   explicit StopOnSignals(bool live_line) {
@@ -86,7 +86,7 @@ class StopOnSignals {
   Stopping stopping_[3] = {{SIGHUP}, {SIGINT}, {SIGTERM}};
 };
 
-// Time spent on one thing, with everything else left out.
+// Accumulates the time between start and stop.
 class Stopwatch {
  public:
   void start() { begin_ = Clock::now(); }
@@ -100,7 +100,7 @@ class Stopwatch {
 
 constexpr auto longest_sample_of_stopped = std::chrono::seconds(2);
 
-// Between two looks for a signal, so that the processes need not wait for each other after every batch.
+// Minimal time between two checks for a signal, so that processes do not wait for each other after every batch.
 constexpr auto shortest_stretch = std::chrono::milliseconds(50);
 
 class Trainer {
@@ -113,10 +113,11 @@ class Trainer {
         model_(make_model(run.device, run.model,
                           training_capacity(run.model, run.training, run.recompute, processes.size()),
                           run.training.dropout, run.training.type, processes)),
-        progress_(run.training.steps, processes.size() == 1 && on_terminal()),  // else it is mpirun's
+        progress_(run.training.steps, processes.size() == 1 && on_terminal()),  // else mpirun owns it
         saved_(run.resume.has_value()) {
     if (processes_.leads()) {
-      // A killed run may have logged the pending step without saving. Its row is dropped: the work is still due.
+      // A killed run may have logged the pending step without saving. Its row is removed, because the step is evaluated
+      // again.
       log_.emplace(
           run.run + "/log.csv",
           run.resume ? std::optional(run.resume->step - (run.resume->pending_gradient_norm ? 1 : 0)) : std::nullopt,
@@ -172,24 +173,24 @@ class Trainer {
   }
 
  private:
-  // The signal that one of the processes was asked to stop with, 0 for none: all learn of it after the same step, or
-  // the same batches of an evaluation.
+  // Signal that one of the processes received; 0: none. All processes get the same result after the same step or
+  // evaluation batches.
   Index received_signal() {
     const Index signal = processes_.largest(stop_signal);
-    if (signal && stop_signal == 0) hear(static_cast<int>(signal));  // another process was sent it
+    if (signal && stop_signal == 0) hear(static_cast<int>(signal));  // received by another process
     return signal;
   }
 
-  // Whether the average of the weights is what is evaluated and kept.
+  // True: the average of the weights is evaluated and saved.
   bool averages() const { return run_.training.weight_average > 0; }
 
   static bool due(Index step, Index every) { return every > 0 && step % every == 0; }
 
-  // The batch of the next step.
+  // Batch of the next step.
   void draw_batch() { batch_ = task_.training_batch(run_.training.batch, run_.training.seed, state_.step); }
 
-  // Does the work due at this step: evaluation, a row of the log, a checkpoint. At the last step everything is due.
-  // False if a signal came before the evaluation was done: all of it is still due, to a run that goes on.
+  // Does the work due at this step: evaluation, log row, checkpoint. All are due at the last step. Returns false if a
+  // signal arrived before the end of the evaluation; the resumed run then does this work.
   bool after_step(double gradient_norm) {
     const TrainingConfig& training = run_.training;
     const bool last = state_.step == training.steps;
@@ -199,7 +200,7 @@ class Trainer {
       state_.pending_gradient_norm = now ? std::nullopt : std::optional(gradient_norm);
       if (!now) return false;
       measured = *now;
-      // A few examples tell how long the closing line will take.
+      // A few examples measure the time for the closing line.
       if (!last) closing_line(best(), std::min(task_.closing_examples(), working_threads(run_.device)));
     }
     const std::optional<double> val_loss = measured.loss;
@@ -219,11 +220,11 @@ class Trainer {
     return true;
   }
 
-  // Windows of an evaluation that is not the last.
+  // Rows of an evaluation that is not the last.
   Index rows_on_the_way() const { return task_.evaluation_rows(run_.training.eval_tokens); }
 
-  // An estimate, from what steps and evaluations took so far, NaN before any: the steps to come, the evaluations among
-  // and after them, and the line that closes the run.
+  // Estimated remaining time, from the measured steps and evaluations: remaining steps, evaluations and the closing
+  // line. NaN before the first measurement.
   double seconds_left() const {
     const Index steps = run_.training.steps - state_.step, rows = rows_to_come();
     const double step = watch_.seconds() / static_cast<double>(steps_made_);
@@ -232,23 +233,23 @@ class Trainer {
            seconds_of_example_ * static_cast<double>(task_.closing_examples());
   }
 
-  // Seconds per evaluated row. Before the first evaluation: a third of the seconds per row of a training step.
+  // Seconds per evaluated row. Before the first evaluation: a third of the time per row of a training step.
   double seconds_of_row() const {
     if (evaluated_rows_ > 0) return evaluation_watch_.seconds() / static_cast<double>(evaluated_rows_);
     return watch_.seconds() / static_cast<double>(3 * steps_made_ * run_.training.batch);
   }
 
-  // The validation rows that remain to be evaluated after this step.
+  // Validation rows that remain to be evaluated after this step.
   Index rows_to_come() const {
     const Index steps = run_.training.steps, every = run_.training.eval_every, rows = rows_on_the_way();
     if (state_.step == steps) return 0;
     const Index on_the_way = every > 0 ? (steps - 1) / every - state_.step / every : 0;
-    // The last one measures the best weights anew where they were measured on less.
+    // The last evaluation also measures the best weights again if they were measured on fewer rows.
     const bool again = rows < task_.validation_rows() && (on_the_way > 0 || state_.best_loss);
     return on_the_way * rows + (again ? 2 : 1) * task_.validation_rows();
   }
 
-  // How far heads look back, layer by layer, where they learn that.
+  // Learned attention spans per layer, if the network has them.
   using Spans = std::vector<std::pair<std::string, std::vector<double>>>;
   Spans spans_in(const std::vector<float>& weights) const {
     Spans spans;
@@ -280,7 +281,7 @@ class Trainer {
     if (log_) log_->append(row);
   }
 
-  // `what` is not finite, `when`: nothing worth keeping comes of this run any more.
+  // Error of a run that cannot continue because `what` is not finite.
   Error lost(const std::string& what, const std::string& when) const {
     return Error(what + " is not finite " + when + ": the run stops; " +
                  (saved_ ? "its last good checkpoint is kept" : "it had no checkpoint yet") +
@@ -295,7 +296,7 @@ class Trainer {
                                                        to_text(loss ? result.loss : result.gradient_norm) + ")");
   }
 
-  // A checkpoint must be worth going on from: everything in it is finite, and so is the loss of the next batch.
+  // Checks that a checkpoint is usable: all values are finite, and so is the loss of the next batch.
   void require_good_state() {
     const auto require = [this](bool good, const char* what) {
       if (!good) throw lost(what, "after step " + std::to_string(state_.step));
@@ -312,9 +313,9 @@ class Trainer {
     require(std::isfinite(sum_of_scores(run_.training.shards, shard, always)->loss), "the next loss");
   }
 
-  // Sum of the losses of so many batches of the size of a shard, without dropout or label smoothing, in their order,
-  // and how many answers were right, of how many. draw(i) gives batch i. The processes share them out. Now and then
-  // keep_going(done) is asked, by all of them after the same batches; where it says no, there is no sum.
+  // Sum of the losses of `batches` batches of the size of a shard, without dropout and label smoothing, in order, and
+  // the numbers of correct and all answers. draw(i) returns batch i. The processes share the batches. All of them call
+  // keep_going(done) from time to time, after the same batches; if it returns false, there is no sum.
   struct Sums {
     double loss = 0, right = 0, asked = 0;
   };
@@ -338,25 +339,24 @@ class Trainer {
       if (!keep_going(end)) return std::nullopt;
       if (is_short) rounds *= 2;
     }
-    processes_.sum(losses.data(), batches);  // of numbers that are 0 in all processes but one
+    processes_.sum(losses.data(), batches);  // each number is 0 in all processes except one
     if (task_.counts_answers()) processes_.sum(answers, 2);
     return Sums{std::accumulate(losses.begin(), losses.end(), 0.0), answers[0], answers[1]};
   }
 
-  // How far an evaluation is, which may measure more than one set of weights.
+  // Progress of an evaluation, which may measure several sets of weights.
   struct Evaluated {
-    Index rows, targets;  // of all
-    Index done = 0;       // rows
+    Index rows, targets;  // in total
+    Index done = 0;       // rows done
     Clock::time_point shown = Clock::now();
   };
 
-  // The result of an evaluation: the mean loss, and the share of the answers that are right, where the task counts
-  // them.
+  // Result of an evaluation: mean loss and, if the task counts answers, the share of correct answers.
   struct Measured {
     std::optional<double> loss{}, accuracy{};
   };
 
-  // Over so many windows of the validation split, without dropout or label smoothing; none if a signal came.
+  // Measures `rows` rows of the validation split, without dropout and label smoothing; nullopt if a signal arrived.
   std::optional<Measured> measure(Index rows, Evaluated& evaluated) {
     const Index B = run_.training.batch / run_.training.shards, before = evaluated.done;
     const auto count = [&](Index done) {
@@ -381,7 +381,7 @@ class Trainer {
     return measured;
   }
 
-  // In targets, of which all rows of an evaluation have about as many.
+  // Shows the progress in targets; all rows of an evaluation have about the same number.
   void show(Evaluated& evaluated) {
     if (Clock::now() - evaluated.shown < progress_.pause()) return;
     evaluated.shown = Clock::now();
@@ -389,7 +389,7 @@ class Trainer {
                       seconds_left() + seconds_of_row() * static_cast<double>(evaluated.rows - evaluated.done));
   }
 
-  // The same with other weights in the place of the model's, which then are what they were.
+  // Measures with other weights and then restores the weights of the model.
   std::optional<Measured> measure_with(const std::vector<float>& others, Index rows, Evaluated& evaluated) {
     const std::vector<float> weights = model_->read(Model::Arena::weights);
     model_->write(Model::Arena::weights, others);
@@ -398,8 +398,8 @@ class Trainer {
     return measured;
   }
 
-  // Measures on so many windows of the validation split and remembers the best weights; none, and nothing has changed,
-  // if a signal came. The best weights so far that were measured on other windows are measured anew, to be compared.
+  // Measures `rows` rows of the validation split and updates the best weights. If the best weights were measured on
+  // other rows, they are measured again for the comparison. Returns nullopt, without changes, if a signal arrived.
   std::optional<Measured> evaluate(Index rows) {
     const auto require_finite = [this](double loss) {
       if (std::isfinite(loss)) return;
@@ -434,13 +434,13 @@ class Trainer {
     return now;
   }
 
-  // True for a run that an older version of this program began.
+  // True for runs that an older version of the program started.
   bool lacks_best_accuracy() const { return task_.counts_answers() && state_.best_loss && !state_.best_accuracy; }
 
-  // The weights that are evaluated, and written as the model.
+  // Weights that are evaluated and saved as the model.
   Model::Arena evaluated_arena() const { return averages() ? Model::Arena::average : Model::Arena::weights; }
 
-  // The best weights, or before the first evaluation those of now; then where the run stands.
+  // Saves the best weights (before the first evaluation, the current weights), then the state of the run.
   void save() {
     if (processes_.leads()) {
       state_.weights = model_->read(Model::Arena::weights);
@@ -467,8 +467,8 @@ class Trainer {
                        task_.unit(), best_point, curve_of(log_->rows(), &LogRow::accuracy)));
   }
 
-  // Leaves the weights of this step, where a checkpoint is due, in a file of their own, and drops the earliest such
-  // files beyond as many as are kept. One that a stopped run writes on its way is none of them.
+  // If a checkpoint is due, saves the weights of this step in a separate file, and deletes the earliest such files
+  // beyond the limit. The checkpoint of a stopped run is not kept this way.
   void keep_checkpoint() {
     const Index every = run_.training.checkpoint_every;
     const bool due = state_.step == run_.training.steps || (every > 0 && state_.step % every == 0);
@@ -496,9 +496,9 @@ class Trainer {
     write_sample();
   }
 
-  // False if a signal came before the last evaluation was done.
+  // Returns false if a signal arrived before the end of the last evaluation.
   bool finish() {
-    // A run of no steps, or one that was stopped and is to end there, has none yet.
+    // Not yet measured in a run of no steps, or a run that was stopped at its last step.
     if ((!state_.last_loss || lacks_best_accuracy()) && !evaluate(task_.validation_rows())) return false;
     save();
     write_sample();
@@ -521,7 +521,7 @@ class Trainer {
     return true;
   }
 
-  // The task's closing line, from so many examples; none if a signal came.
+  // Closing line of the task, from this number of examples; nullopt if a signal arrived.
   std::optional<std::string> closing_line(const Checkpoint& checkpoint, Index examples) {
     if (!processes_.leads() || examples == 0) return std::nullopt;
     const Clock::time_point begin = Clock::now();
@@ -540,8 +540,8 @@ class Trainer {
                               });
   }
 
-  // Writes the task's sample for the best weights. After a stop signal its time is limited. The sample of another
-  // model is removed.
+  // Writes the sample of the task for the best weights. After a signal, its time is limited; without a new sample, the
+  // old file is removed.
   void write_sample() {
     if (!processes_.leads()) return;
     const Checkpoint checkpoint = best();
@@ -571,15 +571,15 @@ class Trainer {
   const Task& task_;
   Index C_;
   std::unique_ptr<Model> model_;
-  Batch batch_;                // at work
-  std::optional<RunLog> log_;  // of the process that writes
+  Batch batch_;                // current batch
+  std::optional<RunLog> log_;  // only in the process that writes
   Progress progress_;
   RunState state_;
   std::deque<double> recent_losses_;
-  Stopwatch watch_, evaluation_watch_;         // steps, and batches of evaluations
+  Stopwatch watch_, evaluation_watch_;         // of training steps, and of evaluation batches
   Index steps_made_ = 0, evaluated_rows_ = 0;  // by this process
-  double seconds_of_example_ = 0;              // of the closing line; 0: not known yet
-  bool saved_;                                 // there is a checkpoint of this run
+  double seconds_of_example_ = 0;              // for the closing line; 0: unknown
+  bool saved_;                                 // true: this run has a checkpoint
 };
 
 }  // namespace

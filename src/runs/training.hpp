@@ -12,26 +12,26 @@
 
 namespace abh {
 
-// One training run into a folder.
+// Training run into a folder.
 struct TrainingRun {
   ModelConfig model;
   TrainingConfig training;
-  std::string run;   // the folder, which this program has locked
-  std::string data;  // where the data lie: kept in RUN/data.txt
+  std::string run;   // run folder, locked by this program
+  std::string data;  // path of the data, stored in RUN/data.txt
   DeviceChoice device;
-  bool recompute = false;          // of NetworkCapacity; changes no result, so it is no part of the run and not stored
-  std::optional<RunState> resume;  // go on from here
-  std::vector<float> weights;      // of a new run; empty: drawn from its seed
+  bool recompute = false;          // of NetworkCapacity; does not change results, so it is not stored
+  std::optional<RunState> resume;  // state to continue from
+  std::vector<float> weights;      // initial weights; empty: drawn from the seed
 };
 
-// Requires that everything that determines the weights is the same in all processes: they never exchange weights, which
-// would drift apart. Throws Error in a process that differs from the first. No process goes on before all have checked.
+// Error in a process whose settings, data or weights differ from the first process. Processes never exchange weights,
+// so a difference would grow. All processes finish the check before any continues.
 void require_same_everywhere(const TrainingRun& run, const std::string& data_fingerprint, Processes& processes);
 
-// Trains and writes the checkpoints, log.csv, loss.svg, sample.txt and data.txt. Progress goes to standard output, and
-// the last line of it is the result. Returns the program's status: 0, or 129, 130 or 143 after SIGHUP, Ctrl-C or
-// SIGTERM, which save first. Error if a loss is not finite (the last good checkpoint stays), or a file cannot be
-// written. Of several processes, all with the same run, the first one writes; what ends one of them ends all.
+// Trains, and writes checkpoints, log.csv, loss.svg, sample.txt and data.txt. Progress goes to standard output; its
+// last line is the result. Returns the exit status: 0, or 129, 130 or 143 after SIGHUP, Ctrl-C or SIGTERM, which save
+// first. Error if a loss is not finite (the last good checkpoint stays) or a file cannot be written. Several processes
+// have the same run; the first writes, and an error in one process ends all.
 int train(const TrainingRun& run, const Task& task, Processes& processes = one_process());
 
 }  // namespace abh

@@ -36,13 +36,13 @@ constexpr Signature signatures[] = {{0, "\x1F\x8B"sv, "a gzip file"},
                                     {0, "PAR1"sv, "a Parquet file"},
                                     {0, "%PDF-"sv, "a PDF file"}};
 
-// Nobody needs more to tell an encoding.
+// Number of bytes that are enough to recognise an encoding.
 constexpr std::size_t sample_size = 1 << 16;
 
 struct Encoding {
   const char *what, *name;
-  std::size_t width;  // bytes of a unit
-  bool big;           // its first byte is the highest
+  std::size_t width;  // bytes per unit
+  bool big;           // true: big-endian
 };
 constexpr Encoding encodings[] = {{"UTF-32 text (little-endian)", "UTF-32LE", 4, false},
                                   {"UTF-32 text (big-endian)", "UTF-32BE", 4, true},
@@ -64,7 +64,7 @@ bool is_plausible(char32_t code) {
   return is_control_of_text(code) || (code < code_points && character_kind(code) != CharacterKind::hidden);
 }
 
-// The result of reading bytes as this encoding.
+// Result of reading bytes in an encoding.
 struct Reading {
   std::size_t characters = 0, plausible = 0, ascii = 0;
 };
@@ -87,7 +87,7 @@ Reading read_as(std::string_view bytes, const Encoding& encoding) {
   return reading;
 }
 
-// The bytes at the front of a text do not look like UTF-8: they are none, or full of control characters.
+// True if the start of a text is not UTF-8, or is full of control characters.
 bool is_strange(std::string_view front, std::string_view text) {
   std::size_t characters = 0, controls = 0;
   for (std::size_t position = 0; position < front.size(); ++characters) {
@@ -103,8 +103,9 @@ const Encoding* encoding_without_mark(std::string_view bytes) {
   Reading reading_of_best;
   for (const Encoding& encoding : encodings) {
     const Reading reading = read_as(bytes, encoding);
-    if (50 * reading.plausible < 49 * reading.characters) continue;  // a few may be odd
-    // Whatever the script, there are line breaks, blanks or digits. In the wrong order, Latin letters are ideographs.
+    if (50 * reading.plausible < 49 * reading.characters) continue;  // a few characters may be unusual
+    // Text in any script contains line breaks, blanks or digits. In the wrong byte order, Latin letters become
+    // ideographs.
     if (reading.ascii > reading_of_best.ascii) {
       best = &encoding;
       reading_of_best = reading;
@@ -113,20 +114,20 @@ const Encoding* encoding_without_mark(std::string_view bytes) {
   return best;
 }
 
-// A file and another beside it, as words of a shell's command line.
+// Shell words for a conversion of a file into a second file.
 std::string from_to(const std::string& path, const std::string& ending) {
   const std::string file = path.starts_with('-') ? "./" + path : path;
   return shell_word(file) + " >" + shell_word(file + ending);
 }
 
-// The remedy, behind the fault.
+// Advice at the end of the error message.
 std::string conversion(const ForeignBytes& foreign, const std::string& path) {
   if (foreign.encoding.empty()) return "extract its text first";
   const std::string command = "iconv -f " + foreign.encoding + " -t UTF-8";
   return command + (path.empty() ? "" : " " + from_to(path, ".utf8")) + " converts it";
 }
 
-// NULs are too many to be an accident: one byte in a thousand, or a thousand of them.
+// True if there are too many NULs for text: one byte in a thousand, or a thousand.
 bool is_many(std::size_t nuls, std::size_t bytes) {
   return nuls > 0 && nuls >= std::min<std::size_t>(1000, bytes / 1000);
 }
@@ -145,7 +146,7 @@ std::optional<ForeignBytes> foreign_bytes(std::string_view bytes) {
   for (const Encoding& encoding : encodings) {
     const bool fits = bytes.size() >= encoding.width && (encoding.width == 2 || bytes.size() % encoding.width == 0);
     if (fits && unit_at(bytes, 0, encoding) == 0xFEFF) {
-      // iconv leaves out the mark of what is called so.
+      // iconv removes the byte order mark for these names.
       return ForeignBytes{encoding.what, encoding.width == 2 ? "UTF-16" : "UTF-32"};
     }
   }

@@ -1,6 +1,6 @@
 #pragma once
 
-// The programs' part of one kind of task, each with flags of its own.
+// Functions of the programs for one kind of task, each with its own flags.
 
 #include <memory>
 #include <optional>
@@ -15,16 +15,16 @@
 
 namespace abh {
 
-// A kind of task on the command line of a program. Its flags are read into members, so that an object serves once.
+// Flags of a kind of task in a program. They are read into members, so an object is used only once.
 class TaskFlags {
  public:
   virtual ~TaskFlags() = default;
   virtual void add_flags(Flags& flags) = 0;
-  // Once they are read: UsageError for what the command line alone decides.
+  // Called after parsing: UsageError for faults of the command line alone.
   virtual void check(const Flags&) const {}
 };
 
-// evaluate and generate: what is done with a trained network. `source` is its file. Returns the program's status.
+// evaluate and generate: work with a trained network. `source`: its file. Returns the exit status.
 struct Machine {
   DeviceChoice device;
   std::string type = "float";
@@ -34,49 +34,49 @@ class TaskCommand : public TaskFlags {
   virtual int run(Trained model, const std::string& source, const Machine& machine, const Flags& flags) = 0;
 };
 
-// train: how a task comes into being. The names of its flags but --data are keys of the task's metadata.
+// train: creates a task. Names of its flags, except --data, are metadata keys of the task.
 class TaskTraining : public TaskFlags {
  public:
-  std::string data;  // where the data lie, of --data; empty: there is no file
+  std::string data;  // path of --data; empty: there is no file
 
-  // Where a new run begins that asks for no preset, on the data of --data; empty: there is no such flag.
+  // Default settings of a new run on the data of --data, without a preset; empty path: there is no such flag.
   virtual void recipe(const std::string& /*data*/, ModelConfig&, TrainingConfig&) const {}
-  // The flags as they were in the run of a checkpoint, with the metadata of its task.
+  // Sets the flags from the task metadata of a checkpoint.
   virtual void take(const Metadata& task, const std::string& source) = 0;
-  // Sets the fields that Task::shape will set, as far as the flags know it. A preset says something else.
+  // Sets the fields that Task::shape will set, if the flags determine them. Overrides a preset.
   virtual void shape(ModelConfig&) const {}
-  // True where the network learns what comes next, which it must not see.
+  // True if the network predicts the next token, and so needs a causal mask.
   virtual bool predicts() const { return false; }
-  // True where the networks of this task are classifiers.
+  // True if the networks of this task are classifiers.
   virtual bool has_classes() const { return false; }
-  // Error if a network of this task, in the file `source`, is none to train further.
+  // Error if a network of this task, in the file `source`, cannot be trained further.
   virtual void require_teachable(const ModelConfig&, const std::string&) const {}
-  // True for a flag of this task that may differ from what such a network has learned.
+  // True for a flag of this task that may differ from the flag of the trained network.
   virtual bool may_differ(const std::string& flag) const { return flag == "data"; }
 
-  // The start of a run: nothing, where it stood, or the weights of a trained network.
+  // Start of a run: new, resumed, or with the weights of a trained network.
   struct Request {
-    ModelConfig model;  // but for what Task::shape says
+    ModelConfig model;  // without the fields of Task::shape
     TrainingConfig training;
-    std::string run{};                         // that goes on
-    const Metadata* task = nullptr;            // its task's, and
-    const std::string* fingerprint = nullptr;  // that of its data
+    std::string run{};                         // of a resumed run
+    const Metadata* task = nullptr;            // of a resumed run: metadata of its task,
+    const std::string* fingerprint = nullptr;  // and fingerprint of its data
     std::optional<Trained> trained{};
-    std::string source{};  // the file of that network
+    std::string source{};  // file of the trained network
 
-    // The task's metadata in a run or a network; null for a new one.
+    // Task metadata of the resumed run or the trained network; null for a new network.
     const Metadata* stored() const { return task ? task : trained ? &trained->task : nullptr; }
   };
   struct Started {
     std::unique_ptr<Task> task{};
-    std::vector<std::string> notes{};  // to be said of the data, each a line
-    std::vector<float> weights{};      // to begin with, in the order of the arena; empty: those of the seed
-    std::string summary{};             // of these, one line for people
+    std::vector<std::string> notes{};  // notes about the data, one line each
+    std::vector<float> weights{};      // initial weights, in the order of the arena; empty: from the seed
+    std::string summary{};             // description of the weights, one line
 
-    // Takes the weights of the request's trained network, where there is one, for a network of this task.
+    // Sets the weights from the trained network of the request, if there is one, for a network of this task.
     void begin_with(const Request& request);
   };
-  // Reads the data and makes the task of them.
+  // Reads the data and creates the task.
   virtual Started start(Request request) const = 0;
 };
 

@@ -10,7 +10,7 @@
 namespace abh {
 namespace {
 
-// "'é' (U+00E9)"; the code alone for what has no column of its own, or turns the direction of what follows.
+// "'é' (U+00E9)"; only the code for characters without a column, or that change the direction.
 std::string describe(char32_t code) {
   const CharacterKind kind = character_kind(code);
   if (kind != CharacterKind::narrow && kind != CharacterKind::wide) return code_text(code);
@@ -28,7 +28,7 @@ std::string describe(char32_t code) {
               ", byte " + byte + ")" + advice);
 }
 
-// Calls visit(code point) for each character of `text`. `advice` ends the error for what is not UTF-8.
+// Calls visit(code point) for each character of `text`. `advice`: end of the error message for invalid UTF-8.
 template <class Visit>
 void for_each_character(std::string_view text, const std::string& source, const char* advice, Visit visit) {
   for (std::size_t position = 0; position < text.size();) {

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Whether tools/checkpoint.py reads and refuses the same files as the C++ reader and safetensors 0.8.0.
+"""Whether tools/checkpoint.py reads and refuses the same files as the C++ reader and safetensors 0.8.0, and what it knows
+of features.
 
     tests/base/test_model_file.py            all checks; those with safetensors only where 0.8.0 is installed
     tests/base/test_model_file.py --mutate   prints 200 changed headers for the list, with the verdict of safetensors
@@ -11,6 +12,7 @@ The list is tests/base/safetensors_headers.txt, which tests/base/test_safetensor
 import pathlib
 import random
 import struct
+import subprocess
 import sys
 import tempfile
 import urllib.parse
@@ -106,6 +108,51 @@ def check_marks(folder):
     check("a header of many brackets", "not a safetensors file" in line, line)
 
 
+NETWORK = {"layers": "1", "heads": "2", "channels": "4", "head_channels": "2", "hidden_channels": "8", "context": "3",
+           "vocabulary_size": "5", "positions": "none", "attention_bias": "0"}  # fmt: skip
+TRIAL = """
+from features import Feature, Mixer, Whole
+FEATURE = Feature(mixers=(Mixer("trial", lambda s: {"map_dd": (s.channels, s.trial_width)}),),
+                  settings={"trial_width": (Whole(1), "3")},
+                  check=lambda s, fail: s.trial_width == 9 and fail("trial_width", "expected another one"))
+"""
+READ = """
+import sys
+from checkpoint import FileError, network_shapes, settings_of
+for metadata in eval(sys.argv[1]):
+    try:
+        print(network_shapes(settings_of(metadata, {}, "x"))["blocks.0.mixer.map_dd"])
+    except FileError as error:
+        print(error)
+    except KeyError:
+        print("read")
+"""
+
+
+def check_features(folder):
+    """A checkpoint is refused where it needs a feature without a file, and a file in extras/ adds its feature."""
+    (folder / "tools").mkdir()
+    for name in ("checkpoint.py", "features.py"):
+        (folder / "tools" / name).write_bytes((SOURCE / "tools" / name).read_bytes())
+    (folder / "tools/read.py").write_text(READ)
+
+    def read_lines(*metadata):
+        command = [sys.executable, folder / "tools/read.py", repr([NETWORK | each for each in metadata])]
+        return subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout.splitlines()
+
+    lines = read_lines({"mixer": "dot"}, {"mixer": "lsh"}, {"mixer": "dot", "segment": "3"})
+    check("without extras/, dot", lines[0] == "read", lines)
+    check("without extras/, lsh", lines[1].endswith("found 'lsh'") and "dot" in lines[1], lines)
+    check("without extras/, a key", lines[2].startswith("x: metadata segment: not known"), lines)
+    (folder / "extras/trial").mkdir(parents=True)
+    (folder / "extras/trial/trial_reference.py").write_text(TRIAL)
+    lines = read_lines({"mixer": "trial"}, {"mixer": "trial", "trial_width": "7"}, {"mixer": "dot", "trial_width": "9"},
+                       {"mixer": "dot", "trial_width": "0"})  # fmt: skip
+    expected = ["(4, 3)", "(4, 7)", "x: metadata trial_width: expected another one",
+                "x: metadata trial_width: expected a whole number from 1 on, found '0'"]  # fmt: skip
+    check("a feature of its own", lines == expected, lines)
+
+
 BASES = (
     ('{"__metadata__":{"format":"pt"},"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}', 8),
     ('{"b":{"dtype":"F32","shape":[1,2],"data_offsets":[4,12]},"a":{"dtype":"I32","shape":[],"data_offsets":[0,4]}}  ', 12),
@@ -160,6 +207,7 @@ def main():
     with tempfile.TemporaryDirectory() as name:
         check_headers(pathlib.Path(name))
         check_marks(pathlib.Path(name))
+        check_features(pathlib.Path(name))
     print(f"{passed} passed, {failed} failed")
     sys.exit(failed > 0)
 

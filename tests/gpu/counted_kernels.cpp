@@ -7,7 +7,7 @@
 #include <string>
 
 #include "cuda/emulator/counts.hpp"
-#include "cuda/tensor_core.hpp"
+#include "cuda/gemm/tensor_core.hpp"
 
 using abh::bf16;
 using emulator::launch, emulator::shared_memory, emulator::dynamic_shared_memory;

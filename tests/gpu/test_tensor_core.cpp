@@ -1,9 +1,9 @@
-// The emulator's twins of the instructions in cuda/tensor_core.hpp. That the instructions themselves agree with them is
-// what the matrix products show on a real GPU.
+// The emulator's twins of the instructions in cuda/gemm/tensor_core.hpp. That the instructions themselves agree with
+// them is what the matrix products show on a real GPU.
 #if defined(ABH_EMULATOR)
 
+#include "cuda/gemm/tensor_core.hpp"
 #include "cuda/gpu.hpp"
-#include "cuda/tensor_core.hpp"
 #include "tests/harness/emulator_case.hpp"
 #include "tests/harness/layer_case.hpp"
 

@@ -12,6 +12,7 @@
 #include "base/extras.hpp"
 #include "catch.hpp"
 #include "network/mixers.hpp"
+#include "rows.hpp"
 #include "settings/config.hpp"
 #include "settings/presets.hpp"
 #include "settings/table.hpp"
@@ -66,24 +67,34 @@ Config changed(const Config& config, const std::string& changes) {
   return Config::from_metadata(all, "the test");
 }
 
-// The settings that a network of that mixer, or list, requires. No memory, because no gradient flows into it.
-inline std::string needs_of(const std::string& mixer) {
+// A row of Rows: what mixers with an option of a feature cannot do without.
+struct MixerNeeds {
+  std::string option;  // of MixerProperties::options; empty: none
+  std::string settings;
+  std::string flags;  // the same on the command line
+};
+
+// Needs of a mixer, or of the first one in a list that has any.
+inline MixerNeeds mixer_needs(const std::string& mixer) {
   ModelConfig config;
   config.mixer = mixer;
   config.layers = std::count(mixer.begin(), mixer.end(), ',') + 1;
   for (const MixerProperties& properties : mixer_properties(config)) {
-    if (properties.takes("segments")) return "positions=none segment=3 ";
-    if (properties.takes("hashing")) return "lsh_rounds=2 lsh_buckets=4 lsh_piece=3 ";
+    for (const MixerNeeds& needs : Rows<MixerNeeds>::all()) {
+      if (properties.takes(needs.option)) return needs;
+    }
   }
-  return "";
+  return {};
 }
 
+// The settings that a network of that mixer, or list, requires: "segment=3 ".
+inline std::string needs_of(const std::string& mixer) { return mixer_needs(mixer).settings + " "; }
+
 // The same on the command line, with the mixer itself.
-inline std::string flags_of(const std::string& mixer) {
-  const std::string needs = needs_of(mixer);
-  if (needs.starts_with("lsh")) return "--mixer " + mixer + " --lsh-rounds 2 --lsh-buckets 4 --lsh-piece 3";
-  return "--mixer " + mixer + (needs.empty() ? "" : " --positions none --segment 3 --memory 5");
-}
+inline std::string flags_of(const std::string& mixer) { return "--mixer " + mixer + " " + mixer_needs(mixer).flags; }
+
+// The tag of Rows<std::string, FeatureFlags>: flags of train, with values that are no defaults: "segment=5 memory=7".
+struct FeatureFlags;
 
 // A model with these settings, and else the defaults.
 inline ModelConfig model_with(const std::string& changes) { return changed(ModelConfig(), changes); }

@@ -1,6 +1,6 @@
 // The product behind the GPU's linear maps, on every GPU of this build, against its definition in double.
 
-#include "cuda/gemm.hpp"
+#include "cuda/gemm/gemm.hpp"
 #include "tests/harness/layer_case.hpp"
 
 namespace abh {

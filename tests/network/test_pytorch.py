@@ -25,7 +25,7 @@ except ImportError:
     sys.exit("tests/network/test_pytorch.py: torch is missing; install it with: python3 -m pip install torch")
 
 import checkpoint_in_pytorch as bridge
-from checkpoint import MARKS, MIXERS, POSITIONS, read, write
+from checkpoint import FEATURES, MARKS, MIXERS, POSITIONS, read, write
 
 WINDOW = 13  # positions of a window
 COMMON = {"layers": 1, "channels": 12, "heads": 3, "context": WINDOW, "batch": 4, "steps": 40, "warmup": 2,
@@ -60,31 +60,21 @@ def printed(*words):
 
 def every_case():
     """Flags of models, as one line."""
-    for mixer in MIXERS:
-        if mixer in ("transformer_xl", "lsh"):
+    for name, mixer in MIXERS.items():
+        if mixer.flags:
+            yield f"--mixer {name} {mixer.flags}"
             continue
         for positions in POSITIONS:
-            yield f"--mixer {mixer} --positions {positions}"
-    for memory in (0, 3, 9):
-        for clamp in (0, 4):
-            yield f"--mixer transformer_xl --positions none --segment 5 --memory {memory} --clamp {clamp}"
-    for rounds, buckets, piece in ((1, 2, 3), (3, 4, 2), (2, 6, 20)):
-        yield f"--mixer lsh --lsh-rounds {rounds} --lsh-buckets {buckets} --lsh-piece {piece}"
-    yield "--mixer transformer_xl --positions none --segment 7 --memory 4 --norm post --layers 2 --conv-kernel 2"
-    for mixer in ("additive", "metric", "quadratic", "dot", "bahdanau", "leap"):
-        yield f"--mixer {mixer} --positions alibi --alibi-slopes interleaved"
-        yield f"--mixer {mixer} --positions alibi --alibi-slopes interleaved --heads 6"
+            yield f"--mixer {name} --positions {positions}"
+        for heads in (3, 6):
+            yield f"--mixer {name} --positions alibi --alibi-slopes interleaved --heads {heads}"
+    for feature in FEATURES:
+        yield from feature.runs
     for mixer in ("additive", "leap", "average"):
         for positions in POSITIONS:
             yield f"--mixer {mixer} --positions {positions} --window 3"
     for positions in POSITIONS:
         yield f"--mixer dot --positions {positions} --rescale 6"
-        yield f"--mixer leap --positions {positions} --rescale 6 --leap-focus exp --normed-values 1"
-    for pattern in ("strided --stride 3", "fixed --stride 4 --summary 2"):
-        for part in ("merged", "layers", "heads"):
-            yield f"--mixer dot,additive,dot --layers 3 --pattern {pattern} --part {part} --positions rotary"
-    yield "--mixer leap --leap-focus exp"
-    yield "--mixer leap --normed-values 1"
     for values in ("shared", "own"):
         for projection in (0, 1):
             for skip in ("stream", "normed"):
@@ -106,8 +96,9 @@ def every_case():
 
 def every_case_of_pairs():
     """The same, of networks with an encoder."""
-    for mixer in MIXERS:
-        yield f"--mixer {mixer}"
+    for name, mixer in MIXERS.items():
+        if mixer.with_encoder:
+            yield f"--mixer {name} {mixer.flags}"
     for positions in POSITIONS:
         yield f"--mixer dot,metric,additive,leap --encoder-layers 2 --decoder-layers 2 --positions {positions}"
     for embeddings in ("separate", "target", "shared"):
@@ -119,7 +110,7 @@ def every_case_of_pairs():
 
 
 # Keys that change what a network computes while its tensors stay as they are, with another value for each.
-SILENT_OF_PAIRS = {"norm": "post", "activation": "gelu_tanh", "embedding_scale": "2"}
+SILENT_OF_PAIRS = {"norm": "post", "activation": "relu", "embedding_scale": "2"}
 SILENT = {"window": "2", "skip": "normed", "focus": "exp", "rescale": "3", "normed_values": "1", "causal": "0",
           "positions": "none", "alibi_slopes": "interleaved", "logit_scale": "0.5", "heads": "1", "reversible": "1"}
 

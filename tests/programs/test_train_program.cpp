@@ -453,10 +453,10 @@ TEST_CASE("programs: every flag of train is accepted and has an effect on the se
       "layers=2 heads=4 channels=16 context=12 mixer=additive,dot window=4,0 additive-values=own additive-projection=1 "
       "additive-skip=normed conv-kernel=3 conv-groups=4 ffn-bias=0 embedding-norm=1 final-norm=0 logit-bias=1 "
       "norm=post activation=relu embedding-scale=2 positions=alibi alibi-slopes=interleaved leap-focus=exp rescale=5 "
-      "normed-values=1 attention-window=0,5 span=6 ramp=3 penalty=0.25 segment=5 memory=7 clamp=9 lsh-rounds=2 "
-      "lsh-buckets=4 lsh-piece=3 causal=1 "
+      "normed-values=1 attention-window=0,5 causal=1 "
       "tokenizer=byte "
       "task=text");
+  for (const std::string& flags : Rows<std::string, FeatureFlags>::all()) model.merge(settings(flags));
   Values training = settings(
       "steps=4 batch=6 shards=2 chunk=5 truncated=1 optimizer=muon muon-rounds=3 learning-rate=0.002 warmup=1 "
       "schedule=linear clip=0.5 beta1=0.8 beta2=0.9 "

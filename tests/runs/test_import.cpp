@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <map>
 #include <set>
 #include <string>
@@ -244,10 +245,30 @@ TEST_CASE("programs: the tools in Python know every key, value and tensor of a m
   }
 }
 
+namespace {
+
+// docs/checkpoints.md, and what chapters of features say under "In a checkpoint".
+std::string tables_of_checkpoints() {
+  const std::filesystem::path root = ABH_SOURCE_DIR;
+  std::string text = read_bytes((root / "docs/checkpoints.md").string());
+  if (!std::filesystem::exists(root / "extras")) return text;
+  for (const auto& feature : std::filesystem::directory_iterator(root / "extras")) {
+    const std::filesystem::path chapter = feature.path() / "README.md";
+    if (!std::filesystem::exists(chapter)) continue;
+    const std::string whole = read_bytes(chapter.string());
+    const std::size_t begin = whole.find("\n## In a checkpoint\n");
+    if (begin == std::string::npos) continue;
+    text += whole.substr(begin, whole.find("\n## ", begin + 1) - begin);
+  }
+  return text;
+}
+
+}  // namespace
+
 TEST_CASE("import: the documentation lists every tensor and every key", "[checkpoint]") {
   std::set<std::pair<std::string, std::string>> listed;  // a name, and a word in backquotes of when it is there
   std::set<std::string> keys;
-  for (const std::string& line : lines_of(read_bytes(ABH_SOURCE_DIR "/docs/checkpoints.md"))) {
+  for (const std::string& line : lines_of(tables_of_checkpoints())) {
     if (!line.starts_with("| `")) continue;
     const std::string name_column = line.substr(0, line.find(" | ")), last_column = line.substr(line.rfind(" | "));
     std::string prefix;
@@ -270,6 +291,10 @@ TEST_CASE("import: the documentation lists every tensor and every key", "[checkp
       const bool own = name.starts_with("blocks.I.mixer.") && !name.starts_with("blocks.I.mixer.norm_");
       INFO(name << " of " << mixer.name);
       CHECK(listed.count({name, own ? mixer.name : ""}) == 1);
+    }
+    for (const auto& [key, value] : config.metadata()) {
+      INFO(key << " of " << mixer.name);
+      CHECK(keys.count(key) == 1);
     }
   }
   for (const auto& [key, value] : ModelConfig().metadata()) {

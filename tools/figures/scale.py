@@ -39,8 +39,8 @@ def sum_seconds(m, processes, messages):
 
 def figures():
     print(
-        "| model | GPUs | sequences each | computing, ms "
-        "| sum, ms: in pieces of CPUs, of GPUs, in one | as fast as so many GPUs |"
+        "| model | GPUs | sequences per GPU | computation, ms "
+        "| sum, ms: CPU pieces, GPU pieces, one piece | speed relative to one GPU |"
     )
     print("|---|---|---|---|---|---|")
     for m in (baby, gpt2):

@@ -1,99 +1,64 @@
-"""The map of the network: every layer and block is a link to its page."""
+"""The map of the network: every layer and block is a link to its page.
 
+Blocks, their layers, mixers and tooltips are read from the sources (Network); what is drawn where stands here.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from itertools import groupby
 from pathlib import Path
 
-from fault import Fault
-from pictures.picture import Constant, Picture
-from sources import Calls, rooms
+import index
+from pictures.picture import Picture
+from sources import Calls, mixers, rooms
 from svg import LINE, SMALL, TEXT, THICK, Drawing, text_width
 
+ROOT = Path(__file__).resolve().parents[3]
 WIDTH = 360
 TRUNK = 22  # where the residual stream runs
 LEFT, RIGHT = 10, 340  # boxes that the stream passes through
 INDENT = 48  # of the blocks that it passes by
 CHIP = 27  # from one row of layers in a block to the next
 TIE = 352  # where the table of tokens is handed to the logits
-
-# The layers that each block calls, in the order in which it calls them first. Compared with its tagged lines.
-BLOCKS = {
-    "conv": ("layernorm", "causal_conv", "dropout"),
-    "additive": ("layernorm", "linear", "pooling_logits", "pooling", "dropout", "gate"),
-    "dot": ("layernorm", "linear", "rescale", "rotary", "attention", "gather_rows", "merge_softmax", "dropout"),
-    "bahdanau": ("layernorm", "linear", "bahdanau_attention", "dropout"),
-    "transformer_xl": ("layernorm", "linear", "relative_attention", "dropout"),
-    "lsh": ("layernorm", "linear", "lsh_attention", "dropout"),
-    "metric": ("layernorm", "linear", "metric_key", "rotary", "attention", "dropout"),
-    "leap": ("layernorm", "linear", "rescale", "leap_logits", "pooling", "leap_gate", "dropout"),
-    "average": ("layernorm", "pooling", "dropout"),
-    "identity": ("layernorm", "dropout"),
-    "ffn": ("layernorm", "linear", "gelu", "relu", "dropout"),
-    "cross": ("layernorm", "linear", "attention", "dropout"),
-}
-
-# The tooltips of the links.
-LAYER_TITLES = {
-    "adaptive_span": "adaptive span: every head learns the length of its window",
-    "adamw": "AdamW: updates every weight by two running means of its gradient",
-    "attention": "attention: softmax attention in tiles, without storing the score matrix",
-    "bahdanau_attention": "additive attention: a small network scores each pair of query and key",
-    "causal_conv": "causal convolution: over the current and a few previous positions",
-    "cross_entropy": "cross entropy: the loss of the logits",
-    "dropout": "dropout: zeroes random elements in training",
-    "embedding": "embedding: a vector per token and one per position",
-    "gate": "gate: multiplies the pooled vector with another branch",
-    "gather_rows": "gather rows: rows of a sequence in another order",
-    "gelu": "GELU: the non-linearity of the feed-forward block",
-    "global_norm": "global norm: clips the gradient by its global norm",
-    "kernel_regression": "kernel regression: a mean of values, weighted by the distance of their keys",
-    "layernorm": "layernorm: normalises a row to mean 0 and variance 1",
-    "leap_gate": "gate of LEAP: query and pooled key gate the pooled value",
-    "leap_logits": "logits of LEAP: focus times key, per position and head",
-    "linear": "linear: multiplies every row by a matrix",
-    "lsh_attention": "LSH attention: attention within hash buckets",
-    "masked_mean": "masked mean: the mean over positions, for a classifier",
-    "merge_softmax": "merge softmax: combines attention over parts of the keys",
-    "metric_key": "keys of metric attention: from one projection and a learned metric",
-    "muon": "Muon: updates a matrix by its orthogonalised gradient",
-    "copy_rows": "copy_rows: copies rows from one chunk of a sequence to the next",
-    "pooling": "pooling: a running average, weighted by one logit per position",
-    "pooling_chunk": "pooling at a chunk border: one position replaces all earlier ones",
-    "pooling_decay": "pooling with decay: earlier positions weigh less",
-    "pooling_logits": "pooling logits: one number per position and head",
-    "pooling_bidirectional": "bidirectional pooling: one average per sequence",
-    "pooling_sliding_window": "pooling over a window: a merge of a suffix and a prefix",
-    "relative_attention": "relative attention: content and distance, in segments with a memory",
-    "relu": "ReLU: sets negative elements to zero",
-    "rescale": "rescale: normalises each head to mean 0 and standard deviation 1",
-    "rotary": "rotary: rotates queries and keys by their position",
-    "weight_average": "weight average: the mean of the weights over many steps",
-    "weighted_sum": "weighted sum: a weighted sum of two arrays, for reversible networks",
-}
-BLOCK_TITLES = {
-    "conv": "convolution block: a causal convolution before a mixer",
-    "additive": "additive block: two poolings and two gates, linear in the sequence length",
-    "dot": "dot block: multi-head softmax attention",
-    "metric": "metric block: one projection for queries, keys and values, with a learned metric",
-    "quadratic": "quadratic block, in the chapter of metric: the metric block with an unconstrained matrix",
-    "bahdanau": "Bahdanau block: scores from a small network of query plus key",
-    "transformer_xl": "Transformer-XL block: attention in segments with a memory",
-    "lsh": "LSH block: attention within hash buckets",
-    "leap": "LEAP block: pooled keys and values, gated by the query",
-    "average": "average block: the mean of all positions so far",
-    "identity": "identity block: no interaction between positions",
-    "ffn": "feed-forward block: applied to each position",
-    "cross": "cross-attention block: queries from one sequence, keys and values from another",
-}
 WAYS_OF_POOLING = ("pooling_decay", "pooling_sliding_window", "pooling_chunk", "pooling_bidirectional")
-PAGE_OF_BLOCK = {"quadratic": "metric"}  # a block without a chapter of its own
-# Together: those that call the same layers.
-MIXERS = (("additive",), ("metric", "quadratic"), ("dot",), ("bahdanau",), ("transformer_xl",), ("lsh",), ("leap",), ("average",), ("identity",))
+
+
+class Network:
+    """The layers and blocks of a repository."""
+
+    def __init__(self, root: Path) -> None:
+        self.rooms = rooms(root)
+        calls = Calls(root, self.rooms)
+        self.layers_of = {room.name: calls.of_block(room) for room in self.rooms.values() if room.kind == "blocks"}
+        self.block_of = mixers(root)  # by the mixer's name
+        self.sentences = dict(index.items(root))
+
+    def mixers(self) -> list[tuple[str, ...]]:
+        """In the order of the registry; together those of one block."""
+        return [tuple(names) for _, names in groupby(self.block_of, self.block_of.__getitem__)]
+
+    def room(self, name: str):
+        return self.rooms[self.block_of.get(name, name)]
+
+    def title(self, name: str) -> str:
+        """The tooltip of a link: what the index says."""
+        return f"{name}: {self.sentences.get(self.room(name).chapter, '')}"
 
 
 class Map:
     """The map from top to bottom: `y` is how far down it has come."""
 
-    def __init__(self, drawing: Drawing):
-        self.drawing, self.y = drawing, 8.0
+    def __init__(self, drawing: Drawing, network: Network):
+        self.drawing, self.network, self.y = drawing, network, 8.0
+
+    def link(self, name: str):
+        """To the page of a layer, a block or a mixer."""
+        return self.drawing.link(f"{self.network.room(name).page}.html", self.network.title(name))
+
+    def page_box(self, name: str, x: float, y: float, width: float, dashed: bool = False) -> None:
+        with self.link(name):
+            self.drawing.box(x, y, width, 30, name, ink="link", dashed=dashed, bold=True)
 
     def flow(self, length: float = 18) -> None:
         """The stream, down to the next box."""
@@ -103,7 +68,7 @@ class Map:
     def station(self, layer: str, note: str, optional: bool = False) -> float:
         """A layer that the stream itself passes through. Returns the height of its middle."""
         d, height = self.drawing, 30
-        with d.link(f"layers/{layer}.html", LAYER_TITLES[layer]):
+        with self.link(layer):
             d.rectangle(LEFT, self.y, RIGHT - LEFT, height, radius=5, dashed=optional)
             d.text(LEFT + 28, self.y + 19.5, layer, anchor="start", fill="link", bold=True)
         room = RIGHT - LEFT - 28 - 20 - text_width(layer, TEXT, bold=True)
@@ -115,7 +80,7 @@ class Map:
 
     def name_of_block(self, block: str, x: float, y: float) -> float:
         """Returns where it ends."""
-        with self.drawing.link(f"blocks/{PAGE_OF_BLOCK.get(block, block)}.html", BLOCK_TITLES[block]):
+        with self.link(block):
             self.drawing.text(x, y, block, 13, "start", "link", bold=True)
         return x + text_width(block, 13, bold=True)
 
@@ -123,8 +88,8 @@ class Map:
         self.drawing.rectangle(left, self.y, right - left, height, fill, radius=6, dashed=dashed)
 
     def block(self, blocks: tuple[str, ...], note: str, left: float, right: float, dashed: bool = False) -> None:
-        """A panel with the name of a block, or of two that call the same layers, and these layers."""
-        d, top, height = self.drawing, self.y, block_height(blocks[0], left, right)
+        """A panel with the name of a block, or of the mixers that it is, and the layers that it calls."""
+        d, top, height = self.drawing, self.y, self.block_height(blocks[0], left, right)
         self.panel(height, "panel", left, right, dashed)
         end = left + 10.0
         for block in blocks:
@@ -133,8 +98,8 @@ class Map:
             d.text(right - 10, top + 19, note, SMALL, "end", "faint")
         if end + text_width(note, SMALL) > right - 10:
             raise ValueError(f"map: '{note}' does not fit")
-        for layer, row, x, width in chips(blocks[0], left, right):
-            with d.link(f"layers/{layer}.html", LAYER_TITLES[layer]):
+        for layer, row, x, width in self.chips(blocks[0], left, right):
+            with self.link(layer):
                 d.box(x, top + 28 + CHIP * row, width, CHIP - 5, layer, SMALL, fill="paper", ink="link")
         self.y += height
 
@@ -151,34 +116,34 @@ class Map:
     def mixers(self) -> None:
         """The panel of the mixers; each layer has one of them."""
         d, top, left, right = self.drawing, self.y, INDENT + 7, RIGHT - 15
-        heights = [block_height(blocks[0], left, right) for blocks in MIXERS]
+        heights = [self.block_height(names[0], left, right) for names in self.network.mixers()]
         self.panel(sum(heights) + 7 * len(heights) + 28, "none", INDENT, RIGHT - 8)
         d.text(INDENT + 10, top + 18, "mixer", 13, "start", bold=True)
         d.text(RIGHT - 18, top + 18, "one of these", SMALL, "end", "faint")
         self.y = top + 28
-        for blocks in MIXERS:
-            self.block(blocks, "", left, right)
+        for names in self.network.mixers():
+            self.block(names, "", left, right)
             self.y += 7
 
+    def chips(self, block: str, left: float, right: float) -> list[tuple[str, int, float, float]]:
+        """The layers of a block in rows within its panel: layer, row, left edge, width."""
+        placed, row, x = [], 0, left + 8
+        for layer in self.network.layers_of[self.network.room(block).name]:
+            width = text_width(layer, SMALL) + 10
+            if x + width > right - 8:
+                row, x = row + 1, left + 8
+            placed.append((layer, row, x, width))
+            x += width + 5
+        return placed
 
-def chips(block: str, left: float, right: float) -> list[tuple[str, int, float, float]]:
-    """The layers of a block in rows within its panel: layer, row, left edge, width."""
-    placed, row, x = [], 0, left + 8
-    for layer in BLOCKS[block]:
-        width = text_width(layer, SMALL) + 10
-        if x + width > right - 8:
-            row, x = row + 1, left + 8
-        placed.append((layer, row, x, width))
-        x += width + 5
-    return placed
+    def block_height(self, block: str, left: float, right: float) -> float:
+        rows = 1 + max((row for _, row, _, _ in self.chips(block, left, right)), default=-1)
+        return 28 + CHIP * rows + 3
 
 
-def block_height(block: str, left: float, right: float) -> float:
-    return 28 + CHIP * (chips(block, left, right)[-1][1] + 1) + 3
-
-
-def paint(d: Drawing) -> None:
-    m = Map(d)
+def paint(d: Drawing, network: Network) -> float:
+    """Returns where it ends."""
+    m = Map(d, network)
     d.text(LEFT + 2, m.y + 12, "tokens", TEXT, "start")
     m.y += 18
     m.flow()
@@ -214,69 +179,65 @@ def paint(d: Drawing) -> None:
     m.station("cross_entropy", "the loss")
     d.arrow([(RIGHT, embedding), (TIE, embedding), (TIE, logits), (RIGHT, logits)], "faint", dashed=True, radius=5)
 
-    m.y = optimizers(d, m.y + 26)
+    optimizers(m, m.y + 26)
     d.line([(LEFT, m.y), (RIGHT, m.y)], "rule", LINE)
     m.y += 12
     m.block(("cross",), "after the mixer of a decoder", LEFT, RIGHT)
-    with d.link("layers/copy_rows.html", LAYER_TITLES["copy_rows"]):
-        d.box(LEFT, m.y + 14, 94, 30, "copy_rows", ink="link", bold=True)
+    m.page_box("copy_rows", LEFT, m.y + 14, 94)
     d.text(LEFT + 102, m.y + 33, "copies rows from one chunk to the next", SMALL, "start", "faint")
     m.y += 58
     d.text(LEFT, m.y + 4, "pooling: decay, window, bidirectional, chunks", SMALL, "start", "faint")
     for i, layer in enumerate(WAYS_OF_POOLING):
-        with d.link(f"layers/{layer}.html", LAYER_TITLES[layer]):
-            d.box(LEFT + 145 * (i % 2), m.y + 12 + 38 * (i // 2), 137 + 48 * (i % 2), 30, layer, ink="link", bold=True)
-    m.y += 94
-    m.y += 4
-    with d.link("layers/weighted_sum.html", LAYER_TITLES["weighted_sum"]):
-        d.box(LEFT, m.y, 118, 30, "weighted_sum", ink="link", bold=True)
+        m.page_box(layer, LEFT + 145 * (i % 2), m.y + 12 + 38 * (i // 2), 137 + 48 * (i % 2))
+    m.y += 98
+    m.page_box("weighted_sum", LEFT, m.y, 118)
     d.text(LEFT + 126, m.y + 19, "two streams of a reversible network", SMALL, "start", "faint")
     m.y += 38
-    with d.link("layers/kernel_regression.html", LAYER_TITLES["kernel_regression"]):
-        d.box(LEFT, m.y, 136, 30, "kernel_regression", ink="link", bold=True)
+    m.page_box("kernel_regression", LEFT, m.y, 136)
     d.text(LEFT + 144, m.y + 19, "used in no network", SMALL, "start", "faint")
+    m.y += 38
+    others(m)
+    return m.y
+
+
+def others(m: Map) -> None:
+    """Pages that stand nowhere else."""
+    rooms = [room for room in m.network.rooms.values() if f"{room.page}.html" not in m.drawing.addresses]
+    if not rooms:
+        return
+    m.drawing.text(LEFT, m.y + 10, "other layers", SMALL, "start", "faint")
+    m.y += 18
+    x = LEFT
+    for room in rooms:
+        width = text_width(room.name, TEXT, bold=True) + 12
+        if x + width > RIGHT:
+            x, m.y = LEFT, m.y + 38
+        m.page_box(room.name, x, m.y, width)
+        x += width + 8
     m.y += 38
 
 
-def optimizers(d: Drawing, top: float) -> float:
-    """The path from the gradients to the weights. Returns the lower edge."""
+def optimizers(m: Map, top: float) -> None:
+    """What happens to the weights once their gradients are there."""
+    d, y, left = m.drawing, top + 32, 170
     d.line([(LEFT, top), (RIGHT, top)], "rule", LINE)
     d.text(LEFT, top + 20, "optimizer: gradients to weights", SMALL, "start", "faint")
-    y, left = top + 32, 170
-    with d.link("layers/global_norm.html", LAYER_TITLES["global_norm"]):
-        d.box(LEFT, y + 22, 106, 30, "global_norm", ink="link", bold=True)
+    m.page_box("global_norm", LEFT, y + 22, 106)
     optimizers = (("muon", "matrices of", "linear maps"), ("adamw", "all other", "weights, or all"))
     for (layer, *note), row in zip(optimizers, (y, y + 44)):
         d.arrow([(LEFT + 106, y + 37), (144, y + 37), (144, row + 15), (left, row + 15)], "backward", radius=5)
-        with d.link(f"layers/{layer}.html", LAYER_TITLES[layer]):
-            d.box(left, row, 70, 30, layer, ink="link", bold=True)
+        m.page_box(layer, left, row, 70)
         d.lines(left + 78, row + 12, note, 14, size=SMALL, anchor="start", fill="faint")
     d.arrow([(left + 35, y + 74), (left + 35, y + 92)], "forward")
-    with d.link("layers/weight_average.html", LAYER_TITLES["weight_average"]):
-        d.box(left, y + 92, 128, 30, "weight_average", ink="link", dashed=True, bold=True)
+    m.page_box("weight_average", left, y + 92, 128, dashed=True)
     d.text(left - 8, y + 111, "optional", SMALL, "end", "faint")
-    return y + 134
+    m.y = y + 134
 
 
-def blocks_faults(root: Path) -> list[Fault]:
-    """Blocks whose lines call other layers than the map shows, and pages that the map does not link."""
-    faults = []
-    found = rooms(root)
-    calls = Calls(root, found)
-    for block, layers in BLOCKS.items():
-        header = found[block].header
-        called = {layer for line in header.lines if line.tags for layer in calls.of(header, header.statement(line.number))}
-        for layer in sorted(called ^ set(layers)):
-            what = "does not show" if layer in called else "shows, and it does not call,"
-            faults.append(Fault(header.path, f"the picture map {what} the layer {layer} of this block"))
-    for room in found.values():
-        if room.name not in (LAYER_TITLES if room.kind == "layers" else BLOCKS):
-            faults.append(Fault(room.chapter, "the picture map does not show this page"))
-    return faults
-
-
-PICTURES = [
-    Picture(
+def picture(root: Path) -> Picture:
+    network = Network(root)
+    *names, last = network.block_of
+    return Picture(
         name="map",
         page="index",
         after="",
@@ -285,25 +246,18 @@ PICTURES = [
             "From top to bottom: tokens, embedding, an optional layernorm, dropout. Then, for each layer, an optional "
             "convolution block, a mixer and a feed-forward block; each reads the residual stream and adds to it. Then "
             "layernorm, in a classifier a mean over positions, the logits, which use the token table again, and cross "
-            "entropy. The mixer is additive, metric, quadratic, dot, bahdanau, transformer_xl, lsh, leap, average or "
-            "identity. Below are the optimizers: global norm, Muon for the matrices of linear maps, AdamW for all other "
-            "weights, and an optional average of all weights. Then follow the cross-attention block of a decoder; copy_rows, "
-            "which copies rows from one chunk of a sequence to the next; the other kinds of pooling; weighted_sum, for the "
-            "two streams of a reversible network; and kernel_regression, which no network uses. Every box is a link to its "
-            "page."
+            f"entropy. The mixer is {', '.join(names)} or {last}. Below are the optimizers: global norm, Muon for the "
+            "matrices of linear maps, AdamW for all other weights, and an optional average of all weights. Last come the "
+            "cross-attention block of a decoder; copy_rows, which copies rows from one chunk of a sequence to the next; the "
+            "other kinds of pooling; weighted_sum, for the two streams of a reversible network; kernel_regression, which no "
+            "network uses; and other layers. Every box is a link to its page."
         ),
         caption="The network and its pages. The line on the left is the residual stream.",
         width=WIDTH,
-        height=1896,
-        paint=paint,
-        constants=(
-            Constant(
-                "src/network/mixers.hpp",
-                r"using Mixers = MixerList<((?:[\w,\s]|#if .*|#endif)*)>;",
-                ", ".join("".join(map(str.capitalize, name.split("_"))) + "Mixer" for names in MIXERS for name in names),
-            ),
-        ),
-        more_faults=blocks_faults,
+        height=paint(Drawing("map", WIDTH, 0), network),
+        paint=partial(paint, network=network),
         has_links=True,
     )
-]
+
+
+PICTURES = [picture(ROOT)]

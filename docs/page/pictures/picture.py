@@ -27,7 +27,7 @@ class Picture:
     caption: str
     width: float
     height: float
-    paint: Callable[[Drawing], None]
+    paint: Callable[[Drawing], object]
     constants: tuple[Constant, ...] = ()
     more_faults: Callable[[Path], list[Fault]] | None = None  # what no constant can say
     has_links: bool = False

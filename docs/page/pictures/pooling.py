@@ -270,11 +270,11 @@ PICTURES = [
         height=438,
         paint=paint_scan,
         constants=(
-            Constant("cuda/pooling/pooling_scan.hpp", r"constexpr int tile_lanes = width > 4 \? 64 / width : (\d+);", str(TILE_LANES)),
-            Constant("cuda/pooling/pooling_scan.hpp", r"constexpr int tile_runs = (\d+);", str(TILE_RUNS)),
-            Constant("cuda/pooling/pooling_scan.hpp", r"constexpr int run_length = (\d+);", str(RUN_LENGTH)),
+            Constant("cuda/pooling_scan.hpp", r"constexpr int tile_lanes = width > 4 \? 64 / width : (\d+);", str(TILE_LANES)),
+            Constant("cuda/pooling_scan.hpp", r"constexpr int tile_runs = (\d+);", str(TILE_RUNS)),
+            Constant("cuda/pooling_scan.hpp", r"constexpr int run_length = (\d+);", str(RUN_LENGTH)),
             Constant(
-                "cuda/pooling/pooling_scan.hpp",
+                "cuda/pooling_scan.hpp",
                 r"A tile is 256 positions by (16 packs) of `width` channels",
                 f"{TILE_LANES} packs",
             ),

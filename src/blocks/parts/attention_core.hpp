@@ -15,22 +15,22 @@
 
 namespace abh {
 
-// Parts that features add (network/mixers.hpp).
+// Parts of features (network/mixers.hpp).
 template <class Device, class T>
-class AttentionPast;  // of the chunks of a sequence
+class AttentionPast;  // keys and values of earlier chunks
 template <class Device, class T>
-class Span;  // learned by each head
+class Span;  // learned attention span per head
 
-// The second sequence, from which keys and values are made where that is not done from the queries' own.
+// Second sequence of cross-attention: keys and values come from its rows instead of the rows of the queries.
 template <class T>
 struct Source {
   const T* memory_bse = nullptr;
-  Index S = 0;                     // positions of each of its sequences, of which there are as many as in the pass
+  Index S = 0;                     // length of the source; one source per sequence of the pass
   const Token* mask_bs = nullptr;  // 1: real, 0: padding; null: all real
-  T* d_memory_bse = nullptr;       // its gradient, to which every reader adds its own
+  T* d_memory_bse = nullptr;       // gradient; each attention layer adds to it
 };
 
-// How a core compares queries with keys: by their products. Its functions take what the core has filled in.
+// Scores as dot products of queries and keys. AttentionCore fills in the arguments.
 template <class Device, class T>
 struct DotProductScores {
   static DotProductScores of(Layout<T>&, const std::string&, const ModelConfig&) { return {}; }
@@ -39,7 +39,7 @@ struct DotProductScores {
   void backward(Device& device, const AttentionBackward<T>& a) const { attention_backward<Device, T>(device, a); }
   void decode(Device& device, const AttentionStep<T>& a) const { attention_step<Device, T>(device, a); }
 
-  // The attention weights, on the host: in is what forward read there, values excepted.
+  // Attention weights, computed on the host. in: inputs of forward on the host, without values.
   template <class A>
   void weights(Device&, A* weight_bncs, const A* lse_bnc, const AttentionInputs<A>& in) const {
     PlainDevice plain;
@@ -47,18 +47,17 @@ struct DotProductScores {
   }
 };
 
-// The core of attention with what it saves for its backward pass, the block's t and the log-sum-exp of every row of
-// scores; and the keys and values of the positions before, in step-by-step inference and where passes are chunks.
+// Core of attention: saves the output t and the log-sum-exp of the scores for backward. Contains the KV cache for
+// decoding, and the keys and values of earlier chunks.
 template <class Device, class T, template <class, class> class ScoreKernel = DotProductScores>
 class AttentionCore {
  public:
-  // Attends to a source, all of which is seen. scale: of the scores; 0: 1/sqrt(K).
+  // Cross-attention to a source, without a causal mask. scale: factor of the scores; 0: 1/sqrt(K).
   AttentionCore(Layout<T>& layout, const ModelConfig& config, const BlockCapacity& capacity, double scale = 0,
                 const ScoreKernel<Device, T>& scores = {})
       : AttentionCore(layout, config, {.causal = false}, capacity, {.B = capacity.B, .C = capacity.C, .positions = 0},
                       false, scale, scores, {}) {}
-  // Attends to the queries' own sequence. caches_keys: whether steps compare with keys that are kept, else with the
-  // values.
+  // Self-attention. caches_keys: true: decoding has a cache of keys; false: it uses the cached values as keys.
   AttentionCore(Layout<T>& layout, const ModelConfig& config, const BlockOptions& options,
                 const BlockCapacity& capacity, bool caches_keys, double scale = 0,
                 const ScoreKernel<Device, T>& scores = {}, const Span<Device, T>& span = {})
@@ -70,15 +69,15 @@ class AttentionCore {
     span_.claim(layout, mask_);
   }
 
-  // The output of the last pass or step.
+  // Output of the last pass or decode step.
   const T* t_bch() const { return t_bch_; }
 
-  // Rows of queries, keys and values of a pass over no chunk, and what was made of them.
+  // Reports queries, keys, values and results of a pass without chunks.
   void inspect(Device& device, const Inspector& inspector, const QueryKeyValue<const T>& rows, const std::string& value,
                const PassContext& pass) const {
     this->inspect(device, inspector, rows, {"key_bch", value}, itself(pass), pass);
   }
-  // The same of a source. names: of keys and values.
+  // The same for cross-attention. names: of keys and values.
   void inspect(Device& device, const Inspector& inspector, const QueryKeyValue<const T>& rows,
                const std::pair<std::string, std::string>& names, const Source<T>& source,
                const PassContext& pass) const {
@@ -131,11 +130,11 @@ class AttentionCore {
     past_.split(device, d_rows, d_joined, pass);
   }
 
-  // Where the key and the value of a position are kept, from one step to the next.
+  // Cached key and value of a position.
   T* key_h(Index position) const { return past_.key_h(position); }
   T* value_h(Index position) const { return past_.value_h(position); }
 
-  // t_h of one query over the positions up to its own.
+  // t_h of one query; attends to the cached positions up to its own.
   void decode(Device& device, const T* query_h, Index position) const {
     scores_.decode(device, {.out_h = t_bch_,
                             .query_h = query_h,
@@ -169,7 +168,7 @@ class AttentionCore {
     mask_.window = window_of(config, options);
   }
 
-  // How far at most a query looks back; 0: as far as there is something.
+  // Largest window of a query; 0: no window.
   static Index window_of(const ModelConfig& config, const BlockOptions& options) {
     const Index window = options.attention_window, span = Span<Device, T>::reach(config);
     return window > 0 && span > 0 ? std::min(window, span) : std::max(window, span);
@@ -182,7 +181,7 @@ class AttentionCore {
         [N, distances, slope](Index i) { return -slope(i / distances, N) * static_cast<double>(i % distances); });
   }
 
-  // Shows the attention weights: computed on the host from what was saved, by the plain loops.
+  // Reports attention weights, recomputed on the host with the plain loops.
   void look_at_weights(Device& device, const Inspector& inspector, const AttentionInputs<T>& saved) const {
     using A = Accum<T>;
     if constexpr (std::is_constructible_v<double, A>) {
@@ -243,7 +242,7 @@ class AttentionCore {
   Index N_, K_;
   double scale_;
   ScoreKernel<Device, T> scores_;
-  AttentionMask<Accum<T>> mask_;  // but for the mask, which every pass has of its own
+  AttentionMask<Accum<T>> mask_;  // without the padding mask, which differs per pass
   T* t_bch_;
   Accum<T>* lse_bnc_;
   AttentionPast<Device, T> past_;

@@ -6,28 +6,28 @@
 
 namespace abh {
 
-// Queries, keys and values, or their gradients: rows of N heads of K channels. A stride is the distance between two
-// consecutive rows, 0 for rows that touch.
+// Queries, keys and values, or their gradients: rows of N heads of K channels. A stride is the distance between
+// consecutive rows; 0: contiguous rows.
 template <class Element>
 struct QueryKeyValue {
   Element* query_bch;
   Element* key_bsh;
   Element* value_bsh;
-  Index query_stride = 0, key_stride = 0;  // values stand as keys do
+  Index query_stride = 0, key_stride = 0;  // values have key_stride
 
-  // The three slices of rows in which they stand side by side, H channels each.
+  // Slices of rows that contain query, key and value in this order, H channels each.
   static QueryKeyValue side_by_side(Element* qkv_bcq, Index H) {
     return {qkv_bcq, qkv_bcq + H, qkv_bcq + 2 * H, 3 * H, 3 * H};
   }
 };
 
-// The keys and values of earlier steps of inference. Where attention has a window they are rings of what it still sees;
-// else arrays of all positions.
+// KV cache of decoding. With a window, the caches are rings of the positions in the window; else arrays of all
+// positions.
 template <class T>
 class KeyValueCache {
  public:
-  // window: positions that a query sees, 0: all. caches_keys: whether steps compare with keys that are kept, else with
-  // the values.
+  // window: in positions; 0: no window. caches_keys: true: there is a cache of keys; false: the values are also the
+  // keys.
   KeyValueCache(Layout<T>& layout, Index H, Index window, const BlockCapacity& capacity, bool caches_keys)
       : H_(H), window_(window), caches_keys_(caches_keys) {
     const Index all = std::max(capacity.positions, capacity.sequence);
@@ -37,12 +37,11 @@ class KeyValueCache {
     if (caches_keys) key_sh_ = layout.template state<T>(rows_ * H);
   }
 
-  // Where the key and the value of a position are kept, from one step to the next. Those beyond a step's own position
-  // are never read: there is nothing to forget at the start.
+  // Cached key and value of a position. Later positions are never read, so reset need not clear the caches.
   T* key_h(Index position) const { return key_sh_ + row(position) * H_; }
   T* value_h(Index position) const { return value_sh_ + row(position) * H_; }
 
-  // The rows that a step at this position attends to, how many there are, and the row of the oldest position.
+  // Cached rows for a decode step at this position, their number, and the row of the oldest position.
   const T* keys() const { return caches_keys_ ? key_sh_ : value_sh_; }
   const T* values() const { return value_sh_; }
   Index length(Index position) const { return std::min(position + 1, rows_); }

@@ -8,13 +8,13 @@
 
 namespace abh {
 
-// A linear map with its weight and, where asked for, its bias. Several maps of the same input, such as query, key and
-// value, are one: their matrices are claimed one after the other, and so are their biases, which makes them one taller
-// matrix. O is then the sum of what they put out, side by side in a row.
+// Linear map with its weight and an optional bias. Several maps of the same input, such as query, key and value, are
+// one map: their matrices are claimed in order and form one larger matrix, and so do their biases. O is then the sum of
+// their output sizes.
 template <class Device, class T>
 class Linear {
  public:
-  // names: of the matrices, each (O, I), with their letters: the bias of up_fd is up_bias_f. None: there is no map.
+  // names: of the matrices, each (O, I), with letters; the bias of up_fd is up_bias_f. Empty: no map.
   Linear(Layout<T>& layout, const std::string& prefix, const std::vector<std::string>& names, Index O, Index I,
          Init init, bool with_bias = false)
       : I_(I), O_(O * static_cast<Index>(names.size())) {
@@ -38,8 +38,8 @@ class Linear {
                                        .shape = {.BC = BC, .I = I_, .O = O_}});
   }
 
-  // The gradient of the bias, for who makes d_out_bco and adds it up in the same sweep; null where backward_weight
-  // does.
+  // Gradient of the bias, if the device fuses its sum with the layer that computes d_out_bco; null: backward_weight
+  // computes it.
   Accum<T>* joined_bias() const {
     if constexpr (Device::joins_layers) return bias_.gradient;
     return nullptr;
@@ -78,7 +78,7 @@ class Linear {
   }
 
   Index I_, O_;
-  Weight<T> weight_, bias_;  // the first of the matrices and of the biases, behind which the others stand
+  Weight<T> weight_, bias_;  // first matrix and first bias; the others follow in memory
 };
 
 }  // namespace abh

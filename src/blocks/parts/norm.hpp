@@ -8,8 +8,8 @@
 
 namespace abh {
 
-// A layernorm with its weights, PREFIXweight_d and PREFIXbias_d, and what it saves for its backward pass. Where the
-// norm is not present it hands its input on. Whoever keeps the normed rows anyway has it save none.
+// Layernorm with its weights, PREFIXweight_d and PREFIXbias_d, and the arrays saved for backward. If not present, it
+// returns its input. saves_rows is false if the caller keeps the normalised rows.
 template <class Device, class T>
 class Norm {
  public:
@@ -24,8 +24,8 @@ class Norm {
     if (saves_rows) normed_bcd_ = layout.template recomputable_activation<T>(capacity.B * capacity.C * D);
   }
 
-  // The normed rows: saved until backward, or in scratch_bcd where the network saves less. Any array will do that
-  // nobody needs until the rows have been used, such as the output of the block.
+  // Computes the normalised rows: saved until backward, or in scratch_bcd if the network recomputes them. scratch_bcd
+  // can be any array that is not needed while the rows are used, such as the output of the block.
   const T* forward(Device& device, T* scratch_bcd, const T* in_bcd, Index BC) {
     if (!present_) return in_bcd;
     T* out_bcd = normed_bcd_ ? normed_bcd_ : scratch_bcd;
@@ -33,7 +33,7 @@ class Norm {
     return out_bcd;
   }
 
-  // The same of what a gate puts out.
+  // Computes a gate, and normalises its output.
   const T* forward_of_gate(Device& device, T* scratch_bcd, const GateForward<T>& gate) {
     if constexpr (Device::joins_layers) {
       if (present_) {
@@ -51,22 +51,22 @@ class Norm {
     return forward(device, scratch_bcd, gate.out_bcd, gate.in.BC);
   }
 
-  // The rows that forward returned; computed again, into scratch_bcd, where it was not saved.
+  // Rows that forward returned; recomputed into scratch_bcd if they were not saved.
   const T* normed(Device& device, T* scratch_bcd, const T* in_bcd, Index BC) {
     return normed_bcd_ ? normed_bcd_ : forward(device, scratch_bcd, in_bcd, BC);
   }
 
-  // The rows that forward saved; null where it did not.
+  // Rows that forward saved; null if it did not save them.
   const T* saved() const { return normed_bcd_; }
 
-  // Room for the normed rows in scratch memory, where they are not saved and the caller has no array to spare.
+  // Scratch memory for the normalised rows if they are not saved; else null.
   template <class Scope>
   T* scratch_rows(Scope& scratch, Index BC) const {
     return present_ && !normed_bcd_ ? scratch.template take<T>(BC * D_) : nullptr;
   }
 
-  // d_in_bcd = gradient through the norm + d_residual_bcd (left out when null). d_in_bcd may be d_residual_bcd. Of the
-  // rows of forward the BC from `first` on.
+  // d_in_bcd = layernorm_backward(d_normed_bcd) + d_residual_bcd (null: 0). d_in_bcd may be d_residual_bcd. The BC rows
+  // are the rows of forward from `first` on.
   void backward(Device& device, T* d_in_bcd, const T* d_normed_bcd, const T* d_residual_bcd, const T* in_bcd, Index BC,
                 Index first = 0) {
     if (!present_) {
@@ -76,7 +76,8 @@ class Norm {
     layernorm_backward<Device, T>(device, gradients(d_in_bcd, d_normed_bcd, d_residual_bcd, in_bcd, BC, first));
   }
 
-  // The same, and then the gradients of the gate that put in_bcd out: gate.d_out_bcd is d_in_bcd.
+  // The same for a gate and the norm of its output: then computes the gradients of the gate, with gate.d_out_bcd =
+  // d_in_bcd.
   void backward_of_gate(Device& device, T* d_in_bcd, const T* d_normed_bcd, const T* d_residual_bcd, const T* in_bcd,
                         const GateBackward<T>& gate) {
     if constexpr (Device::joins_layers) {
@@ -89,7 +90,7 @@ class Norm {
     gate_backward<Device, T>(device, gate);
   }
 
-  // Adds to the gradients of the weights alone: in_bcd counts as a constant. d_normed_bcd is overwritten.
+  // Adds only to the weight gradients; in_bcd is a constant. d_normed_bcd is overwritten.
   void add_weight_gradients(Device& device, T* d_normed_bcd, const T* in_bcd, Index BC) {
     if (present_) backward(device, d_normed_bcd, d_normed_bcd, nullptr, in_bcd, BC);
   }

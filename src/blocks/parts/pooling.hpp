@@ -11,23 +11,21 @@
 
 namespace abh {
 
-// Payload rows of a pooling, or their gradients. The stride is the distance between two consecutive rows, 0 for rows
-// that touch.
+// Rows that a pooling averages, or their gradients. stride: distance between consecutive rows; 0: contiguous rows.
 template <class Element>
 struct Payload {
   Element* x_bch;
   Index stride = 0;
 };
 
-// The inputs of a pooling; in a chunk of a sequence with what rounding left of the first position, and room for that of
-// the last.
+// Inputs of a pooling; for a chunk of a sequence also the rounding errors of the first and the last position.
 template <class T>
 struct PoolingInput {
   PoolingInputs<T> in;
   PoolingLowPart<const Accum<T>> first{};
   PoolingLowPart<Accum<T>> last{};
 };
-// The arrays of its backward pass.
+// Arrays of the backward pass of a pooling.
 template <class T>
 struct PoolingGradients {
   Payload<T> d_x;
@@ -37,17 +35,16 @@ struct PoolingGradients {
   const Accum<T>* d_lse_bnc;
 };
 
-// The state before a chunk of a sequence, a part that a feature adds (network/mixers.hpp).
+// State of a pooling before a chunk of a sequence; a part of a feature (network/mixers.hpp).
 template <class Device, class T>
 class PoolingPast;
 
-// A pooling with what it saves for its backward pass, and the state of step-by-step inference. The logits are
-// another's.
+// Pooling with the arrays saved for backward and the inference state. The caller computes the logits.
 template <class Device, class T>
 class Pooling {
  public:
-  // shape: with the largest B and C; a pass brings its own. slope_n: null without decay, but also while a layout is
-  // measured, whence `decays`.
+  // shape: with the largest B and C; each pass has its own. slope_n: null without decay, and while a layout is
+  // measured; therefore `decays` is an argument.
   Pooling(Layout<T>& layout, const PoolingShape& shape, bool decays, const Accum<T>* slope_n,
           const BlockCapacity& capacity)
       : shape_(shape_in(shape, capacity)),
@@ -64,13 +61,13 @@ class Pooling {
     if (capacity.positions) state_ = layout.template state<Accum<T>>(pooling_state_size(shape, decays));
   }
 
-  // The rows that the last pass or step pooled, and the weight behind it, sum e^max.
+  // Averages of the last pass or decode step. The total weight of an average is sum e^max.
   T* out_bch() const { return out_bch_ + past_.most() * shape_.H(); }
   Accum<T>* max_bnc() const { return past_.most() > 0 ? chunk_max_nc_ : max_bnc_; }
   Accum<T>* sum_bnc() const { return past_.most() > 0 ? chunk_sum_nc_ : sum_bnc_; }
 
-  // The weight of every position in every other one in a pass over no chunk: computed on the host from the logits, by
-  // the plain loops.
+  // Reports the weight of every position in every average, in a pass without chunks. Computed on the host with the
+  // plain loops.
   void look_at_weights(Device& device, const Inspector& inspector, const std::string& name, const Accum<T>* logit_bnc,
                        const PassContext& pass) const {
     using A = Accum<T>;
@@ -101,15 +98,15 @@ class Pooling {
     past_.split(device, chunk_sum_nc_, sum_bnc_, pass);
   }
 
-  // The same, after logit_bnc = x . pool_nk / sqrt(K). Of a device that joins layers, in a pass over no chunk.
+  // Fused logit_bnc = x . pool_nk / sqrt(K) and forward. Only with joins_layers, in a pass without chunks.
   void forward_with_logits(Device& device, Accum<T>* logit_bnc, const T* pool_nk, const Payload<const T>& x,
                            const PassContext& pass) const {
     pooling_with_logits_forward<Device, T>(
         device, {.logit_bnc = logit_bnc, .pool_nk = pool_nk, .pooling = arrays({inputs(logit_bnc, x, pass)}, pass)});
   }
 
-  // d_x, d_logit_bnc = pooling_backward(d_out, d_lse_bnc); d_x is added to where `accumulate` is set, else overwritten.
-  // d_lse_bnc: of max + log sum; null where nobody used it.
+  // d_x, d_logit_bnc = pooling_backward(d_out, d_lse_bnc); d_x is added to if `accumulate` is true, else overwritten.
+  // d_lse_bnc: gradient of max + log sum; null: 0.
   void backward(Device& device, const Payload<T>& d_x, bool accumulate, Accum<T>* d_logit_bnc, const T* d_out_bch,
                 const Accum<T>* d_lse_bnc, const Accum<T>* logit_bnc, const Payload<const T>& x,
                 const PassContext& pass) const {
@@ -121,8 +118,7 @@ class Pooling {
     past_.split(device, d_chunk, d, pass);
   }
 
-  // The same without d_lse_bnc, and then the gradients of what forward_with_logits made the logits of: d_x is added to,
-  // and d_pool_nk.
+  // Backward of forward_with_logits, without d_lse_bnc: also adds the gradients of the logits to d_x and d_pool_nk.
   void backward_with_logits(Device& device, const Payload<T>& d_x, bool accumulate, Accum<T>* d_pool_nk,
                             Accum<T>* d_logit_bnc, const T* d_out_bch, const Accum<T>* logit_bnc, const T* pool_nk,
                             const Payload<const T>& x, const PassContext& pass) const {
@@ -141,7 +137,7 @@ class Pooling {
                        [&](const Accum<T>* logit_n, const T* x_h) { decode(device, logit_n, x_h); });
   }
 
-  // One position, causal.
+  // Decodes one position.
   void decode(Device& device, const Accum<T>* logit_n, const T* x_h) const {
     pooling_step<Device, T>(device, {.out_h = out_bch(),
                                      .max_n = max_bnc(),
@@ -190,12 +186,12 @@ class Pooling {
     shape.C = C;
     return shape;
   }
-  // A window that is wider sees no more of a sequence in chunks.
+  // A window of at least the length of the sequence is no window.
   static PoolingShape shape_in(PoolingShape shape, const BlockCapacity& capacity) {
     if (capacity.sequence && !capacity.positions && shape.window >= capacity.sequence) shape.window = 0;
     return shape;
   }
-  // The rows that were pooled, with the past before a chunk.
+  // Averages of a pass, including the state before the chunk.
   T* all_out(const PassContext& pass) const { return out_bch_ + (past_.most() - past_.positions(pass)) * shape_.H(); }
 
   PoolingShape shape_;
@@ -205,7 +201,7 @@ class Pooling {
   Accum<T>* max_bnc_;
   Accum<T>* sum_bnc_;
   T* out_bch_;
-  // Maxima and sums of the chunk alone.
+  // Maxima and sums of the chunk only.
   Accum<T>* chunk_max_nc_ = nullptr;
   Accum<T>* chunk_sum_nc_ = nullptr;
   PerHypothesis<Accum<T>> state_;

@@ -9,12 +9,12 @@
 
 namespace abh {
 
-// A pooling and the logits that a learned vector a head makes of its payload. A device that joins layers makes these
-// while it pools, forward and backward, where a pass has all of its sequences.
+// Pooling with its logits, the scalar products of x with a learned vector per head. A device with joins_layers fuses
+// both if a pass contains whole sequences.
 template <class Device, class T>
 class PoolingCore {
  public:
-  // name: of the vectors, (N, K).
+  // name: of the learned vectors, (N, K).
   PoolingCore(Layout<T>& layout, const std::string& name, const ModelConfig& config, const BlockOptions& options,
               const BlockCapacity& capacity)
       : N_(config.heads),
@@ -27,10 +27,10 @@ class PoolingCore {
             {.B = capacity.B, .C = capacity.C, .N = N_, .K = K_, .window = options.window, .causal = options.causal},
             config.has_alibi(), alibi_slopes(layout, config), capacity) {}
 
-  // The rows that the last pass or step pooled.
+  // Averages of the last pass or decode step.
   const T* out_bch() const { return pooling_.out_bch(); }
 
-  // Its logits and averages, by the names that a chapter has for them, and between them the weights.
+  // Reports logits, weights and averages under the names of the chapter.
   void inspect(Device& device, const Inspector& inspector, const std::string& logit, const std::string& weight,
                const std::string& average, const PassContext& pass) const {
     report(device, inspector, logit, logit_bnc_, {pass.B, N_, pass.C}, pass.C);
@@ -38,7 +38,7 @@ class PoolingCore {
     report(device, inspector, average, out_bch(), {pass.B, pass.C, N_ * K_}, N_ * K_);
   }
 
-  // logit_bnc = x . pool_nk / sqrt(K); joined: left to forward
+  // logit_bnc = x . pool_nk / sqrt(K); fused: computed by forward
   void logits(Device& device, const Payload<const T>& x, const PassContext& pass) const {
     if (joined_) return;
     pooling_logits_forward<Device, T>(device, {.logit_bnc = logit_bnc_, .in = inputs(x, pass)});
@@ -52,7 +52,7 @@ class PoolingCore {
     pooling_.forward(device, logit_bnc_, x, pass);
   }
 
-  // d_x, d_logit_bnc = pooling_backward(d_out); d_x is added to where `accumulate` is set, else overwritten.
+  // d_x, d_logit_bnc = pooling_backward(d_out); d_x is added to if `accumulate` is true, else overwritten.
   void backward(Device& device, const Payload<T>& d_x, bool accumulate, Accum<T>* d_logit_bnc, const T* d_out_bch,
                 const Payload<const T>& x, const PassContext& pass) const {
     if constexpr (Device::joins_layers) {
@@ -64,7 +64,7 @@ class PoolingCore {
     pooling_.backward(device, d_x, accumulate, d_logit_bnc, d_out_bch, nullptr, logit_bnc_, x, pass);
   }
 
-  // d_x += d_logit_bnc pool_nk / sqrt(K),  d_pool_nk += sum_bc d_logit_bnc x / sqrt(K); joined: backward has done it
+  // d_x += d_logit_bnc pool_nk / sqrt(K), d_pool_nk += sum_bc d_logit_bnc x / sqrt(K); fused: computed by backward
   void logits_backward(Device& device, const Payload<T>& d_x, const Accum<T>* d_logit_bnc, const Payload<const T>& x,
                        const PassContext& pass) const {
     if (joined_) return;
@@ -80,7 +80,7 @@ class PoolingCore {
     pooling_.continue_after_prefill(device, positions);
   }
 
-  // One position: reads the logits of x_h.
+  // Decodes one position, with the logits that logits() computed for x_h.
   void decode(Device& device, const T* x_h) const { pooling_.decode(device, logit_bnc_, x_h); }
 
  private:

@@ -6,7 +6,7 @@
 
 namespace abh {
 
-// How most blocks end: dropout on what they computed, then the sum with their input, unless the block stands alone.
+// End of most blocks: dropout of the result, then the sum with the input, unless the block has no residual.
 template <class Device, class T>
 class Residual {
  public:
@@ -22,7 +22,7 @@ class Residual {
     dropout_backward<Device, T>(device, d_y_bcd, d_out_bcd, dropout(pass), pass.BC() * D_);
   }
 
-  // The same, with the gradient of a bias that y_bcd had, where it is joined (linear.hpp).
+  // The same, fused with the gradient of the bias of y_bcd (linear.hpp) if joined_bias_d is not null.
   void backward(Device& device, T* d_y_bcd, const T* d_out_bcd, const PassContext& pass,
                 Accum<T>* joined_bias_d) const {
     if constexpr (Device::joins_layers) {
@@ -34,7 +34,7 @@ class Residual {
     backward(device, d_y_bcd, d_out_bcd, pass);
   }
 
-  // The rows that bypass the block: its input and, on the way back, the gradient of its output.
+  // Rows of the residual connection: the input of the block, or d_out in the backward pass.
   const T* around(const T* rows_bcd) const { return options_.residual ? rows_bcd : nullptr; }
 
  private:

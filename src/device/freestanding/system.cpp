@@ -1,4 +1,4 @@
-// In the place of src/device/available.cpp and pages.cpp where there is no system to ask.
+// Replaces src/device/available.cpp and pages.cpp on systems without an operating system.
 
 #include <limits>
 

@@ -1,4 +1,4 @@
-// In the place of src/files/atomic_file_posix.cpp. The lock of a temporary is that its writer shares it with nobody.
+// Replaces src/files/atomic_file_posix.cpp. The exclusive handle of a temporary file is its lock.
 
 #include "files/atomic_file.hpp"
 
@@ -20,7 +20,7 @@ int last_errno() {
   return code.default_error_condition().value();
 }
 
-// Renames through the handle: under its name, a file that is open nowhere else would be a leftover for a moment.
+// Renames through the open handle. If the file were closed first, another writer could remove it as a leftover.
 bool rename_over(int descriptor, const std::wstring& target) {
   const std::size_t bytes = target.size() * sizeof(wchar_t), size = sizeof(FILE_RENAME_INFO) + bytes;
   const std::unique_ptr<std::byte[]> memory(new std::byte[size]());
@@ -34,7 +34,7 @@ bool rename_over(int descriptor, const std::wstring& target) {
 
 }  // namespace
 
-// Windows refuses to delete a file that its writer shares with nobody.
+// Windows refuses to delete a file that its writer has opened exclusively.
 void AtomicFile::remove_leftover(const std::string& temporary) { DeleteFileA(temporary.c_str()); }
 
 bool AtomicFile::open_temporary() {
@@ -53,7 +53,7 @@ AtomicFile::~AtomicFile() {
 void AtomicFile::commit() {
   if (::_commit(descriptor_) != 0) fail(errno);
   const std::wstring target = std::filesystem::absolute(target_).wstring();
-  // A viewer or a virus scanner may have the old file open for a moment.
+  // A viewer or a virus scanner may have the old file open for a short time.
   for (int tries = 20; !renamed_; --tries) {
     renamed_ = rename_over(descriptor_, target);
     const int code = renamed_ ? 0 : last_errno();

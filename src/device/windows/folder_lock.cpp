@@ -1,6 +1,6 @@
-// In the place of src/files/folder_lock.cpp. The lock is an event of the system, named by the number of the folder. The
-// program that creates the event holds the lock; Windows removes the event when that program ends. The folder is not
-// kept open, so that it can be renamed.
+// Replaces src/files/folder_lock.cpp. The lock is a system event, named by the number of the folder. The program that
+// creates the event has the lock; Windows removes the event when that program ends. The folder is not kept open, so it
+// can be renamed.
 
 #include "files/folder_lock.hpp"
 
@@ -15,7 +15,7 @@
 namespace abh {
 namespace {
 
-// The name of a folder's event, the same under every path; empty where there is no such folder.
+// Name of the event of a folder, independent of the path; empty if there is no such folder.
 std::string event_of(const std::string& folder) {
   constexpr DWORD shared = FILE_SHARE_READ | FILE_SHARE_WRITE | FILE_SHARE_DELETE;
   const HANDLE file =
@@ -34,13 +34,13 @@ std::string event_of(const std::string& folder) {
          std::to_string(status.nFileIndexLow);
 }
 
-// Windows keeps handles within 32 bits, in programs of 64 bits too.
+// Windows handles fit into 32 bits, also in 64-bit programs.
 HANDLE handle_of(int descriptor) { return reinterpret_cast<HANDLE>(static_cast<std::intptr_t>(descriptor)); }
 
 }  // namespace
 
 FolderLock::FolderLock(const std::string& folder) {
-  // Before the lock is there, the folder may have been moved aside and its name given to another.
+  // The folder may have been renamed and replaced before the lock was taken.
   std::string name;
   do {
     release();

@@ -1,5 +1,5 @@
-// Calls of POSIX that this project makes and that the C library of Windows lacks or declares otherwise. Where the
-// system is Windows, CMakeLists.txt includes this file in front of every other.
+// POSIX functions of this project that the C library of Windows does not have or declares differently. On Windows,
+// CMakeLists.txt includes this file before every other file.
 #pragma once
 
 #include <fcntl.h>
@@ -15,7 +15,7 @@
 
 inline constexpr int O_CLOEXEC = _O_NOINHERIT, O_NONBLOCK = 0;
 
-// The library's own take 32 bits of a size.
+// The functions of the library have 32-bit sizes.
 inline constexpr std::size_t largest_transfer = std::size_t{1} << 30;
 inline ssize_t read(int file, void* bytes, std::size_t size) {
   return ::read(file, bytes, static_cast<unsigned>(std::min(size, largest_transfer)));
@@ -34,7 +34,7 @@ inline int fcntl(int, int) { return 0; }
 inline constexpr int _SC_PHYS_PAGES = 1, _SC_PAGESIZE = 2;
 long sysconf(int name);  // system.cpp
 
-// SIGHUP: the window is closed, or the user leaves. signal() refuses SIGPIPE: the write fails instead.
+// SIGHUP: the window is closed or the user logs out. signal() rejects SIGPIPE; a failed write returns an error instead.
 inline constexpr int SIGHUP = 1, SIGPIPE = 13;
 inline constexpr int SA_RESTART = 0, SA_RESETHAND = 0;  // signal() does both
 struct sigaction {

@@ -1,4 +1,4 @@
-// In the place of src/device/pages.cpp and src/program/terminal_posix.cpp, with the rest of posix.hpp.
+// Replaces src/device/pages.cpp and src/program/terminal_posix.cpp, and implements the rest of posix.hpp.
 
 #include <windows.h>
 
@@ -7,7 +7,7 @@
 
 namespace {
 
-// A line ends as everywhere else, in files and in what is printed.
+// Files and output have the same line ends as on other systems.
 [[maybe_unused]] const bool binary = [] {
   _set_fmode(_O_BINARY);
   for (const int stream : {0, 1, 2}) _setmode(stream, _O_BINARY);
@@ -16,8 +16,8 @@ namespace {
 
 void (*on_hangup)(int) = SIG_DFL;
 
-// Windows calls this in a thread of its own and ends the program when it returns: the main thread is to be first. At
-// the latest Windows ends the program after some seconds.
+// Windows calls this function in a separate thread and ends the program when it returns, or after some seconds. It does
+// not return, so the main thread can end first.
 BOOL WINAPI hang_up(DWORD event) {
   if (event == CTRL_C_EVENT || event == CTRL_BREAK_EVENT) return FALSE;
   on_hangup(SIGHUP);

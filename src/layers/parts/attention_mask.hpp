@@ -5,37 +5,36 @@
 
 namespace abh {
 
-// The attention mask and the distance bias: a part of the arguments of attention.hpp, in numbers instead of code,
-// so that one kernel serves all. C queries look at S keys, which are positions of the same sequence (S = C,
-// query_offset 0), of the same sequence with a past (S = query_offset + C), or of another one (then nothing is causal).
+// The attention mask and the distance bias, part of the arguments of attention.hpp. They are numbers, so one kernel
+// handles all masks. There are C queries and S keys. The keys are positions of the same sequence (S = C, query_offset
+// 0), of the same sequence with a past (S = query_offset + C), or of another sequence (then causal is false).
 
-// Neighbouring positions, begin to end - 1; none where end <= begin.
+// Range of positions, begin to end - 1; empty if end <= begin.
 struct Stretch {
   Index begin, end;
   ABH_HOST_DEVICE constexpr bool empty() const { return end <= begin; }
 };
 
-// The mask of a tile of queries and keys. empty: skip the tile; full: no test inside it.
+// Mask of a tile of queries and keys. empty: skip the tile; full: no masked pair.
 enum class TileMask { empty, partial, full };
 
 // A is Accum<T>.
 template <class A>
 struct AttentionMask {
-  bool causal = true;      // query c sees no key behind c + query_offset, the position among the keys where it stands
+  bool causal = true;      // true: query c attends to no key after its position c + query_offset
   Index query_offset = 0;  // may be negative
-  Index window = 0;        // query c sees no key before c + query_offset - window + 1; 0: back to the first
-  // Where keys are a few of every stretch of positions, queries stand on a stair: so many of them, side by side, stand
-  // at the same key, and the next ones so many keys further on. With a stair there is no window and no bias.
+  Index window = 0;        // first key of query c: c + query_offset - window + 1; 0: no window
+  // If the keys are a subset of the positions: step_queries consecutive queries have the same position among the keys,
+  // and the position of the next step_queries queries is larger by step_keys. Requires no window and no bias.
   Index step_queries = 1, step_keys = 1;
-  const Token* mask_bs = nullptr;  // 1: real; 0: seen by nobody; null: all real
-  // Added to the score of head n for every distance |c + query_offset - s|; null: nothing. Finite, and without a
-  // gradient.
+  const Token* mask_bs = nullptr;  // 1: real; 0: masked for all queries; null: all real
+  // Added to the score of head n at distance |c + query_offset - s|; null: no bias. Finite.
   const A* distance_bias_nc = nullptr;
-  Index distances = 0;  // entries a head: more than the distance of any two that see each other
-  // Where heads reach differently far: the window of each, above 0 and at most `window`, in memory of the device.
+  Index distances = 0;  // entries per head: more than the largest distance of an unmasked pair
+  // Windows of the heads, if they differ: above 0 and at most `window`, in device memory.
   const Index* window_n = nullptr;
 
-  // The attention mask of one head.
+  // Mask of one head.
   ABH_HOST_DEVICE constexpr AttentionMask of_head(Index n) const {
     AttentionMask mask = *this;
     if (window_n) mask.window = window_n[n];
@@ -44,27 +43,27 @@ struct AttentionMask {
 
   ABH_HOST_DEVICE constexpr bool strided_queries() const { return step_queries != 1 || step_keys != 1; }
 
-  // The position among the keys where query c stands. Kernels ask in 32 bits.
+  // Position of query c among the keys. Kernels use 32-bit integers.
   template <class Integer>
   ABH_HOST_DEVICE constexpr Integer at(Integer c) const {
     const Integer steps =
         strided_queries() ? c / static_cast<Integer>(step_queries) * static_cast<Integer>(step_keys) : c;
     return steps + static_cast<Integer>(query_offset);
   }
-  // The first query that stands at key s or behind it.
+  // First query whose position is s or later.
   ABH_HOST_DEVICE constexpr Index first_at(Index s) const {
     if (!strided_queries()) return s - query_offset;
     return s <= query_offset ? 0 : (s - query_offset + step_keys - 1) / step_keys * step_queries;
   }
 
-  // Whether query c sees key s, unless that is masked. From here on the mask plays no part.
+  // True if query c may attend to key s; mask_bs is not checked here and below.
   template <class Integer>
   ABH_HOST_DEVICE constexpr bool sees(Integer c, Integer s) const {
     const Integer stands = at(c);
     return (!causal || s <= stands) && (window == 0 || s > stands - static_cast<Integer>(window));
   }
 
-  // The keys, of S, that at least one of the queries sees; the queries, of C, that see at least one of the keys.
+  // Range of the S keys that a query of the range attends to; range of the C queries that attend to a key of the range.
   ABH_HOST_DEVICE constexpr Stretch keys_of(Stretch queries, Index S) const {
     if (queries.empty()) return {0, 0};
     const Index first = window == 0 ? 0 : queries.begin + query_offset - window + 1;
@@ -78,11 +77,11 @@ struct AttentionMask {
     return {first > 0 ? first : 0, end < C ? end : C};
   }
 
-  // The mask of a tile of queries and keys.
+  // Mask of the tile of these queries and keys.
   ABH_HOST_DEVICE constexpr TileMask tile_mask(Stretch queries, Stretch keys) const {
     const Stretch seen = keys_of(queries, keys.end);
     if (seen.empty() || seen.end <= keys.begin) return TileMask::empty;
-    // The first query sees least of what is behind, the last one of what is before.
+    // The first query attends to the fewest later keys, the last query to the fewest earlier keys.
     return sees(queries.begin, keys.end - 1) && sees(queries.end - 1, keys.begin) ? TileMask::full : TileMask::partial;
   }
 };

@@ -5,9 +5,8 @@
 
 namespace abh {
 
-// A gate (gate.hpp) and the layernorm (layernorm.hpp) of what it puts out, and on the way back the norm and then the
-// gate. For devices that join layers alone, which do both in one sweep over the rows. The bits are those of the two
-// layers by themselves.
+// Fused gate (gate.hpp) and layernorm (layernorm.hpp) of its output; backward: layernorm, then gate. Only for devices
+// with joins_layers: one kernel per pass. The results are bitwise equal to those of two layers.
 
 template <class T>
 struct NormOfGate {
@@ -18,7 +17,7 @@ struct NormOfGate {
   const T* bias_d;
 };
 
-// gate.out_bcd = gate, which is read and written as there; norm.out_bcd = layernorm(gate.out_bcd).
+// gate.out_bcd = gate_forward; norm.out_bcd = layernorm(gate.out_bcd).
 template <class T>
 struct GateLayernormForward {
   GateForward<T> gate;
@@ -27,7 +26,7 @@ struct GateLayernormForward {
 template <class Device, class T>
 void gate_layernorm_forward(Device&, const GateLayernormForward<T>&);
 
-// norm.d_in_bcd = layernorm_backward; then gate_backward of that, which is gate.d_out_bcd.
+// norm.d_in_bcd = layernorm_backward, then gate_backward with gate.d_out_bcd = norm.d_in_bcd.
 template <class T>
 struct GateLayernormBackward {
   LayernormBackward<T> norm;

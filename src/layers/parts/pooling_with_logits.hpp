@@ -5,11 +5,11 @@
 
 namespace abh {
 
-// The logits that a learned vector a head makes of a payload (pooling_logits.hpp), and its pooling (pooling.hpp); on
-// the way back the pooling and then the logits. For devices that join layers alone, which read the payload once for
-// both. The bits are those of the two layers by themselves, but for d_pool_nk, whose sum is cut into other parts.
+// Fused pooling_logits (pooling_logits.hpp) and pooling (pooling.hpp); backward: pooling, then logits. Only for devices
+// with joins_layers: one kernel reads x once for both. The results are bitwise equal to those of two layers, except
+// d_pool_nk, which is summed in another order.
 
-// pooling.in.logit_bnc = logit_bnc, which is written.
+// pooling.in.logit_bnc is logit_bnc, which is overwritten.
 template <class T>
 struct PoolingWithLogitsForward {
   Accum<T>* logit_bnc;
@@ -19,7 +19,7 @@ struct PoolingWithLogitsForward {
 template <class Device, class T>
 void pooling_with_logits_forward(Device&, const PoolingWithLogitsForward<T>&);
 
-// Without a gradient of max + log sum.
+// pooling.d_lse_bnc is null.
 template <class T>
 struct PoolingWithLogitsBackward {
   Accum<T>* d_pool_nk;  // added to

@@ -1,13 +1,13 @@
 #pragma once
 
-// The matrix products by which fast devices compute linear maps, and other layers.
+// Matrix products that compute linear maps and other layers on the CPU and the GPU.
 
 #include "layers/linear.hpp"
 
 namespace abh {
 
-// A matrix product as a device takes it: out_mn = scale (a_mk b_kn + bias_n), or the same added to out_mn. Element
-// (m, k) of `a` stands at a_mk[m * a_row + k * a_col], so that a transposed matrix is one with its strides exchanged.
+// Matrix product: out_mn = scale (a_mk b_kn + bias_n), or the same added to out_mn. `a` has the elements
+// a_mk[m * a_row + k * a_col], so a transposed matrix has exchanged strides.
 template <class T, class Out = T>
 struct Gemm {
   Out* out_mn;
@@ -20,11 +20,11 @@ struct Gemm {
   Index b_row, b_col;  // one of them is 1
   Accum<T> scale = Accum<T>(1);
   bool accumulate = false;
-  // GPU: another array, which lies as `out` does, to which the product is added in the place of out_mn, and its scale.
+  // GPU: array with the layout of `out` that replaces out_mn as the summand, and its factor.
   const Out* added_mn = nullptr;
   Accum<T> added_scale = Accum<T>(1);
-  Out* row_sum_m = nullptr;  // CPU: as another column of `out`, with a column of ones in `b`; only where a_row is 1
-  Index batches = 1;         // GPU: batch i works on out_mn + i out_batch, a_mk + i a_batch, b_kn + i b_batch
+  Out* row_sum_m = nullptr;  // CPU: row sums of `a`, computed with a column of ones in `b`; only if a_row is 1
+  Index batches = 1;         // GPU: batch i has the arrays out_mn + i out_batch, a_mk + i a_batch, b_kn + i b_batch
   Index out_batch = 0, a_batch = 0, b_batch = 0;
 };
 
@@ -79,7 +79,7 @@ Gemm<T, Accum<T>> weight_gradient_product(const LinearBackwardWeight<T>& a) {
           .accumulate = true};
 }
 
-// From this many channels in a group on, the causal convolution is done as a matrix product.
+// Channels per group from which the causal convolution is a matrix product.
 inline constexpr Index causal_conv_gemm_width = 8;
 
 }  // namespace abh

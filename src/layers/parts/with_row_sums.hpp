@@ -5,10 +5,9 @@
 
 namespace abh {
 
-// Gradients of element-wise layers, with the sums over their rows: the gradient of a bias that was added to what they
-// are the gradient of. For devices that join layers alone, which make both in one sweep; elsewhere the sums are a
-// column of the product for the gradient of the weight (linear.hpp). The bits are those of the two layers by
-// themselves.
+// Backward of an element-wise layer, fused with the sum of its input gradient over rows, which is the gradient of the
+// preceding bias. Only for devices with joins_layers. Other devices compute these sums as a column of the weight
+// gradient product (linear.hpp). The results are bitwise equal to those of two layers.
 //
 //   d_bias_d += sum_bc d_in_bcd
 

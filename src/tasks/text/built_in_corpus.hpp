@@ -1,22 +1,22 @@
 #pragma once
 
-// A small language of our own whose entropy is known exactly, to train on where no text can be had: a model's loss can
-// be read against the floor that no model can pass.
+// A small artificial language with an exactly known entropy, used if no text can be downloaded. The loss of a model can
+// be compared with this lower bound.
 //
-// A weighted grammar. `symbol = alternative | alternative`: an alternative may begin with its weight (`3:`, else 1),
-// and is chosen with probability weight / sum of weights. `symbol : word word`: a list of words, each equally likely;
-// `list+s` stands for all words of a list with an s. In an alternative, `/` is a line feed, and
+// A weighted grammar. `symbol = alternative | alternative`: an alternative may begin with its weight (`3:`, default 1).
+// It is chosen with probability weight / sum of weights. `symbol : word word`: a list of equally likely words;
+// `list+s`: all words of a list with an appended s. In an alternative, `/` is a line feed, and
 //
 //   <np>          an expansion of np                      @t   the word kept in register t; @T: the same in capitals
 //   <t=thing>     a word of the list, kept in register t  %my  swaps registers m and y
 //   <o=name-m-y>  a word other than those in m and y
 //
-// Each text has exactly one derivation, so the entropy of the text is the entropy of the choices. Proof: cut a text
-// into tokens, a maximal run of letters or one other character. Inside every alternative a word is followed by a
-// character that is no letter, so the cut falls on the borders between words; no alternative is empty; and alternatives
-// of one symbol begin with different tokens. Reading from the left, the next token therefore decides every choice: the
-// grammar is LL(1). Two registers of one list count as different tokens, since they are drawn apart and only ever
-// swapped. tests/tasks/test_corpus.cpp checks these conditions rule by rule, and recovers the choices from a text.
+// Each text has exactly one derivation, so the entropy of the text is the entropy of the choices. Proof: split a text
+// into tokens; a token is a maximal sequence of letters, or one other character. In every alternative, a word is
+// followed by a character that is not a letter, so tokens end at the borders of words. No alternative is empty.
+// Alternatives of one symbol begin with different tokens. Therefore the next token decides every choice: the grammar is
+// LL(1). Two registers of one list count as different tokens, because they are drawn separately and only swapped.
+// tests/tasks/test_corpus.cpp checks these conditions for every rule, and recovers the choices from a text.
 
 #include <algorithm>
 #include <cctype>
@@ -34,9 +34,8 @@
 
 namespace abh::corpus {
 
-// Scenes of three speakers. What a model can learn from far back: who is on stage, who spoke before, what was carried
-// in (@t), the number of a subject behind an adjective or a relative clause, and the rhyme two lines of a couplet
-// share.
+// Scenes with three speakers. Dependencies over a long distance: the persons on stage, the previous speaker, the
+// carried object (@t), the number of a subject before an adjective or a relative clause, and the rhyme of a couplet.
 inline constexpr std::string_view play = R"(
 scene = Enter <m=name>, <y=name-m> and <o=name-m-y>, with a <t=thing>.//@M:/<line>/<more><turn>
 turn = 9: @Y:/%my<line>/<more><turn> | 4: @O:/%mo%yo<line>/<more><turn> | 1: Exeunt.//
@@ -86,12 +85,12 @@ verb : see hear find seek bless curse love fear hide keep hold steal sell lend o
 verbs : verb+s
 )";
 
-// A part of an alternative.
+// Part of an alternative.
 struct Piece {
   enum Kind { text, expand, recall, swap } kind;
-  std::string value;        // text: itself; expand: the symbol; recall: the register; swap: two registers
-  char keep = 0;            // expand: the register that takes the word, or 0
-  std::string others = "";  // expand: registers whose words are left out
+  std::string value;        // text: itself; expand: symbol; recall: register; swap: two registers
+  char keep = 0;            // expand: register that stores the word, or 0
+  std::string others = "";  // expand: registers whose words are excluded
   bool capitals = false;    // recall
 };
 
@@ -102,10 +101,10 @@ struct Alternative {
 
 struct Grammar {
   std::map<std::string, std::vector<Alternative>> rules;
-  std::map<char, std::string> list_of;  // the list that each register is filled from
-  std::string start;                    // the first symbol
+  std::map<char, std::string> list_of;  // list of the words of each register
+  std::string start;                    // first symbol
 
-  // Throws Error for a symbol that has no rule and for a register that is filled in two places.
+  // Error for a symbol without a rule, and for a register that is set in two places.
   explicit Grammar(std::string_view source);
 };
 
@@ -124,7 +123,7 @@ inline Alternative parse_alternative(std::string_view source) {
   for (std::size_t i = 0; i < source.size(); ++i) {
     if (source[i] == '<') {
       std::string body(source.substr(i + 1, source.find('>', i) - i - 1));
-      i += body.size() + 1;  // before body is cut
+      i += body.size() + 1;  // before body is shortened
       Piece piece{Piece::expand, ""};
       if (body[1] == '=') {
         piece.keep = body[0];
@@ -183,7 +182,7 @@ inline Grammar::Grammar(std::string_view source) {
     }
     add();
   }
-  rules.erase("");  // the blank line before the first rule
+  rules.erase("");  // the empty line before the first rule
   for (const auto& [name, alternatives] : rules) {
     for (const Alternative& alternative : alternatives) {
       for (const Piece& piece : alternative.pieces) {
@@ -199,13 +198,13 @@ inline Grammar::Grammar(std::string_view source) {
 
 using Registers = std::map<char, std::string>;
 
-// The word that a piece recalls.
+// Word of the register of a piece.
 inline std::string recalled(const Piece& piece, const Registers& registers) {
   const std::string& word = registers.at(piece.value[0]);
   return piece.capitals ? upper(word) : word;
 }
 
-// The alternatives of an expansion that its registers leave open, with their common weight.
+// Alternatives of an expansion that its registers do not exclude, and the sum of their weights.
 inline std::pair<std::vector<const Alternative*>, double> open_alternatives(const Grammar& grammar, const Piece& piece,
                                                                             const Registers& registers) {
   std::pair<std::vector<const Alternative*>, double> out{{}, 0};
@@ -219,7 +218,7 @@ inline std::pair<std::vector<const Alternative*>, double> open_alternatives(cons
   return out;
 }
 
-// Draws texts; the same ones on every machine, as only integers and exact sums of small ones decide.
+// Draws texts. They are the same on every machine, because choices depend only on integers and exact sums.
 class Writer {
  public:
   Writer(const Grammar& grammar, std::uint64_t seed) : grammar_(grammar), seed_(seed) {}
@@ -227,13 +226,13 @@ class Writer {
   // Appends one expansion of the start symbol to text().
   void write() { expand({Piece::expand, grammar_.start}); }
   const std::string& text() const { return text_; }
-  // The sum of -ln p over all choices made so far.
+  // Sum of -ln p over all choices so far.
   double nats() const { return nats_; }
 
  private:
   void expand(const Piece& piece) {
     const auto [open, total] = open_alternatives(grammar_, piece, registers_);
-    // A word of 32 bits scaled to 0 .. total - 1: off from the weights by less than one part in 10^7.
+    // A 32-bit word scaled to 0 .. total - 1; the error of the probabilities is below 1 in 10^7.
     double left = static_cast<double>((philox_word(seed_, drawn_++, 0, 0) * static_cast<std::uint64_t>(total)) >> 32);
     std::size_t chosen = 0;
     while (left >= open[chosen]->weight) left -= open[chosen++]->weight;
@@ -260,13 +259,13 @@ struct Expectation {
   double characters = 0;
 };
 
-// The expected entropy and length of one text of the start symbol; their quotient is the entropy rate of texts laid end
-// to end (they are independent and equally distributed). For a symbol s with alternatives a of probability p_a,
+// Expected entropy and length of one text of the start symbol. Their quotient is the entropy rate of concatenated
+// texts, which are independent and identically distributed. For a symbol s with alternatives a of probability p_a,
 //   nats(s) = sum_a p_a (-ln p_a + sum of nats over a's expansions),   characters(s) = sum_a p_a * (sum over a's
 //   pieces),
-// solved by iteration, as `turn` and `more` call themselves. A word drawn without those in k registers is one of n - k
-// equally likely ones. A recalled word has the mean length of its list: no word of a list is favoured, the choices that
-// move words between registers do not look at them, and so each register holds each word equally often.
+// solved by iteration, because `turn` and `more` are recursive. A word without those in k registers is one of n - k
+// equally likely words. A recalled word has the mean length of its list: all words of a list have the same probability,
+// and swaps do not depend on the words, so each register contains each word with the same probability.
 inline Expectation expectation(const Grammar& grammar) {
   std::map<std::string, Expectation> of;
   for (double change = 1; change > 0;) {
@@ -294,7 +293,7 @@ inline Expectation expectation(const Grammar& grammar) {
           std::max(change, std::abs(sum.characters - of[symbol].characters) + std::abs(sum.nats - of[symbol].nats));
       of[symbol] = sum;
     }
-    // Rounding can keep the last bits moving for ever.
+    // Rounding can change the last bits forever.
     if (change < 1e-11) change = 0;
   }
   return of[grammar.start];

@@ -10,16 +10,16 @@ namespace abh {
 
 namespace {
 
-// Black on ever redder ground, of the 256 colours of terminals; the first level has none.
+// Black text on redder backgrounds, from the 256 colours of terminals. The first level has no background.
 constexpr const char* grounds[heat_levels] = {"", "229", "222", "215", "209", "203"};
 std::string coloured(int level) {
   return level == 0 ? "\x1b[0m" : "\x1b[38;5;16;48;5;" + std::string(grounds[level]) + "m";
 }
 
-// More is no writing (Unicode's annex 15 draws the line here, too), but the text can be of nothing else.
+// Real text has fewer combining marks (Unicode Annex 15 has the same limit), but any input is possible.
 constexpr std::size_t most_marks = 30;
 
-// "." under 1 nat, 1 to 9, "+" from 10.
+// Digit of a loss: "." below 1 nat, 1 to 9, "+" from 10.
 char digit_of(std::optional<double> nats) {
   if (!nats) return ' ';
   if (*nats < 1) return '.';

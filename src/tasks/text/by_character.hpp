@@ -11,20 +11,21 @@
 
 namespace abh {
 
-// The substitute of a character that is not shown as it is: a picture of a control character, or a stand-in.
+// Replacement of a character that cannot be displayed: symbol of a control character, or a replacement character.
 std::string stand_in(std::string_view character, char32_t code);
 
-// Prints a text and how hard each character was, row by row as it comes: with colours, the harder the redder; without,
-// a second line under each with the whole nats of each character, under its first column. What has no column has no
-// digit: marks are drawn onto the character before them, the rest (directions, joiners, selectors) is left out, as what
-// comes of it differs from terminal to terminal.
+// Prints a text with the loss of each character, row by row. With colours, a higher loss is redder. Without colours, a
+// second line below each row has the loss in whole nats, below the first column of each character. Combining marks have
+// no digit. Other characters without a column (directions, joiners, selectors) are omitted, because terminals display
+// them differently.
 class ByCharacter {
  public:
   explicit ByCharacter(bool colour, std::ostream& out = std::cout);
 
-  // The next character, or a byte of what is not UTF-8. A row ends with a line break, or before what does not fit.
+  // Adds the next character, or a byte that is not UTF-8. A row ends at a line break, or before a character that
+  // exceeds it.
   void add(std::string_view character, std::optional<double> nats);
-  // Prints what is left of the last row.
+  // Prints the rest of the last row.
   void finish();
 
   // The first largest_heat_map characters that have a column, for a picture.
@@ -35,8 +36,8 @@ class ByCharacter {
 
   bool colour_;
   std::ostream& out_;
-  HeatRow row_;        // the one at work
-  Index columns_ = 0;  // of it
+  HeatRow row_;        // current row
+  Index columns_ = 0;  // of the current row
   std::vector<HeatRow> rows_;
   std::size_t kept_ = 0;  // characters in rows_
 };

@@ -9,7 +9,7 @@
 namespace abh {
 namespace {
 
-// floor(bits / 2^64 * n): of n equally likely outcomes none is favoured by more than n in 2^64.
+// floor(bits / 2^64 * n): the probabilities of the n outcomes differ by at most a relative error of n / 2^64.
 Index scale_to(std::uint64_t bits, Index n) {
   __extension__ using Wide = unsigned __int128;
   return static_cast<Index>((static_cast<Wide>(bits) * static_cast<Wide>(n)) >> 64);

@@ -1,6 +1,6 @@
 #pragma once
 
-// A text as tokens: the training batches, drawn at random, and the validation windows, laid end to end.
+// Text as tokens: random training batches, and consecutive validation windows.
 
 #include <algorithm>
 #include <cstdint>
@@ -14,11 +14,11 @@
 
 namespace abh {
 
-// The name of a text: its file's name without folder and extension.
+// Name of a text: the file name without folder and extension.
 std::string corpus_name(const std::string& path);
 
-// Lays tokens end to end as windows of C: each token but the first is one of the `targets` once. Fills rows first_row
-// .. first_row + B - 1, as (B, C); past the end tokens are 0 and targets ignored_target. copy(to, begin, count) gives
+// Splits tokens into consecutive windows of C: every token except the first is a target once. Fills rows first_row ..
+// first_row + B - 1, as (B, C). After the end, tokens are 0 and targets ignored_target. copy(to, begin, count) copies
 // tokens.
 template <class Copy>
 void lay_windows(Token* tokens_bc, Token* targets_bc, Index B, Index C, Index first_row, Index targets,
@@ -39,49 +39,48 @@ void lay_windows(Token* tokens_bc, Token* targets_bc, Index B, Index C, Index fi
 
 class Dataset {
  public:
-  // `text` is what read_text_file(path) gave; path names the corpus and the errors. Throws Error for a text that is too
-  // short (the training split needs context + 1 tokens, the validation split 2) and, with a char tokenizer, for one in
-  // which every character is the same: there is nothing to learn in it.
+  // `text`: result of read_text_file(path); path: for the name and for errors. Error for a text that is too short: the
+  // training split needs context + 1 tokens, the validation split 2. With a char tokenizer, error if all characters are
+  // the same.
   Dataset(const std::string& path, std::string_view text, const Tokenizer& tokenizer, Index context);
 
-  // corpus_name(path).
+  // Name of the text, corpus_name(path).
   const std::string& name() const { return name_; }
-  // The training split: the first 90 % of the n tokens of the text, n - n / 10.
+  // Training split: the first 90 % of the n tokens, n - n / 10.
   Index training_size() const { return training_size_; }
   Index validation_size() const { return size_ - training_size_; }
-  // Bytes of memory that it takes.
+  // Memory of the tokens, in bytes.
   std::size_t bytes() const;
 
-  // Where row `b` of the batch of `step` starts: uniform over the training_size() - C places at which a window of C
-  // tokens and the target after its last one lie in the training split. Rows are drawn independently of each other.
-  // Words 2b and 2b + 1 of site `batch` (random.hpp). Precondition, here and below: C <= the constructor's context.
+  // Start of row `b` of the batch of `step`: uniform over the training_size() - C starts of a window of C tokens, with
+  // a target after the last one, in the training split. Rows are independent. Words 2b and 2b + 1 of site `batch`
+  // (random.hpp). Here and below, C must be at most the context of the constructor.
   Index training_offset(Index b, Index C, std::uint64_t seed, std::uint32_t step) const;
 
-  // Fills tokens_bc and targets_bc, both (B, C), with the batch of `step`; targets are the tokens one position later.
+  // Fills tokens_bc and targets_bc, both (B, C), with the batch of `step`. Targets are the tokens one position later.
   void training_batch(Token* tokens_bc, Token* targets_bc, Index B, Index C, std::uint64_t seed,
                       std::uint32_t step) const;
 
-  // The validation split as windows of C tokens, see lay_windows: validation_targets() targets in all; the last window
+  // Validation split as windows of C tokens (lay_windows), with validation_targets() targets in total. The last window
   // may be partial.
   Index validation_targets() const { return validation_size() - 1; }
   Index validation_rows(Index C) const { return (validation_targets() + C - 1) / C; }
 
-  // How many of these windows hold about so many tokens, rounded up; all for 0 tokens or more than there are. And their
-  // targets: rows lie evenly spread over the split, so the partial window is one of them only if all are.
+  // Number of windows for about `tokens` tokens, rounded up; all windows for 0 or too many tokens. And their targets:
+  // the windows are evenly distributed, so the partial window is included only if all windows are.
   Index evaluation_rows(Index C, Index tokens) const;
   Index evaluation_targets(Index C, Index rows) const {
     return rows == validation_rows(C) ? validation_targets() : rows * C;
   }
 
-  // Windows first_row .. first_row + B - 1 of so many spread over the split, as (B, C); past the last one rows have no
-  // targets.
+  // Windows first_row .. first_row + B - 1 of `rows` windows, as (B, C). Rows after the last window have no targets.
   void validation_batch(Token* tokens_bc, Token* targets_bc, Index B, Index C, Index first_row, Index rows) const;
 
  private:
   void copy_tokens(Token* to, Index begin, Index count) const;
 
   std::string name_;
-  // The whole text, as narrow as its vocabulary allows: a byte a character, as a rule.
+  // The whole text, in the narrowest type for its vocabulary: usually one byte per character.
   std::variant<std::vector<std::uint8_t>, std::vector<std::uint16_t>, std::vector<Token>> tokens_;
   Index size_ = 0, training_size_ = 0;
 };

@@ -17,11 +17,11 @@ namespace abh {
 
 namespace {
 
-// Tokens of a batch: enough work for many threads, few enough for the caches of a CPU, and for little memory; the
-// number of threads plays no part, so that the result does not depend on it.
+// Tokens per batch: enough work for many threads, but small enough for the caches of a CPU. Independent of the number
+// of threads, and so is the result.
 Index tokens_of_batch(const DeviceChoice& device) { return resolved_device(device.device) == "cuda" ? 65536 : 1024; }
 
-// None where the text is not UTF-8.
+// Number of characters; nullopt if the text is not UTF-8.
 std::optional<Index> count_characters(std::string_view text) {
   Index count = 0;
   for (std::size_t position = 0; position < text.size(); ++count) {
@@ -30,7 +30,7 @@ std::optional<Index> count_characters(std::string_view text) {
   return count;
 }
 
-// Puts the losses of a text's tokens together to those of its characters.
+// Adds the losses of the tokens of each character of a text.
 class Characters {
  public:
   Characters(std::string_view text, bool tokens_are_bytes, const EachCharacter& each)
@@ -51,8 +51,8 @@ class Characters {
   std::string_view text_;
   bool tokens_are_bytes_;
   const EachCharacter& each_;
-  std::size_t begin_ = 0, end_ = 0;  // of the character at work, in bytes
-  std::size_t tokens_left_ = 0;      // of it
+  std::size_t begin_ = 0, end_ = 0;  // of the current character, in bytes
+  std::size_t tokens_left_ = 0;      // of the current character
   std::optional<double> nats_;
 };
 
@@ -71,7 +71,7 @@ Evaluation evaluate_text(const DeviceChoice& device, const std::string& type, co
   const std::string fault = why_no_chunks(config);
   if (cut.chunk && !fault.empty()) throw Error(fault);
   if (const std::string of_length = fault_of_chunk(config, cut.chunk); !of_length.empty()) throw Error(of_length);
-  // Faults of the text are reported before anything is computed.
+  // Faults of the text are reported before the computation starts.
   Index targets = -1;
   tokenizer.encode(text, path, [&](Token) { ++targets; });
   if (targets < 1) throw Error(path + ": too short: 1 " + tokenizer.unit() + ", expected 2 at least");
@@ -86,7 +86,7 @@ Evaluation evaluate_text(const DeviceChoice& device, const std::string& type, co
   Evaluation evaluation;
   Characters characters(text, tokenizer.kind() == "byte", each);
   characters.add_token(std::nullopt);
-  std::vector<Token> tokens;  // what is gathered for a batch
+  std::vector<Token> tokens;  // tokens of the next batch
   const auto evaluate_batch = [&] {
     const Index count = static_cast<Index>(tokens.size()) - 1, rows = (count + C - 1) / C;
     const auto size = static_cast<std::size_t>(rows * C);
@@ -115,7 +115,7 @@ Evaluation evaluate_text(const DeviceChoice& device, const std::string& type, co
     next_code_point(text, first_token);
   }
   evaluation.bytes = static_cast<Index>(text.size() - first_token);
-  // If the first character has several bytes, all but one are targets. Like the first token, it is not counted.
+  // If the first character has several bytes, all except one are targets. Like the first token, it is not counted.
   if (const std::optional<Index> all = count_characters(text); all && *all > 1) evaluation.characters = *all - 1;
   return evaluation;
 }

@@ -11,33 +11,33 @@
 
 namespace abh {
 
-// The loss of a whole text. The targets are all its tokens but the first, which nothing predicts.
+// Loss of a whole text. All tokens except the first are targets.
 struct Evaluation {
-  double nats = 0;                  // the sum over all targets
-  std::optional<Index> characters;  // of the targets; none where they are bytes of what is not UTF-8
+  double nats = 0;                  // sum over all targets
+  std::optional<Index> characters;  // of the targets; nullopt: the text is not UTF-8
   Index bytes = 0;                  // of the targets
 };
 
-// Gets the characters of a text in their order, and the bytes of what is not UTF-8 one by one, with the loss of each:
-// the sum of those of its tokens. The first token has none.
+// Called for the characters of a text in order, and for each byte that is not UTF-8, with its loss: the sum over its
+// tokens. The first token has no loss.
 using EachCharacter = std::function<void(std::string_view character, std::optional<double> nats)>;
 
-// How a text is cut.
+// Division of a text into windows and chunks.
 struct Cut {
-  Index context;    // tokens of a window
-  Index chunk = 0;  // tokens of a window that are computed at a time (extras/chunks/README.md); 0: windows at once
+  Index context;    // tokens per window
+  Index chunk = 0;  // tokens per chunk (extras/chunks/README.md); 0: whole windows
 };
 
-// Windows laid end to end, as in validation. `text` is what read_text_file(path) gave. Needs memory for one batch, or
-// in chunks for one chunk and what enters it, beside the text. Error if the text is shorter than two tokens or holds a
-// character outside the vocabulary, if the windows are longer than the model's position table, if the model sees later
-// positions, or in chunks if it cannot be computed so.
+// Evaluates consecutive windows, as in validation. `text`: result of read_text_file(path). Memory: the text, and one
+// batch or, with chunks, one chunk and its incoming state. Error if the text has fewer than two tokens or a character
+// outside the vocabulary, if a window is longer than the position table, if the model has no causal mask, or if it does
+// not support chunks.
 Evaluation evaluate_text(const DeviceChoice& device, const std::string& type, const TextModel& text_model,
                          const Cut& cut, std::string_view text, const std::string& path, const EachCharacter& each);
 
-// The last line of evaluate's output, without the line break:
-// `evaluate: NAME, N characters, X nats/char (Z bits/char), Y nats/byte (W bits/byte)`; where there are no characters
-// `evaluate: NAME, N bytes, Y nats/byte (W bits/byte)`. N counts the targets.
+// Last line of the output of evaluate, without the line break: `evaluate: NAME, N characters, X nats/char (Z
+// bits/char), Y nats/byte (W bits/byte)`, or without characters `evaluate: NAME, N bytes, Y nats/byte (W bits/byte)`. N
+// counts the targets.
 std::string evaluation_line(std::string_view corpus, const Evaluation& evaluation);
 
 }  // namespace abh

@@ -49,18 +49,18 @@ Token sample_token(std::span<const float> logits_v, const SamplingSettings& sett
   return order[weights.size() - 1];
 }
 
-// Positions of a prompt at a time: enough work for a few threads, in little memory.
+// Positions per chunk of a prompt: enough work for a few threads, in little memory.
 static constexpr Index prompt_chunk = 256;
-// The capacity for a sequence of any length.
+// Capacity for sequences of any length.
 static constexpr Index unlimited = std::numeric_limits<Index>::max();
 
-// Whether what a network keeps from position to position does not grow with them.
+// True if the inference state of a network has constant size.
 static bool is_recurrent(const ModelConfig& config) {
   const std::vector<MixerProperties> mixers = mixer_properties(config);
   const std::vector<Index> windows = config.attention_windows();
   bool recurrent = !config.has_position_table();
   for (std::size_t layer = 0; layer < mixers.size(); ++layer) {
-    const bool has_table = mixers[layer].takes("rotary") && config.has_rotary();  // of angles, which ends
+    const bool has_table = mixers[layer].takes("rotary") && config.has_rotary();  // the table of angles is finite
     const bool forgets =
         !mixers[layer].has_cache || windows[layer] > 0 || (mixers[layer].takes("span") && config.learns_reach());
     recurrent = recurrent && forgets && !has_table;
@@ -94,7 +94,7 @@ void Generator::start() {
 
 void Generator::feed(Token token) {
   if (limit_ && position_ == limit_) {
-    // The last half of the context is read again, as the beginning of a new one.
+    // The last half of the context becomes the beginning of a new context.
     const std::vector<Token> again(recent_.begin(), recent_.end());
     begin(again);
   }
@@ -121,8 +121,8 @@ void Generator::feed(std::span<const Token> tokens) {
   const Index count = static_cast<Index>(tokens.size()), half = limit_ / 2;
   Index first = 0;
   if (limit_ && position_ == 0 && count > limit_) {
-    // The context is full before token `limit`, and from then on after every `limit - half` tokens; the last time this
-    // happens, what lies further back than the half that is read again is forgotten.
+    // The context is full before token `limit`, and then after every `limit - half` tokens. Tokens before the half that
+    // is read again at the last of these times have no effect, so they are not read.
     first = limit_ - half + (count - 1 - limit_) / (limit_ - half) * (limit_ - half);
   }
   tokens = tokens.subspan(static_cast<std::size_t>(first));

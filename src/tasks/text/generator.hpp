@@ -16,55 +16,55 @@
 namespace abh {
 
 struct SamplingSettings {
-  double temperature = 1;  // 0: greedy, the most probable token
-  Index top_k = 0;         // only the k most probable tokens; 0: all
-  double top_p = 1;        // only the fewest most probable tokens whose probabilities reach p together
+  double temperature = 1;  // 0: greedy, always the most likely token
+  Index top_k = 0;         // sample from the k most likely tokens; 0: all
+  double top_p = 1;        // sample from the fewest most likely tokens whose probabilities sum to p
   std::uint64_t seed = 1337;
 };
 
-// Draws token `index` of a text from logits_v. Ties go to the lower id. The randomness is word `index` of site
+// Samples token `index` of a text from logits_v. The lower id wins ties. The random number is word `index` of site
 // sampling.
 Token sample_token(std::span<const float> logits_v, const SamplingSettings& settings, std::uint64_t index);
 
-// The extent of a network that generates text: it prefills the prompt in chunks and decodes step by step, without a
-// limit or up to its context.
+// Capacity of a network that generates text: it prefills the prompt in chunks and decodes token by token, up to its
+// context or without a limit.
 NetworkCapacity generation_extent(const ModelConfig& config);
 
-// Continues a text one token after the other. Memory is constant: recurrent mixers carry a state, the others a cache of
-// at most `context` positions. Where positions are learned or a cache is full, it goes on from the last half of the
-// context; with recurrent mixers and no learned positions there is no such limit.
+// Continues a text token by token, in constant memory: recurrent mixers have a state, other mixers a KV cache of at
+// most `context` positions. If the positions are learned or a cache is full, continues from the last half of the
+// context. Recurrent mixers without learned positions have no such limit.
 class Generator {
  public:
   Generator(const DeviceChoice& device, const TextModel& text_model, const std::string& type = "float");
 
-  // Reads one token of the prompt, or all of them: the same up to rounding, but at the beginning of a text they go
-  // through the network together, and what the model will have forgotten is not read.
+  // Reads one token or all tokens of the prompt, with the same result up to rounding. At the beginning of a text, the
+  // tokens are prefilled together, and tokens that a full context would drop are not read.
   void feed(Token token);
   void feed(std::span<const Token> tokens);
-  // Begins another text, whose tokens are drawn as those of the first.
+  // Starts another text. Its random numbers are those of the first text.
   void start();
-  // The next token, which is then read as well. At least one token must have been fed.
+  // Samples the next token and reads it. At least one token must have been fed before.
   Token next(const SamplingSettings& settings);
 
  private:
-  // Starts with these tokens, which fit.
+  // Starts with these tokens, which fit into the context.
   void begin(std::span<const Token> tokens);
-  // Counts what has been read.
+  // Counts the tokens that have been read.
   void remember(std::span<const Token> tokens);
 
   std::unique_ptr<Model> model_;
-  Index limit_;               // positions that fit; 0: no limit
+  Index limit_;               // length of the context; 0: no limit
   Index position_ = 0;        // of the next token
-  std::deque<Token> recent_;  // what to go on from when the context is full
+  std::deque<Token> recent_;  // tokens to continue from when the context is full
   std::span<const float> logits_v_;
   std::uint64_t generated_ = 0;
 };
 
-// The start of a text without a prompt: a line break, or the first token of a vocabulary that has none.
+// Start of a text without a prompt: a line break, or the first token of a vocabulary without line break.
 std::string opening_of_text(const Tokenizer& tokenizer);
 
-// A text of `count` tokens after `prompt`, which is not empty and lies in the vocabulary; none if keep_going, asked
-// before every token, says no.
+// Text of `count` tokens after `prompt`, which is not empty and in the vocabulary; nullopt if keep_going, called before
+// every token, returns false.
 std::optional<std::string> generate_text(const DeviceChoice& device, const TextModel& text_model,
                                          const std::string& prompt, Index count, const SamplingSettings& settings,
                                          const std::function<bool()>& keep_going);

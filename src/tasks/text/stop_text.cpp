@@ -18,7 +18,7 @@ std::string StopText::add(std::string_view piece) {
   for (const char byte : piece) {
     if (found()) break;
     while (matched_ > 0 && byte != text_[matched_]) {
-      // The shorter beginning that the last bytes are frees those before it.
+      // The longest shorter match releases the bytes before it.
       const std::size_t shorter = border_[matched_ - 1];
       free.append(text_, 0, matched_ - shorter);
       matched_ = shorter;

@@ -14,10 +14,10 @@
 
 namespace abh {
 
-// Texts, token after token: at every position of a window the next token is asked for.
+// Language modelling: at every position of a window, the target is the next token.
 class TextTask : public Task {
  public:
-  // Errors as of Dataset. The fingerprint is that of the bytes of the text.
+  // Errors of Dataset. The fingerprint is computed from the bytes of the text.
   TextTask(const std::string& path, std::string_view text, Tokenizer tokenizer, Index context);
 
   const Dataset& data() const { return data_; }
@@ -35,14 +35,14 @@ class TextTask : public Task {
   Batch validation_batch(Index first, Index B, Index rows) const override;
   bool counts_answers() const override { return false; }
   std::string unit() const override { return tokenizer_.unit(); }
-  // `final: corpus NAME, step N, train X, val Y nats/char (Z bits/char), best B at step S, T tokens/s`.
-  // A run of no steps has no training loss: `train -`.
+  // `final: corpus NAME, step N, train X, val Y nats/char (Z bits/char), best B at step S, T tokens/s`. A run of no
+  // steps has no training loss: `train -`.
   std::string final_line(const RunResult& result) const override;
   NetworkCapacity sample_capacity(const ModelConfig& config) const override {
     if (!why_no_decoding(config).empty()) return {.B = 1, .C = 1};
     return generation_extent(config);
   }
-  // The text that the network writes after a line break. One token at a time, the CPU is as quick as any.
+  // Text that the network generates after a line break, on the CPU: a GPU is not faster with one token at a time.
   std::optional<std::string> sample(const ModelConfig& config, const std::vector<float>& weights, std::uint64_t seed,
                                     const std::function<bool()>& keep_going) const override;
 
@@ -55,18 +55,18 @@ class TextTask : public Task {
   Dataset data_;
 };
 
-// The keys of a checkpoint of texts with this tokenizer.
+// Checkpoint keys of texts with this tokenizer.
 Metadata metadata_of(const Tokenizer& tokenizer);
-// The tokenizer of a checkpoint; Error as of Tokenizer::from_metadata.
+// Tokenizer of a checkpoint; errors of Tokenizer::from_metadata.
 Tokenizer tokenizer_of(const Metadata& metadata, const std::string& source);
 
-// "1.5000 nats/char (2.1640 bits/char)"; `token` is what the loss is for, char or byte.
+// "1.5000 nats/char (2.1640 bits/char)"; `token`: char or byte.
 std::string loss_text(double nats, const std::string& token);
 
-// Texts: the next character, or byte, is asked for.
+// Kind of task of texts: predict the next character or byte.
 TaskKind text_kind(const TaskPrograms& programs);
 
-// The task's part of the programs.
+// Functions of the programs for this task.
 TaskPrograms text_programs();
 std::unique_ptr<TaskTraining> text_training();
 std::unique_ptr<TaskCommand> text_evaluation();

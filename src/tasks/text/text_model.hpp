@@ -10,16 +10,15 @@
 
 namespace abh {
 
-// A network that has learned texts, and what its tokens are.
+// Network trained on text, with its tokenizer.
 struct TextModel {
   ModelConfig config;
   Tokenizer tokenizer;
   std::vector<float> weights;  // in the order of the arena, see parameter_table
-  Index step = 0;              // optimizer steps behind these weights
+  Index step = 0;              // completed optimizer steps
 };
 
-// The content of a checkpoint, as a model of texts. `task`: the metadata of its task. Error, which names `source`, if
-// that is none of texts.
+// Model of a checkpoint. `task`: metadata of its task. Error, with `source`, if the task is not text.
 TextModel text_model(ModelConfig config, const std::map<std::string, std::string>& task, std::vector<float> weights,
                      Index step, const std::string& source);
 

@@ -59,7 +59,7 @@ class TextEvaluation : public TaskCommand {
     std::string text = read_text_file(data_);
     const std::vector<std::string> notes = prepare_text(text, data_, data_, &model.tokenizer);
     const std::string name = corpus_name(data_);
-    // A picture that cannot be written is found now, not when it is drawn.
+    // Detects early that the picture cannot be written.
     if (svg_.empty()) svg_ = std::filesystem::path(source).replace_filename("evaluate.svg").string();
     if (by_character_) {
       const AtomicFile probe(svg_);
@@ -74,7 +74,7 @@ class TextEvaluation : public TaskCommand {
     const auto show = [&](std::string_view character, std::optional<double> nats) {
       if (!rows) return;
       rows->add(character, nats);
-      if (character == "\n") flush_standard_output();  // whoever reads may have gone
+      if (character == "\n") flush_standard_output();  // ends the program if the output was closed
     };
     const Evaluation evaluation = evaluate_text(machine.device, machine.type, model, cut_, text, data_, show);
     const std::string line = evaluation_line(name, evaluation);
@@ -139,10 +139,10 @@ class TextGeneration : public TaskCommand {
       if (std::ferror(stdin)) throw Error("standard input: cannot be read");
     }
     if (!flags.given("prompt")) prompt_ = opening_of_text(model.tokenizer);
-    // The notes on the prompt are not printed: standard output is for the text.
+    // Notes about the prompt are not printed, because standard output is for the text.
     prepare_text(prompt_, "prompt", "", &model.tokenizer);
     std::vector<Token> prompt_tokens = model.tokenizer.encode(prompt_, "prompt");
-    // One that could never come would be a mistake.
+    // Error for a stop text with characters outside the vocabulary.
     model.tokenizer.encode(stop_, "--stop", [](Token) {});
     Generator generator(machine.device, model, machine.type);
     if (prompt_tokens.empty()) {

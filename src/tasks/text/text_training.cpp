@@ -68,7 +68,7 @@ class TextTraining : public TaskTraining {
   }
 
  private:
-  // The text of a run that goes on. The run knows it by its fingerprint; where it lies is no more than a hint.
+  // Text of a resumed run, identified by its fingerprint; the stored path is a hint.
   std::string text_of_run(const Request& request, std::vector<std::string>& notes) const {
     const std::string wanted = "; expected the text that the run in " + request.run + " was trained on (" +
                                *request.fingerprint + "), --data says where it is";

@@ -1,6 +1,6 @@
 #pragma once
 
-// In the place of src/device/threads.hpp where there is one thread and nothing to start another with: a page.
+// Replaces src/device/threads.hpp on systems with one thread, such as a web page.
 
 #include "base/types.hpp"
 #include "device/mode.hpp"

@@ -2,7 +2,7 @@
 
 // Pooling on the GPU with decay: the scans of maxima where what was seen loses a slope a position.
 
-#include "cuda/pooling/pooling_weight_scans.hpp"
+#include "cuda/pooling_weight_scans.hpp"
 
 namespace abh {
 inline namespace ABH_BACKEND {

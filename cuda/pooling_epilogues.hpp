@@ -2,7 +2,7 @@
 
 // Scans of the payload: what they do to a state, and what is made of it.
 
-#include "cuda/pooling/pooling_weights.hpp"
+#include "cuda/pooling_weights.hpp"
 
 namespace abh {
 inline namespace ABH_BACKEND {

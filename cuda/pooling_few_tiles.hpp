@@ -5,9 +5,9 @@
 // a block has the heads of one tile of 64 channels, and what is one number a position and head stays in shared memory,
 // for all positions that its own depend on. The steps, and so all bits, are those of the kernels of pooling_global.hpp.
 
-#include "cuda/pooling/pooling_epilogues.hpp"
-#include "cuda/pooling/pooling_one_tile.hpp"
-#include "cuda/tensor_core.hpp"
+#include "cuda/gemm/tensor_core.hpp"
+#include "cuda/pooling_epilogues.hpp"
+#include "cuda/pooling_one_tile.hpp"
 
 namespace abh {
 inline namespace ABH_BACKEND {

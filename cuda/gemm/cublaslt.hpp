@@ -1,6 +1,6 @@
 #pragma once
 
-#include "cuda/gemm.hpp"
+#include "cuda/gemm/gemm.hpp"
 
 namespace abh {
 

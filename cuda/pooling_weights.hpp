@@ -3,8 +3,8 @@
 // Pooling on the GPU: what is one number a position and head, weights before the payload is scanned and the gradients
 // of logits after it. Kernels of one block a head walk through the sequence with the scans of pooling_weight_scans.hpp.
 
-#include "cuda/pooling/pooling_decay.hpp"
-#include "cuda/pooling/pooling_scan.hpp"
+#include "cuda/pooling_decay.hpp"
+#include "cuda/pooling_scan.hpp"
 #include "layers/pooling.hpp"
 
 namespace abh {

@@ -6,7 +6,7 @@
 #include <cstring>
 #include <utility>
 
-#include "cuda/pooling/pooling_weight_scans.hpp"
+#include "cuda/pooling_weight_scans.hpp"
 
 namespace abh {
 inline namespace ABH_BACKEND {

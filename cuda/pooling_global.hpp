@@ -3,8 +3,8 @@
 // Pooling on the GPU over all positions so far, where a sequence has more than one tile or more than a tile holds: both
 // passes, without decay (pooling.cu) and with it (pooling_decay.cu).
 
-#include "cuda/pooling/pooling_epilogues.hpp"
-#include "cuda/pooling/pooling_few_tiles.hpp"
+#include "cuda/pooling_epilogues.hpp"
+#include "cuda/pooling_few_tiles.hpp"
 
 namespace abh {
 inline namespace ABH_BACKEND {

@@ -12,8 +12,8 @@
 // Logits that a vector a head makes of the payload (pooling_logits.cu) can be made on the way: a block has all channels
 // of its heads at hand, and each payload is then read once for both, forward, and twice for all, backward.
 
-#include "cuda/pooling/pooling_epilogues.hpp"
-#include "cuda/tensor_core.hpp"
+#include "cuda/gemm/tensor_core.hpp"
+#include "cuda/pooling_epilogues.hpp"
 
 namespace abh {
 inline namespace ABH_BACKEND {

@@ -1,0 +1,36 @@
+"""What experiments share: runs of train that are not repeated, and tables in Markdown."""
+
+import re
+import subprocess
+
+
+def folder_name(*words):
+    return re.sub(r"[^a-z0-9]+", "_", " ".join(map(str, words)).lower())
+
+
+def trained(build, folder, *flags):
+    """What build/train prints for these flags. It writes into the folder, and prints into output.txt there; a run that
+    has ended there is not repeated."""
+    output = folder / "output.txt"
+    if not output.exists() or "final:" not in output.read_text():
+        folder.mkdir(parents=True, exist_ok=True)
+        with output.open("w") as file:
+            subprocess.run([f"{build}/train", "--out", str(folder), "--overwrite", *flags], stdout=file, check=True)
+    return output.read_text()
+
+
+def first(pattern, text, kind=str):
+    """The group of the first match, read as `kind`."""
+    return kind(re.search(pattern, text, re.MULTILINE)[1])
+
+
+def row(cells):
+    return "| " + " | ".join(cells) + " |"
+
+
+def print_table(heads, rows):
+    """rows: may be made one by one, as they are printed."""
+    print(row(heads))
+    print("|" + "---|" * len(heads))
+    for cells in rows:
+        print(row(cells), flush=True)
