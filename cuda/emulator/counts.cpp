@@ -1,6 +1,6 @@
-// The counters of accesses, in a build with EMULATOR_COUNTS. The compiler makes them known: kernels are compiled
-// with -fsanitize=thread, which puts a call of __tsan_read4 and the like before every access to memory that others can
-// see, and those functions are here instead of in ThreadSanitizer.
+// Counters of memory accesses, in a build with EMULATOR_COUNTS. Kernels are compiled with -fsanitize=thread, which
+// inserts a call of __tsan_read4 and similar functions before every access to shared data. This file defines these
+// functions instead of ThreadSanitizer.
 
 #include "cuda/emulator/counts.hpp"
 
@@ -35,15 +35,15 @@ constexpr bool records = false;
 
 // ---- Global memory
 
-// Launches in which a sector was asked for last, by sector, once for reading and once for writing.
+// Last launch that accessed a sector, per sector, separately for reads and writes.
 struct Memory {
   std::uintptr_t end;
   std::array<std::vector<std::uint32_t>, 2> last_launch;
 };
-std::map<std::uintptr_t, Memory> memories;  // by where they begin
+std::map<std::uintptr_t, Memory> memories;  // by start address
 std::uint32_t launch_number = 0;
 
-// The memory in which the address lies, or the end; most lie in the same as the one before.
+// The allocation that contains the address, or the end; usually the same as for the previous access.
 std::map<std::uintptr_t, Memory>::iterator last_memory = memories.end();
 auto memory_of(std::uintptr_t address) {
   const auto holds = [&](auto memory) { return address >= memory->first && address < memory->second.end; };
@@ -53,7 +53,7 @@ auto memory_of(std::uintptr_t address) {
   return last_memory = std::prev(behind);
 }
 
-// Whether it is the first time in this launch.
+// True for the first access in this launch.
 bool is_first(std::uintptr_t sector, bool writes) {
   const auto memory = memory_of(sector * sector_bytes);
   if (memory == memories.end()) return false;
@@ -63,7 +63,7 @@ bool is_first(std::uintptr_t sector, bool writes) {
   return std::exchange(last_launch[(sector * sector_bytes - begin) / sector_bytes], launch_number) != launch_number;
 }
 
-// ---- What is counted into
+// ---- Destination of the counts
 
 std::unordered_map<const void*, Counts> of_kernel;
 std::map<std::string, Counts> of_work;
@@ -71,7 +71,7 @@ Counts* counts = nullptr;  // of the launch
 
 // ---- Requests
 
-// An instruction, or the part of one that asks for 16 bytes.
+// An instruction, or the part of an instruction that accesses 16 bytes.
 struct Place {
   std::uintptr_t bytes;
   bool writes, is_shared;
@@ -80,7 +80,7 @@ struct Place {
 std::vector<Place> places;
 std::unordered_map<std::uint64_t, unsigned> number_of_place;
 
-// How often the lane that runs has been at a place: `times` where `run` is the current one.
+// Number of executions of an instruction by the current lane: `times` if `run` is current.
 struct Visits {
   std::uint64_t run;
   unsigned times;
@@ -88,13 +88,13 @@ struct Visits {
 std::vector<Visits> visits;
 
 struct Pending {
-  std::vector<std::vector<Request>> at;  // by place; the first used[place] of them
+  std::vector<std::vector<Request>> at;  // by place; the first used[place] are valid
   std::vector<unsigned> used, touched;
 };
 Pending pending[max_warps];
 
-// Memory that the lane that runs is about to read or write in one access. The compiler may take the access apart; the
-// parts that are one are counted once.
+// Memory that the current lane is about to access with one instruction. The compiler may split the access; its parts
+// are counted once.
 struct Announced {
   std::uintptr_t begin, bytes;
   bool seen[2];
@@ -102,11 +102,11 @@ struct Announced {
 std::array<Announced, 4> announced;
 unsigned announcements = 0;
 
-thread_local bool lane_runs = false;  // and not the host
-bool in_access = false;               // whose parts are not counted
-const void* copied_from = nullptr;    // the source of the copy in the background whose access this is
+thread_local bool lane_runs = false;  // false: host code runs
+bool in_access = false;               // true: parts of an access are not counted
+const void* copied_from = nullptr;    // source of the asynchronous copy that makes this access
 unsigned current_warp, current_lane;
-std::uint64_t run = 0;  // from one wait of a lane to the next
+std::uint64_t run = 0;  // number of runs of lanes between waits
 std::uint64_t request_count = 0;
 std::uintptr_t shared_begin, static_begin, shared_end;
 
@@ -129,7 +129,7 @@ unsigned number_of(std::uintptr_t where, unsigned part, const Place& place) {
 void note(std::uintptr_t address, std::uintptr_t bytes, bool writes, std::uintptr_t where,
           std::uintptr_t most_at_once = widest_access) {
   const bool is_shared = address >= shared_begin && address < shared_end;
-  if (!is_shared && memory_of(address) == memories.end()) return;  // of the host: its stacks, constants, parameters
+  if (!is_shared && memory_of(address) == memories.end()) return;  // memory of the host: stacks, constants, parameters
   for (unsigned part = 0; bytes > 0; ++part) {
     const std::uintptr_t at_once = std::min(most_at_once, std::bit_floor(bytes));
     const unsigned place = number_of(where, part, {at_once, writes, is_shared, where});
@@ -179,7 +179,7 @@ void count_global(const Request& request, const Place& place) {
   for (std::size_t i = 0; i < sectors.count; ++i) to.distinct += is_first(sectors.number[i], place.writes);
 }
 
-// A request of shared memory, or several that are one.
+// A shared-memory request, or several merged ones.
 struct SharedRequest {
   const Request* first;
   Place place;
@@ -194,7 +194,7 @@ void count_shared(const SharedRequest& request) {
   counts->shared_conflicts += cost.conflicts;
 }
 
-// Whether the second goes on where the first ends, for every lane, and both are as wide as one aligned access.
+// True if the second access continues the first, for every lane, and both form one aligned access.
 bool are_one(const SharedRequest& first, const SharedRequest& second) {
   const std::uintptr_t bytes = first.place.bytes;
   if (second.place.bytes != bytes || 2 * bytes > widest_access || first.place.writes != second.place.writes ||
@@ -209,12 +209,12 @@ bool are_one(const SharedRequest& first, const SharedRequest& second) {
   return true;
 }
 
-// In static shared memory a GPU's compiler knows how everything is aligned, and makes numbers side by side one access,
-// as those of a struct that is copied.
+// For static shared memory a GPU's compiler knows all alignments and merges adjacent accesses, such as those of a
+// struct copy.
 void unite_static(std::vector<SharedRequest>& requests) {
   std::sort(requests.begin(), requests.end(),
             [](const SharedRequest& a, const SharedRequest& b) { return a.first->number < b.first->number; });
-  constexpr std::size_t side_by_side = 4;  // so many arrays may be gone through together
+  constexpr std::size_t side_by_side = 4;  // maximum number of interleaved arrays
   static std::vector<SharedRequest> united;
   united.clear();
   for (SharedRequest next : requests) {
@@ -233,7 +233,7 @@ void unite_static(std::vector<SharedRequest>& requests) {
   requests.swap(united);
 }
 
-// ---- Names of functions, out of the program's own table of symbols
+// ---- Names of functions, from the symbol table of the program
 
 struct Symbol {
   std::string name, file;
@@ -249,7 +249,7 @@ std::unordered_map<std::uintptr_t, Symbol> functions_of_program() {
   dl_iterate_phdr(
       [](dl_phdr_info* program, std::size_t, void* to) {
         *static_cast<std::uintptr_t*>(to) = program->dlpi_addr;
-        return 1;  // the first is the program
+        return 1;  // the first entry is the program
       },
       &loaded_at);
   std::unordered_map<std::uintptr_t, Symbol> functions;
@@ -273,7 +273,7 @@ std::unordered_map<std::uintptr_t, Symbol> functions_of_program() {
   return functions;
 }
 
-// Without what it returns and its parameters.
+// Without return type and parameters.
 std::string readable(const std::string& mangled) {
   int status = 0;
   char* demangled = abi::__cxa_demangle(mangled.c_str(), nullptr, nullptr, &status);
@@ -343,7 +343,7 @@ void count_launch(const void* kernel, const void* shared, const void* static_sha
   static_begin = reinterpret_cast<std::uintptr_t>(static_shared);
   shared_end = shared_begin + shared_bytes;
   if constexpr (records) record::launch(counts->kernel, shared_begin);
-  for (Pending& warp : pending) {  // of a launch that ended in an Error
+  for (Pending& warp : pending) {  // left over from a launch that ended in an Error
     for (const unsigned place : warp.touched) warp.used[place] = 0;
     warp.touched.clear();
   }
@@ -469,11 +469,11 @@ void end_access() { in_access = false; }
 
 }  // namespace emulator
 
-// ---- What g++ calls under -fsanitize=thread
+// ---- Functions called by code compiled with g++ -fsanitize=thread
 
 extern "C" {
 
-// Hooks called by the host code in the files that hold kernels.
+// Called by host code in the files with kernels.
 void __tsan_init() {}
 void __tsan_vptr_update(void*, void*) {}
 unsigned char __tsan_atomic8_load(const volatile unsigned char* from, int) {
@@ -495,7 +495,7 @@ EMULATOR_SEEN(__tsan_write4, 4, true)
 EMULATOR_SEEN(__tsan_write8, 8, true)
 EMULATOR_SEEN(__tsan_write16, 16, true)
 
-// Structs that are no wider aligned than a number.
+// Structs with the alignment of a single number.
 void __tsan_read_range(void* address, std::size_t bytes) {
   const auto begin = reinterpret_cast<std::uintptr_t>(address);
   emulator::note_access(begin, bytes, false, EMULATOR_WHERE, begin % 4 == 0 ? 4 : 2);
