@@ -637,8 +637,9 @@ class Lab(unittest.TestCase):
         self.assertIn("identity", self.browser.run("return [...document.querySelectorAll('#curve .earlier')].map((one) => one.textContent)"))
         for name in names:
             with self.subTest(experiment=name):
-                self.browser.run("location.hash = `experiment=${arguments[0]}`", name)
+                self.browser.run("document.getElementById('command').textContent = ''; location.hash = `experiment=${arguments[0]}`", name)
                 self.until("return document.querySelector('#experiments select').value === arguments[0]", name)
+                self.until("return document.getElementById('command').textContent.startsWith('build/train --task ')")
                 self.until("return document.getElementById('train').textContent === 'Train' && !document.getElementById('train').disabled")
                 self.assertEqual((self.browser.run(FAULT), self.browser.messages()), ("", []))
 
@@ -690,10 +691,13 @@ class Lab(unittest.TestCase):
 
     def test_an_input_is_followed_forward(self) -> None:
         self.open("mixer=dot&layers=2")
+        self.browser.run("document.getElementById('follow').scrollIntoView()")
+        self.until("return document.querySelectorAll('.steps > .step').length === 1")
         self.browser.run(
             "const way = document.querySelector('#follow [name=way]'), at = document.querySelector('#follow [name=at]');"
-            "document.getElementById('follow').scrollIntoView(); at.value = 1; way.value = 'forward'; way.dispatchEvent(new Event('change'))"
+            "at.value = 1; way.value = 'forward'; way.dispatchEvent(new Event('change'))"
         )
+        self.until("return document.querySelector('.steps h3')?.textContent.startsWith('Position 1, ')")
         for depth in (1, 2):
             self.until("return document.querySelectorAll('.steps > .step').length === arguments[0]", depth)
             told = self.browser.run("return [...document.querySelectorAll('.steps > .step')].at(-1).querySelector('.sum button').textContent")

@@ -70,7 +70,7 @@ class Follow {
     return this.stream(j + 1, c).map((x, d) => x - before[d]);
   }
 
-  // The row and the constant c with e norm(x) = row x + c.
+  // Splits a row e times norm(x) into a row G times x and a constant.
   async throughNorm(e, x, prefix) {
     const weight = await this.weight(`${prefix}weight_d`), bias = await this.weight(`${prefix}bias_d`), center = mean([...x]);
     if (!weight) return {G: e, constant: 0};
@@ -139,7 +139,7 @@ class Follow {
       words: words ?? "The stream is the sum of the embedding and of what each block has added."};
   }
 
-  // Sum over the channels of G times the contribution of block j.
+  // Describes the addition of block j, along G.
   async block(j, c, G, value) {
     const layer = this.blocks[j], mixer = blockOf(layer, this.info), of = (name) => this.weight(`${layer}.${name}`), D = G.length;
     const node = {name: `${layerName(layer, this.info)}, position ${c}`, value, parts: [], tags: []};
@@ -226,7 +226,7 @@ class Follow {
     if (at === blocks.length) {
       const c = seen.probabilities.length === seen.outputs.length ? 0 : s, V = seen.outputs.length, row = seen.probabilities.subarray(c * V, (c + 1) * V);
       const parts = [...row].map((value, v) => ({name: shownToken(seen.outputs[v]), value, end: "an output"}));
-      return {name: `The outputs after position ${s}, ${token}`, value: norm, parts, tags: [], words: "The stream has passed all layers. These are the probabilities."};
+      return {name: `The outputs after position ${s}, ${token}`, value: norm, parts, tags: [], isLength: true, words: "The stream has passed all layers. These are the probabilities."};
     }
     const layer = blocks[at], weights = seen.weightsOf(layer).at(-1), [N, C] = weights.extents, output = await this.weight(`${layer}.output_dh`);
     const name = ["value_bch", "p_bch", "t_bcd", "pooled_value_bcd", "h_bcd"].find((one) => seen.array(layer, one)), row = this.row(layer, name, s), parts = [];

@@ -161,7 +161,12 @@ class Settings {
 
   // Returns the arguments of build/train. data: the name of a text.
   flags(data) {
-    const task = TASKS[this.task], flags = ["--task", this.task, ...task.flags.map((word) => (word === "text.txt" ? data : word))];
+    const task = TASKS[this.task], more = this.field("more").value.split(/\s+/).filter(Boolean), flags = ["--task", this.task];
+    // Flags that are given in words replace those of the task.
+    for (let i = 0; i < task.flags.length; i += 2) {
+      const [flag, value] = task.flags.slice(i, i + 2);
+      if (!more.includes(flag)) flags.push(flag, value === "text.txt" ? data : value);
+    }
     const names = ["layers", "heads", "channels", "positions", "optimizer"];
     const said = (name, value, recipe) => task.always || value !== String(recipe);
     const mixer = this.mixers.join(",");
@@ -174,6 +179,6 @@ class Settings {
       if (this.field(name).value) flags.push("--" + flag, this.field(name).value);
     }
     for (const name of new Set(this.mixers)) flags.push(...(NEEDS[name]?.flags ?? []));
-    return [...flags, ...this.field("more").value.split(/\s+/).filter(Boolean)];
+    return [...flags, ...more];
   }
 }
