@@ -98,8 +98,8 @@ class Block {
  public:
   virtual ~Block() = default;
 
-  // In a chunk of a sequence, forward reads the state of the previous chunk from its chunk boundaries and overwrites it
-  // with the state for the next chunk (at first_c = 0 it reads nothing). Backward finds the incoming state there, and
+  // In a chunk of a sequence, forward reads the state of the previous chunk from its chunk boundaries (at first_c = 0
+  // it reads nothing). It then stores the state for the next chunk there. Backward finds the incoming state there. It
   // replaces the gradient of the outgoing state by the gradient of the incoming state.
   //
   // in_bcd is not changed; backward needs it again.
