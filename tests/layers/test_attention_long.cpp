@@ -64,21 +64,21 @@ void check_forward(Index C, Index S, Index K, double tolerance, const auto& for_
   }
 }
 
-TEST_CASE("attention: a heavy key before many light ones", "[attention][long]") {
+TEST_CASE("attention: a heavy key before many light keys", "[attention][long]") {
   const auto on_every_device = [](const auto& body) { for_each_device(1, body); };
   for (const Index S : {100, 1000, 1024, 1025, 4096, 4100, 16384}) check_forward(3, S, 4, 5e-6, on_every_device);
   check_forward(1, 65536, 4, 5e-6, on_every_device);
   check_forward(1, 20000, 130, 5e-6, on_every_device);  // on a GPU wide heads have kernels of their own
 }
 
-TEST_CASE("attention: a heavy key before a million light ones", "[attention][long][heavy]") {
+TEST_CASE("attention: a heavy key before a million light keys, on the CPU", "[attention][long][heavy]") {
   check_forward(1, 1 << 20, 4, 1e-5, [](const auto& body) { for_each_cpu(1, body); });
 }
-TEST_CASE("attention: a heavy key before a million light ones on the GPU", "[attention][long][gpu][check_all]") {
+TEST_CASE("attention: a heavy key before a million light keys, on the GPU", "[attention][long][gpu][check_all]") {
   check_forward(1, 1 << 20, 4, 1e-5, [](const auto& body) { for_each_gpu(body); });
 }
 
-TEST_CASE("attention: a step over a past of a million positions", "[attention][long][heavy]") {
+TEST_CASE("attention: an inference step over a million past positions", "[attention][long][heavy]") {
   for (const Index length : {65, 4096, 65536, 1 << 20}) {
     const AttentionCase layer{.B = 1, .C = 1, .N = 1, .K = 4, .S = length, .scale = 1};
     for (const double lead : leads) {
@@ -137,7 +137,7 @@ void check_many_queries(Index C, Index K, const auto& for_each) {
   check_backward(layer, in, d_out, for_each);
 }
 
-TEST_CASE("attention: gradients over many keys and over many queries", "[attention][long][heavy]") {
+TEST_CASE("attention: gradients over many keys and many queries", "[attention][long][heavy]") {
   const auto on_every_device = [](const auto& body) { for_each_device(1, body); };
   for (const Index count : {1025, 4100, 65536}) {
     check_many_keys(count, 4, on_every_device);
@@ -147,20 +147,20 @@ TEST_CASE("attention: gradients over many keys and over many queries", "[attenti
   check_many_queries(20000, 130, on_every_device);
 }
 
-TEST_CASE("attention: gradients over a million keys and a million queries", "[attention][long][slow]") {
+TEST_CASE("attention: gradients over a million keys and queries, on the CPU", "[attention][long][slow]") {
   const auto on_every_cpu = [](const auto& body) { for_each_cpu(1, body); };
   check_many_keys(1 << 20, 4, on_every_cpu);
   check_many_queries(1 << 20, 4, on_every_cpu);
 }
 
 // An emulated GPU takes a minute and a half for it: tools/check_all.sh has the time.
-TEST_CASE("attention: gradients over a million keys and a million queries on a GPU", "[.check_all][slow]") {
+TEST_CASE("attention: gradients over a million keys and queries, on the GPU", "[.check_all][slow]") {
   const auto on_every_gpu = [](const auto& body) { for_each_gpu(body); };
   check_many_keys(1 << 20, 4, on_every_gpu);
   check_many_queries(1 << 20, 4, on_every_gpu);
 }
 
-TEST_CASE("attention: where sections of a long sum meet", "[attention][long][heavy]") {
+TEST_CASE("attention: long sums at the borders of sections", "[attention][long][heavy]") {
   // On a CPU sections have 1,024 positions, on a GPU 4,096. Some queries see one section, some several, some begin in
   // the middle of one; some sections are masked altogether.
   for (const Index border : {1024, 4096}) {
@@ -191,7 +191,7 @@ TEST_CASE("attention: where sections of a long sum meet", "[attention][long][hea
   }
 }
 
-TEST_CASE("attention: sections and causality, bit for bit", "[attention][long]") {
+TEST_CASE("attention: later tokens change no bit across sections", "[attention][long]") {
   for (const Index border : {1024, 4096}) {
     for (const Index K : {4, 130}) {
       // Queries at the last four positions of a section and the first four of the next.
@@ -220,7 +220,7 @@ TEST_CASE("attention: sections and causality, bit for bit", "[attention][long]")
   }
 }
 
-TEST_CASE("attention: sections, with any number of threads", "[attention][long]") {
+TEST_CASE("attention: sections have the same bits with any number of threads", "[attention][long]") {
   check_threads(AttentionCase{.B = 1, .C = 1200, .N = 1, .K = 5}, 3);
   check_threads(AttentionCase{.B = 2, .C = 70, .N = 3, .K = 8, .causal = false, .S = 2100}, 3);
 }

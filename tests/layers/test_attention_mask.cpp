@@ -25,8 +25,7 @@ void for_each_mask(const Body& body) {
   }
 }
 
-TEST_CASE("attention_mask: a query stands at its offset, sees back to its reach, and ahead unless it is causal",
-          "[attention_mask]") {
+TEST_CASE("attention_mask: offset, window and causality determine which keys a query attends to", "[attention_mask]") {
   const AttentionMask<float> whole, both{.causal = false}, near{.query_offset = 4, .window = 3};
   CHECK(whole.sees(2, 2));
   CHECK_FALSE(whole.sees(2, 3));
@@ -45,8 +44,7 @@ TEST_CASE("attention_mask: a query stands at its offset, sees back to its reach,
   });
 }
 
-TEST_CASE("attention_mask: the keys of queries, the queries of keys and what tiles see are what single ones see",
-          "[attention_mask]") {
+TEST_CASE("attention_mask: key ranges, query ranges and tiles agree with single pairs", "[attention_mask]") {
   const Index C = 6, S = 7;
   for_each_mask([&](const AttentionMask<float>& mask) {
     for (Index first = 0; first <= S; ++first) {

@@ -58,7 +58,7 @@ TEST_CASE("gelu matches its definition on a grid", "[gelu][gpu]") {
   }
 }
 
-TEMPLATE_TEST_CASE("gelu of extreme numbers is its limit", "[gelu]", float, double) {
+TEMPLATE_TEST_CASE("gelu of extreme numbers has its limits", "[gelu]", float, double) {
   const TestType infinity = std::numeric_limits<TestType>::infinity();
   const TestType in[] = {TestType(-1e4), TestType(-1e30), -infinity,   TestType(1e4),
                          TestType(1e30), infinity,        TestType(0), std::numeric_limits<TestType>::quiet_NaN()};
@@ -98,7 +98,7 @@ TEMPLATE_TEST_CASE("gelu of extreme numbers is its limit", "[gelu]", float, doub
   }
 }
 
-TEST_CASE("gelu forms differ by 4.73e-4 at most", "[gelu]") {
+TEST_CASE("gelu forms differ by at most 4.73e-4", "[gelu]") {
   CpuDevice<Isa::baseline> device(1);
   Array<double> in, by_erf(8001), by_tanh(8001);
   for (int i = 0; i <= 8000; ++i) in.push_back(-4 + 0.001 * i);
@@ -109,7 +109,7 @@ TEST_CASE("gelu forms differ by 4.73e-4 at most", "[gelu]") {
   CHECK_FALSE(!(most > 4.725e-4 && most < 4.735e-4));
 }
 
-TEST_CASE("gelu of nothing", "[gelu][gpu]") {
+TEST_CASE("gelu of an empty array", "[gelu][gpu]") {
   CpuDevice<Isa::baseline> device(2);
   gelu_forward<CpuDevice<Isa::baseline>, float>(device, nullptr, nullptr, 0, GeluForm::erf);
   gelu_backward<CpuDevice<Isa::baseline>, float>(device, nullptr, nullptr, nullptr, 0, GeluForm::erf);
@@ -122,12 +122,12 @@ TEST_CASE("gelu of nothing", "[gelu][gpu]") {
   });
 }
 
-TEST_CASE("gelu: lane widths agree at every odd size", "[gelu]") {
+TEST_CASE("gelu: SIMD widths agree at every odd size", "[gelu]") {
   check_widths([](Index size) { return GeluCase{.count = size, .form = GeluForm::erf}; });
   check_widths([](Index size) { return GeluCase{.count = size, .form = GeluForm::tanh}; });
 }
 
-TEST_CASE("gelu: on the GPU", "[gelu][gpu]") {
+TEST_CASE("gelu: GPU kernels at every size", "[gelu][gpu]") {
   for (const GeluForm form : forms) {
     check_gpu("gelu", GeluCase{.count = 3 * 37 * 40, .form = form},
               GeluCase{.count = 1025 * 3, .form = form, .scale = 4});

@@ -137,7 +137,7 @@ TEST_CASE("gemm on the GPU: sizes around the edges of tiles", "[gemm][gpu]") {
   check_each({{64, 64, 32}, {63, 65, 31}, {65, 63, 33}, {129, 64, 127}, {1, 130, 72}, {72, 1, 130}, {8, 72, 1}});
 }
 
-TEST_CASE("gemm on the GPU: strides, scale, bias, sums", "[gemm][gpu]") {
+TEST_CASE("gemm on the GPU: strides, scale, bias, accumulation", "[gemm][gpu]") {
   for (const Index gap : {0, 1, 4, 8}) {
     check_everywhere({.M = 70, .N = 24, .K = 40, .gap = gap, .bias = true});
     check_everywhere({.M = 17, .N = 68, .K = 40, .gap = gap, .bias = true, .scale = -0.75f, .accumulate = true});
@@ -151,11 +151,11 @@ TEST_CASE("gemm on the GPU: strides, scale, bias, sums", "[gemm][gpu]") {
   check_everywhere({.M = 27, .N = 19, .K = 37, .gap = 5, .added = 3}, true);
 }
 
-TEST_CASE("gemm on the GPU: arrays that are aligned to nothing", "[gemm][gpu]") {
+TEST_CASE("gemm on the GPU: misaligned arrays", "[gemm][gpu]") {
   for_each_shifted_array(2, [](const std::string&) { check_everywhere({.M = 16, .N = 16, .K = 16, .bias = true}); });
 }
 
-TEST_CASE("gemm on the GPU: nothing to sum, nothing to do", "[gemm][gpu]") {
+TEST_CASE("gemm on the GPU: empty sums, empty results", "[gemm][gpu]") {
   check_everywhere({.M = 3, .N = 5, .K = 0, .bias = true, .scale = 3});
   check_everywhere({.M = 3, .N = 5, .K = 0, .accumulate = true});
   check_everywhere({.M = 0, .N = 5, .K = 2});
@@ -163,7 +163,7 @@ TEST_CASE("gemm on the GPU: nothing to sum, nothing to do", "[gemm][gpu]") {
   check_everywhere({.M = 3, .N = 5, .K = 2, .batches = 0});
 }
 
-TEST_CASE("gemm on the GPU: long sums in parts", "[gemm][gpu]") {
+TEST_CASE("gemm on the GPU: long sums split into parts", "[gemm][gpu]") {
   check_everywhere({.M = 40, .N = 50, .K = 2100, .gap = 2, .scale = 0.5f, .accumulate = true}, true);
   check_everywhere({.M = 40, .N = 50, .K = 1100, .gap = 2, .batches = 2, .scale = 0.5f, .added = 0.5f});
   check_everywhere({.M = 24, .N = 8, .K = 1024, .bias = true});

@@ -75,7 +75,7 @@ Array<double> unpacked(const Array<double>& metric_nl, Index N, Index K) {
   return full_nkk;
 }
 
-TEST_CASE("metric_key: every derivative, every width", "[metric_key]") {
+TEST_CASE("metric_key: every derivative, at every SIMD width", "[metric_key]") {
   for (const MetricForm form : {MetricForm::packed, MetricForm::full}) {
     check_layer(MetricAttentionCase{2, 7, 2, 3, form});
     check_layer(MetricAttentionCase{1, 6, 1, 5, form, false});
@@ -93,7 +93,7 @@ TEST_CASE("metric_key: no rows", "[metric_key]") {
   CHECK(run_backward<double>(MetricAttentionCase{0, 4, 1, 2}, device, in, {{}}) == Values<double>{{}, {0, 0, 0}});
 }
 
-TEST_CASE("metric_key: a packed metric is the full symmetric one", "[metric_key]") {
+TEST_CASE("metric_key: a packed metric equals the full symmetric metric", "[metric_key]") {
   const MetricAttentionCase packed{2, 9, 3, 5, MetricForm::packed};
   const MetricAttentionCase full{2, 9, 3, 5, MetricForm::full};
   const Values<double> in = random_values(packed.inputs(), 1);
@@ -119,7 +119,7 @@ TEST_CASE("metric_key: a packed metric is the full symmetric one", "[metric_key]
 }
 
 // score_cc' from the sum over packed numbers: one product on the diagonal of M, two off it.
-TEST_CASE("metric_key: scores are the packed double sum", "[metric_key]") {
+TEST_CASE("metric_key: scores equal the packed double sum", "[metric_key]") {
   const Index C = 6, N = 2, K = 5;
   const MetricAttentionCase layer{1, C, N, K};
   const Values<double> in = random_values(layer.inputs(), 1);
@@ -148,7 +148,7 @@ TEST_CASE("metric_key: scores are the packed double sum", "[metric_key]") {
 }
 
 // With an unsymmetric M the sides matter: row c is on the left, the key's row on the right.
-TEST_CASE("metric_key: a full metric acts on the key", "[metric_key]") {
+TEST_CASE("metric_key: a full metric multiplies the key", "[metric_key]") {
   const Array<double> project_h = {1, 10}, metric_kk = {1, 2, 3, 4};
   Array<double> key_h(2), query_h(2);
   CpuDevice<Isa::baseline> device(1);
@@ -159,7 +159,7 @@ TEST_CASE("metric_key: a full metric acts on the key", "[metric_key]") {
   CHECK(query_h == Array<double>{31, 42});
 }
 
-TEST_CASE("metric_key: a metric of one is dot-product attention of p with itself", "[metric_key]") {
+TEST_CASE("metric_key: the identity metric gives dot-product attention of p with itself", "[metric_key]") {
   const MetricAttentionCase layer{2, 8, 2, 3, MetricForm::packed};
   Values<double> in = random_values(layer.inputs(), 1);
   in[1] = {1, 0, 0, 1, 0, 1, 1, 0, 0, 1, 0, 1};
@@ -278,7 +278,7 @@ TEST_CASE("metric_key: the worked example of the chapter", "[metric_key][gpu]") 
   for_each_device(1, [&](auto& device, const std::string& name) { check(device, name, float{}, 1e-6); });
 }
 
-TEST_CASE("metric_key: step by step is the same as at once, from the cache of p alone", "[metric_key]") {
+TEST_CASE("metric_key: inference from the cache of p equals the full pass", "[metric_key]") {
   for (const MetricForm form : {MetricForm::packed, MetricForm::full}) {
     for (const MetricAttentionCase& layer :
          {MetricAttentionCase{1, 66, 2, 7, form}, MetricAttentionCase{1, 12, 1, 40, form},
@@ -313,12 +313,12 @@ TEST_CASE("metric_key: later tokens change no bit of earlier outputs", "[metric_
   });
 }
 
-TEST_CASE("metric_key: lane widths agree at every odd size", "[metric_key]") {
+TEST_CASE("metric_key: SIMD widths agree at every odd size", "[metric_key]") {
   check_widths([](Index size) { return MetricKeyCase{.BC = 3, .N = 2, .K = size, .form = MetricForm::packed}; });
   check_widths([](Index size) { return MetricKeyCase{.BC = 3, .N = 2, .K = size, .form = MetricForm::full}; });
 }
 
-TEST_CASE("metric_key: on the GPU", "[metric_key][gpu]") {
+TEST_CASE("metric_key: GPU kernels at every size", "[metric_key][gpu]") {
   for (const MetricForm form : {MetricForm::packed, MetricForm::full}) {
     check_gpu(
         "metric_key", MetricKeyCase{.BC = 3 * 37, .N = 5, .K = 8, .form = form},
@@ -329,7 +329,7 @@ TEST_CASE("metric_key: on the GPU", "[metric_key][gpu]") {
   }
 }
 
-TEST_CASE("metric_key: the query of one step", "[metric_key][gpu]") {
+TEST_CASE("metric_key: the query of one inference step", "[metric_key][gpu]") {
   PlainDevice plain;
   for (const MetricForm form : {MetricForm::packed, MetricForm::full}) {
     for (const auto& size : {std::pair<Index, Index>{1, 1}, {5, 8}, {3, 19}, {2, 67}}) {
@@ -358,7 +358,7 @@ TEST_CASE("metric_key: the query of one step", "[metric_key][gpu]") {
 }
 
 // A row that ends in scalars, right behind another one and far from it: no compiler may round differently there.
-TEST_CASE("metric_key: a step has the same bits wherever its rows lie", "[metric_key]") {
+TEST_CASE("metric_key: an inference step has the same bits at every alignment", "[metric_key]") {
   for_each_cpu(1, [](auto& device, const std::string& name) {
     using Device = std::decay_t<decltype(device)>;
     for (Index K = 3; K <= 20; ++K) {

@@ -73,8 +73,7 @@ Array<double> gradient_of_rank(Index rank, Index O, Index I) {
   CHECK(read_bytes(ABH_SOURCE_DIR "/docs/layers/muon.md").find(row) != std::string::npos);
 }
 
-TEST_CASE("muon: bf16 rounds make noise of a gradient of low rank, float rounds do not",
-          "[muon][muon_precision][gpu]") {
+TEST_CASE("muon: bf16 rounds add noise to a low-rank gradient, float rounds do not", "[muon][muon_precision][gpu]") {
   const Index O = GENERATE(64, 40, 96), I = O == 64 ? 64 : 136 - O;  // 64 x 64, 40 x 96, 96 x 40
   const std::vector<std::pair<Index, double>> bounds = {{1, 1.2}, {4, 0.55}, {16, 0.25}, {std::min(O, I), 0.05}};
   const double float_bound = 1e-4;
@@ -101,7 +100,7 @@ TEST_CASE("muon: bf16 rounds make noise of a gradient of low rank, float rounds 
 }
 
 // A batch of few tokens makes a gradient of low rank.
-TEST_CASE("muon: bf16 rounds of a network's first gradients", "[muon][muon_precision][gpu]") {
+TEST_CASE("muon: bf16 rounds on a network's first gradients", "[muon][muon_precision][gpu]") {
   const ModelConfig config =
       model_with("layers=2 channels=64 heads=4 context=32 vocabulary_size=65 mixer=dot conv_kernel=4 conv_groups=0");
   TrainingConfig training;

@@ -62,7 +62,7 @@ void check_decay_example(Device& device) {
   require_numbers("d_logit", a.d_in[0], {-11.0 / 9, 1.0 / 3, 8.0 / 9});
 }
 
-TEST_CASE("pooling: the weights of the worked example", "[pooling]") {
+TEST_CASE("pooling: the weights in the worked example", "[pooling]") {
   const double slope = std::log(2);
   const Token second_only[] = {0, 1, 0};
   require_numbers("all", example_weights({1, 3, 1, 2}), {1, 0, 0, 0.25, 0.75, 0, 0.125, 0.375, 0.5});

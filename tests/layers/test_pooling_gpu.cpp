@@ -15,7 +15,7 @@ namespace abh {
 static PoolingCase pooling(Index B, Index C, Index N, Index K, Index window = 0) { return {{B, C, N, K, window}}; }
 static void check_pooling(const PoolingCase& layer) { check_on_gpu(layer); }
 
-TEST_CASE("pooling: on the GPU, sizes of nothing", "[pooling][gpu]") {
+TEST_CASE("pooling: on the GPU, empty sizes", "[pooling][gpu]") {
   check_pooling(pooling(3, 37, 5, 8));
   check_alignment(pooling(1, 9, 2, 8));
 }
@@ -58,7 +58,7 @@ static void check_few_tiles(Device& device, const PoolingCase& layer) {
   CHECK((d_of_both[1] == beside(d_in[1], true)));
 }
 
-TEST_CASE("pooling: on the GPU, a few tiles have the bits of many", "[pooling][gpu]") {
+TEST_CASE("pooling: on the GPU, few tiles have the bits of many", "[pooling][gpu]") {
   for_each_gpu([](auto& device, const std::string& name) {
     for (const bool decays : {false, true}) {
       for (PoolingCase layer : {pooling(2, 257, 2, 64), pooling(1, 520, 3, 32), pooling(2, 768, 5, 16),
@@ -114,7 +114,7 @@ TEST_CASE("pooling: on the GPU, extreme logits over several tiles", "[pooling][g
 }
 
 // Heads that fill a tile of channels alone, by two and by four, of sequences that fit a tile: one kernel each way.
-TEST_CASE("pooling: on the GPU, sequences that fit a tile", "[pooling][gpu]") {
+TEST_CASE("pooling: on the GPU, sequences within one tile", "[pooling][gpu]") {
   for (const Index K : {16, 32, 64}) {
     for (const Index C : {1, 37, 256}) {
       check_on_gpu(PoolingCase{.shape = {.B = 2, .C = C, .N = 3, .K = K}});
@@ -130,7 +130,7 @@ TEST_CASE("pooling: on the GPU, sequences that fit a tile", "[pooling][gpu]") {
 
 // A later position changes no bit of an earlier position's output. Nor does it change its gradient, if the later one
 // has no gradient of its own. The sequence with one position more takes the code path for long sequences.
-TEST_CASE("pooling: on the GPU, a sequence that fits a tile has the bits of a longer one", "[pooling][gpu]") {
+TEST_CASE("pooling: on the GPU, a sequence within one tile has the bits of a longer one", "[pooling][gpu]") {
   constexpr Index C = 256, N = 3, longer = C + 1;
   for (const Index K : {16, 64}) {
     for (const bool decays : {false, true}) {
@@ -192,7 +192,7 @@ void check_decay_of_masked_tiles(Index window) {
   check_accuracy(sloped(layer, 5), 1, 2e-4);
 }
 
-TEST_CASE("pooling: decay where most is left out", "[pooling][gpu]") { check_decay_of_masked_tiles(0); }
+TEST_CASE("pooling: decay with most positions masked", "[pooling][gpu]") { check_decay_of_masked_tiles(0); }
 
 // Where the maximum is a number that is lowered at every position, the average is wrong by 1e-3 here, and where the
 // windows of reversed time replace every maximum by the next one, which differs by its rounding, the gradient is.
@@ -275,7 +275,7 @@ void check_decay_steps_on_gpu(Index window) {
   check_decay_steps_on_gpu({{2, 37, 3, 9, window, true, 3}}, 1, 0);
 }
 
-TEST_CASE("pooling: on the GPU, step by step with decay and several payloads", "[pooling][gpu]") {
+TEST_CASE("pooling: on the GPU, inference with decay and several payloads", "[pooling][gpu]") {
   check_decay_steps_on_gpu(0);
   for (Index K : {1, 64, 130}) check_decay_steps_on_gpu(decaying({{1, 11, 2, K, 0, true, 2}}), 1, 0.5);
   check_decay_steps_on_gpu(decaying({{1, 5, 300, 1}}), 1, 0.5);
@@ -307,7 +307,7 @@ void check_decay_influence_on_gpu(Index window) {
   });
 }
 
-TEST_CASE("pooling: on the GPU, what lies outside the window has no influence, with decay", "[pooling][gpu]") {
+TEST_CASE("pooling: on the GPU, positions outside the window have no influence, with decay", "[pooling][gpu]") {
   check_decay_influence_on_gpu(0);
 }
 
