@@ -4,8 +4,8 @@
 namespace abh {
 namespace {
 
-// Weights as a training run keeps them, with a copy in full precision where T is narrow. The first `begin` of them
-// belong to somebody else.
+// Weights as in a training run, with a full-precision copy if T is narrow. The first `begin` weights belong to another
+// tensor.
 template <class T>
 struct Tensor {
   static constexpr bool has_master = !std::is_same_v<T, Accum<T>>;
@@ -185,7 +185,7 @@ TEST_CASE("adamw: a clip scale of NaN changes nothing", "[adamw][gpu]") {
   const AdamwSettings settings{.weight_decay = 0.1};
   in_every_type([&]<class T>(auto& device, T) {
     Tensor<T> tensor = run<T>(device, 19, settings);
-    if (!tensor.master.empty()) tensor.master[3] += 1;  // not the copy of it any more: a rewritten copy would show
+    if (!tensor.master.empty()) tensor.master[3] += 1;  // differs from its full-precision copy, so a rewrite shows
     const Tensor<T> before = tensor;
     tensor.update(device, Array<float>(19, 1), settings,
                   state_of(15, settings, 0.5f, std::numeric_limits<double>::quiet_NaN()));
@@ -213,7 +213,7 @@ TEST_CASE("adamw: GPU kernels against double", "[adamw][gpu]") {
                        1e-5};
       const auto [got, narrow] = check_update_on_gpu(device, row, slots_of(count), steps);
 
-      // bf16: everything as in float, and the rounded copy of it.
+      // bf16: the state equals that of float, and the weights are its rounded copy.
       row.type = "bf16";
       row.error = error_in_norm(converted<double>(Values<bf16>{narrow.weight})[0], reference_of(steps).weight, 0);
       row.tolerance = 2e-2;
@@ -252,7 +252,7 @@ TEST_CASE("adamw: on the GPU with each array in turn misaligned", "[adamw][gpu]"
   });
 }
 
-// More than one launch takes, parts that are not aligned, and each with its own decay.
+// More tensors than one launch takes, some misaligned, each with its own weight decay.
 TEST_CASE("adamw: several tensors in one update equal separate updates", "[adamw][gpu]") {
   in_every_type([]<class Device, class T>(Device& device, T) {
     const AdamwSettings settings{};

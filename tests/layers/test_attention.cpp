@@ -58,7 +58,7 @@ TEST_CASE("attention: every remainder of rows, SIMD vectors and channels", "[att
 }
 
 TEST_CASE("attention: attention weights of every magnitude", "[attention]") {
-  // Two keys of scores 0 and -x: out is the second weight. Relative to it, the error is that of the exponent.
+  // Two keys with scores 0 and -x: out is the second weight, whose relative error is that of the exponential.
   const Index count = 20000;
   const AttentionCase layer{.B = count, .C = 2, .N = 1, .K = 1, .causal = false};
   Values<float> in = {Array<float>(size_of(2 * count), 1.0f), Array<float>(size_of(2 * count), 0.0f),
@@ -75,7 +75,7 @@ TEST_CASE("attention: attention weights of every magnitude", "[attention]") {
       const double score = in[1][size_of(2 * b + 1)];
       const double weight = std::exp(score) / (1 + std::exp(score));
       const double error = std::abs(static_cast<double>(out[0][size_of(2 * b)]) - weight);
-      // Below 2^-126.5 a weight is 0; the plain loops take the library's exponential, which is subnormal there.
+      // Below 2^-126.5 a weight is 0; the plain loops use the library's exponential, which is subnormal there.
       const double allowed = weight * (4 - 2 * score) * 0x1p-24 + (score < -87 ? 0x1.7p-127 : 0);
       worst = std::max(worst, allowed > 0 ? error / allowed : error);
       if (score < -88 && name != "plain") CHECK(out[0][size_of(2 * b)] == 0);
@@ -112,7 +112,7 @@ TEST_CASE("attention: a query without keys has output 0, infinite lse and zero g
 }
 
 TEST_CASE("attention: a query with one key has zero score gradients", "[attention][gpu]") {
-  // Its only weight is 1 whatever the score. delta is summed as d_out . value is: d_score is 0, not almost.
+  // The only weight is 1 for any score. delta is summed in the same order as d_out . value, so d_score is exactly 0.
   for (const Index K : {5, 16, 64, 100, 150}) {
     const AttentionCase layer{.B = 70, .C = 1, .N = 1, .K = K};
     for_each_number([&]<class T>(auto& device, const std::string& name, T) {
@@ -132,8 +132,8 @@ TEST_CASE("attention: a query with one key has zero score gradients", "[attentio
 TEST_CASE("attention: scores of 10,000", "[attention][gpu]") {
   for (const bool causal : {true, false}) {
     const AttentionCase layer{.B = 2, .C = 75, .N = 2, .K = 9, .causal = causal, .query_scale = 4000};
-    // A score near 1e4 is known to some 1e-3 in float, and a weight to as much, relatively; in backward, where the
-    // weights' errors no longer cancel, this is only a rough check.
+    // In float a score near 1e4 has an absolute error of about 1e-3, and a weight the same relative error. In the
+    // backward pass these errors no longer cancel, so the check is rough.
     check_float(layer, 3, 5e-3, 1e-1);
   }
   // Small whole numbers, so that every score is exact: here float has no excuse.
@@ -214,7 +214,7 @@ TEST_CASE("attention: inference equals the full pass", "[attention][gpu]") {
     PlainDevice plain;
     const Values<double> reference = run_forward<double>(layer, plain, in);
     require_close(layer.outputs(), step_by_step<double>(layer, baseline, in), reference, 1e-11, "double");
-    if (layer.query_scale > 1) continue;  // scores of thousands have 3 digits behind the point in float
+    if (layer.query_scale > 1) continue;  // scores of thousands have 3 decimals in float
     for_each_number([&]<class T>(auto& device, const std::string& name, T) {
       const Values<T> narrow_in = converted<T>(in);
       const Values<double> expected = run_forward<double>(layer, plain, converted<double>(narrow_in));
@@ -232,7 +232,7 @@ TEST_CASE("attention: the worked example of the chapter", "[attention][gpu]") {
   const Array<double> key = {0, 0, 0, 0, log2, 0, 0, 0, log3, 0, 0, 0};
   const Array<double> value = {3, 0, 0, 0, 0, 3, 0, 0, 1, 4, 0, 0};
   const Array<double> d_out = {1, 2, 0, 0, 0, 3, 0, 0, 6, 6, 0, 0};
-  // One channel a position: out is then the weights, and d_query is d_score / sqrt(K) where no query looks at it.
+  // One channel per position: out is then the row of weights. d_query is d_score / sqrt(K) in channels without query.
   const Array<double> position = {1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1, 0};
   const Array<double> key_and_position = {0, 1, 0, 0, log2, 0, 1, 0, log3, 0, 0, 1};
   const Array<double> last_query = {2, 0, 0, 0, 2, 0, 0, 0, 2, 0, 0, 0};
@@ -278,7 +278,7 @@ TEST_CASE("attention: the worked example of the chapter", "[attention][gpu]") {
     require_close(rows, d_score, {{0}, {-2, 2}, {-1, -2, 3}}, tolerance, name + ", d_score of");
     require_close(rows, d_weight, {{3}, {0, 9}, {18, 18, 30}}, tolerance, name + ", d_weight of");
 
-    // The last query at every position: what it has after each key, mixed / sum and max + log sum.
+    // Checks the last query at every position: after each key the internal values mixed / sum and max + log sum.
     const Values<double> running = forward({last_query, key, value});
     close("mixed / sum", running[0], {3, 0, 0, 0, 1, 2, 0, 0, 1, 3, 0, 0});
     close("max + log sum", running[1], {0, log2 + std::log(1.5), log3 + log2});
@@ -314,7 +314,7 @@ TEST_CASE("attention: a ring-buffer cache equals a cache of all positions", "[at
     const AttentionCase layer{.B = 1, .C = C, .N = N, .K = 5, .window = reach, .distances = distances};
     const Values<double> in = random_values(layer.inputs(), 1);
     for_each_number([&]<class T>(auto& device, const std::string& name, T) {
-      if (name == "plain") return;  // whose tiles are those of all positions
+      if (name == "plain") return;  // its tiles depend on all positions
       INFO(name << ", " << distances << " distances");
       const Values<T> narrow_in = converted<T>(in), expected = step_by_step<T>(layer, device, narrow_in);
       CHECK(step_by_step<T>(layer, device, narrow_in, reach) == expected);
@@ -377,7 +377,7 @@ TEST_CASE("attention: GPU kernels at every size", "[attention][gpu]") {
   check("masked keys", {.B = 2, .C = 131, .N = 1, .K = 16, .mask_bs = holes(2, 131)});
   check("masked keys, both directions", {.B = 2, .C = 80, .N = 2, .K = 24, .causal = false, .mask_bs = holes(2, 80)});
   check("more queries and keys than a block owns", {.B = 1, .C = 203, .N = 1, .K = 64});
-  // Every width of a tile, both sides of it, and heads too wide for any.
+  // Every tile width, one less and one more, and heads wider than any tile.
   for (const Index K : {1, 40, 64, 65, 128, 130}) {
     check("K " + std::to_string(K), {.B = 1, .C = 67, .N = 2, .K = K});
     check("K " + std::to_string(K) + ", side by side, masked, both directions",

@@ -8,8 +8,8 @@
 namespace abh {
 namespace {
 
-// One heavy key, then many light ones that are all alike: scores `lead`, 0, 0, ... Values: channel 0 is that of the
-// light keys, channel 1 that of the heavy one, 2 is the same for all, 3 is 0.3 for the light ones.
+// One heavy key before many equal light keys, with scores `lead`, 0, 0, ... Values: channel 0 is 1 for light keys,
+// channel 1 is 1 for the heavy key, channel 2 is the same for all keys, and channel 3 is 0.3 for light keys.
 Values<double> one_heavy_key(const AttentionCase& layer, double lead) {
   Values<double> in = {Array<double>(size_of(layer.C * layer.K)), Array<double>(size_of(layer.keys() * layer.K)),
                        Array<double>(size_of(layer.keys() * layer.K))};
@@ -24,7 +24,7 @@ Values<double> one_heavy_key(const AttentionCase& layer, double lead) {
   return in;
 }
 
-// Its output where a query sees the first `seen` keys, in closed form.
+// Output for a query that attends to the first `seen` keys, in closed form.
 Array<double> output_of(double lead, Index seen, Index K) {
   const double light = static_cast<double>(seen - 1), heavy = std::exp(static_cast<double>(static_cast<float>(lead)));
   Array<double> out(size_of(K), 0.0);
@@ -35,7 +35,7 @@ Array<double> output_of(double lead, Index seen, Index K) {
   return out;
 }
 
-// Every entry by itself, relative to what it is: more than the largest entry of the whole asks for.
+// Compares every entry relative to its own size, which is stricter than relative to the largest entry.
 void check_entries(const Array<double>& got, const Array<double>& expected, double tolerance) {
   double worst = 0;
   for (std::size_t i = 0; i < expected.size(); ++i) {
@@ -47,7 +47,7 @@ void check_entries(const Array<double>& got, const Array<double>& expected, doub
 
 const double leads[] = {5, 13.8};
 
-// Queries at the last positions, the very last of which sees all keys.
+// Queries at the last positions; the very last query attends to all keys.
 void check_forward(Index C, Index S, Index K, double tolerance, const auto& for_each) {
   const AttentionCase layer{.B = 1, .C = C, .N = 1, .K = K, .S = S, .query_offset = S - C, .scale = 1};
   for (const double lead : leads) {
@@ -161,8 +161,8 @@ TEST_CASE("attention: gradients over a million keys and queries, on the GPU", "[
 }
 
 TEST_CASE("attention: long sums at the borders of sections", "[attention][long][heavy]") {
-  // On a CPU sections have 1,024 positions, on a GPU 4,096. Some queries see one section, some several, some begin in
-  // the middle of one; some sections are masked altogether.
+  // Sections have 1,024 positions on a CPU and 4,096 on a GPU. Queries attend to one section or several, or start
+  // inside a section; some sections are fully masked.
   for (const Index border : {1024, 4096}) {
     Array<Token> masked(size_of(border + 80), 1), late(size_of(border + 80), 0);
     for (Index s = 0; s < border + 80; ++s) masked[size_of(s)] = s < border - 90 || s > border + 70 ? 0 : s % 3 != 0;
@@ -205,7 +205,7 @@ TEST_CASE("attention: later tokens change no bit across sections", "[attention][
         const Array<float> after = run_forward<float>(layer, device, changed)[0];
         CHECK(std::equal(before.begin(), before.begin() + 4 * K, after.begin()));
         CHECK_FALSE(std::equal(before.begin() + 4 * K, before.begin() + 5 * K, after.begin() + 4 * K));
-        // Nor does it matter whether there is anything behind.
+        // The same holds with no keys after the section.
         AttentionCase shorter = layer;
         shorter.S = border;
         shorter.C = 4;

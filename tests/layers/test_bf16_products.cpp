@@ -1,4 +1,4 @@
-// The products of bf16 matrices on the CPU: how numbers are converted, and what the units of processors compute.
+// Products of bf16 matrices on the CPU: the conversion of numbers, and the arithmetic of the processors' units.
 
 #include <bit>
 #include <cmath>
@@ -116,7 +116,7 @@ TEST_CASE("bf16: emulated AMX has the bits of hardware tiles", "[bf16]") {
 // The even and the odd elements of 16 pairs have a sum each; the two are added to the output once per tile.
 TEST_CASE("bf16: emulated AMX sums 16 pairs at a time, at every edge of a tile", "[bf16]") {
   CpuDevice<Isa::baseline> device(1, Mode::compute, Isa::amx);
-  if (isa_available(Isa::amx)) return;  // then it is not the emulation
+  if (isa_available(Isa::amx)) return;  // the hardware unit, not the emulation
   const auto check = [&](Index BC, Index I, Index O) {
     INFO(BC << " x " << I << " x " << O);
     const auto numbers = [](Index count, std::uint32_t index) {

@@ -8,8 +8,8 @@
 namespace abh {
 namespace {
 
-// Narrow and wide groups, kernels longer than the sequence, more than one task, D not a multiple of any lane width, and
-// a whole number of four positions, of which the last look beyond the end.
+// Narrow and wide groups, kernels longer than the sequence, several tasks, D not a multiple of any SIMD width, and a
+// multiple of four positions, where the last positions read beyond the end.
 const std::vector<CausalConvShape> shapes = {
     {2, 2, 12, 1, 1},  {2, 2, 12, 1, 3},  {1, 2, 12, 1, 4},  {1, 2, 12, 1, 5},  {2, 2, 12, 2, 1}, {2, 2, 12, 2, 3},
     {2, 2, 12, 2, 4},  {2, 2, 12, 2, 5},  {2, 2, 12, 3, 1},  {2, 2, 12, 3, 3},  {2, 2, 12, 3, 4}, {2, 2, 12, 3, 5},
@@ -51,7 +51,7 @@ TEST_CASE("causal_conv: matches the definition", "[causal_conv]") {
                   run_backward<double>(layer, plain, in, d_out), 1e-13, "backward");
   };
   for_each_shape(check);
-  // Narrow groups and wide ones take different paths.
+  // Narrow and wide groups take different code paths.
   for (const Index groups : {1, 4, 8, 12, 24})
     check(CausalConvCase{.shape = {.B = 2, .C = 7, .D = 24, .groups = groups, .kernel = 3}});
 }
@@ -143,7 +143,7 @@ TEST_CASE("causal_conv: inference equals the full pass", "[causal_conv][gpu]") {
                     name);
     });
     for_each_gpu([&](auto& any, const std::string& name) {
-      // One step rounds as all at once do: what is stored is rounded once, and sums are in float.
+      // An inference step rounds like the full pass: sums are in float, and a result is rounded once when it is stored.
       const Values<bf16> narrow = converted<bf16>(in);
       const Values<double> exact = run_forward<double>(layer, plain, converted<double>(narrow));
       require_close(layer.outputs(), converted<double>(run_steps<bf16>(layer, any, narrow)), exact, 0x1p-8, name);
@@ -177,8 +177,8 @@ TEST_CASE("causal_conv: SIMD widths agree at every odd size", "[causal_conv]") {
       [](Index size) { return CausalConvCase{.shape = {.B = 1, .C = size, .D = size, .groups = 1, .kernel = 3}}; });
 }
 
-// Every number of channels in a group against kernels of one tap, fewer than four, four and more; strips and blocks
-// that end where nothing else does, rows that are aligned and not, kernels longer than the sequence.
+// Every number of channels per group with kernels of one tap, fewer than four, four and more; ends of strips and blocks
+// at different places, aligned and misaligned rows, kernels longer than the sequence.
 TEST_CASE("causal_conv: GPU kernels at every size", "[causal_conv][gpu]") {
   for (const Index groups : {40, 20, 8, 5, 2, 1}) {
     for (const Index kernel : {1, 3, 4, 7}) {

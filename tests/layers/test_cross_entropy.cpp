@@ -109,7 +109,7 @@ TEST_CASE("cross_entropy: the worked example of the chapter", "[cross_entropy]")
         CHECK_FALSE(!(std::abs(std::exp(logits_bcv[i] - got.lse_bc[i / 4]) - p_bcv[i]) <= 1e-14));
       }
     }
-    // The least that row 0 can reach with smoothing: the entropy of q, where the logits are the logarithms of q.
+    // The lower bound of row 0 with smoothing: the entropy of q, reached when the logits are the logarithms of q.
     const Array<double> log_q = {-3 * log2, -3 * log2, log5 - 3 * log2, -3 * log2};
     const double least = run<double>(device, log_q, {2}, V, 0.5).loss;
     CHECK_FALSE(!(std::abs(least - (3 * log2 - 5 * log5 / 8)) <= 1e-14));
@@ -206,7 +206,7 @@ TEST_CASE("cross_entropy: a target with a logit of -infinity", "[cross_entropy][
 }
 
 TEST_CASE("cross_entropy: NaN at any place gives a NaN loss", "[cross_entropy][gpu]") {
-  const Index V = 37;  // two wide pieces and a rest of scalars at every width
+  const Index V = 37;  // two wide parts and a scalar rest at every width
   const float bad = GENERATE(std::numeric_limits<float>::quiet_NaN(), -std::numeric_limits<float>::quiet_NaN(),
                              std::numeric_limits<float>::infinity());
   for_each_device(1, [&](auto& device, const std::string& name) {
@@ -254,7 +254,7 @@ TEST_CASE("cross_entropy: the prediction is the first of the largest logits", "[
 }
 
 TEST_CASE("cross_entropy: label smoothing has a lower bound of the loss", "[cross_entropy]") {
-  // The entropy of the target distribution, reached by its own logarithms as logits.
+  // The entropy of the target distribution, reached with its logarithms as logits.
   const Index V = 21;
   const double on_each = 0.1 / 21, on_target = 0.9 + on_each;
   Array<double> logits_v(V, std::log(on_each));
@@ -299,13 +299,13 @@ TEST_CASE("cross_entropy: GPU kernels at every size", "[cross_entropy][gpu]") {
             cross_entropy(1025, 21, 0.05), cross_entropy(1, 1));
   // Logits of a row that a warp does not hold in its registers all at once, read in wide accesses and one by one.
   check_gpu("cross_entropy", cross_entropy(5, 2056, 0.1), cross_entropy(5, 1601, 0.1));
-  // More rows than there may be blocks, and parts of the mean than threads that add them.
+  // More rows than the largest grid has blocks, and more partial means than threads that add them.
   check_gpu("cross_entropy", cross_entropy(16385, 2, 0.1));
   check_alignment(cross_entropy(5, 16, 0.1));
 }
 
-// The rows whose maximum comes late, early, from one lane alone, or rises in every step, against the plain loops in
-// double.
+// Rows in which the maximum comes late, early, from one lane only, or increases in every step, against the plain loops
+// in double.
 TEST_CASE("cross_entropy: on the GPU with the maximum anywhere in a long row", "[cross_entropy][gpu]") {
   const Index BC = 7, V = GENERATE(1096, 1097);
   Array<float> logits_bcv = converted<float>(Values<double>{random_logits(BC * V)})[0];

@@ -94,7 +94,7 @@ TEST_CASE("dropout: the threshold is exactly ceil(p 2^32)", "[dropout]") {
 template <class T>
 void check_runs() {
   const Dropout dropout = {0.4, 7, &fixed_state};
-  // The last start makes the low half of the block number overflow within the run.
+  // With the last start the low half of the block number overflows within the run.
   for (const Index first : {Index(0), Index(1), Index(2), Index(3), Index(1001), (Index(1) << 34) - 21}) {
     for (const Index count : {1, 5, 63, 256, 257, 384, 600}) {
       Array<T> factors(static_cast<std::size_t>(count) + 1, T(-1));
@@ -223,8 +223,8 @@ TEST_CASE("dropout: on the GPU with misaligned arrays", "[dropout][gpu]") {
   check_alignment(dropout(301, 0.3, true), 0);
 }
 
-// The GPU's mask is the CPU's, element by element, in float and in bf16, and it stays the same where an array begins at
-// an odd address: the words belong to the elements. Nothing beside the slice is touched.
+// The GPU's mask equals the CPU's, element by element, in float and in bf16. It does not depend on the alignment, since
+// the words belong to the elements. Elements outside the slice are not written.
 template <class T, class Device>
 void check_masks(Device& device) {
   for (const Index offset : {0, 1, 2, 3, 4, 5, 8}) {

@@ -17,7 +17,7 @@ EmbeddingCase embedding(Index B, Index C, Index D, Index V, Index P, bool positi
   return {B, C, D, V, P, kept(std::move(tokens_bc)), positions};
 }
 
-// The same with no token at every third place, and at all of the last sequence.
+// The same with patches (no token) at every third position, and in the whole last sequence.
 EmbeddingCase with_gaps(EmbeddingCase layer) {
   Array<Token> tokens_bc(layer.tokens_bc, layer.tokens_bc + layer.B * layer.C);
   for (Index i = 0; i < layer.B * layer.C; ++i) {
@@ -75,7 +75,7 @@ TEST_CASE("embedding: one position at a time equals the whole sequence", "[embed
   });
 }
 
-// Where nothing but patches stands there is no table: rows are those of the positions, or 0.
+// If all positions are patches there is no token table: rows are those of the position table, or 0.
 TEST_CASE("embedding: without token table, and without position table", "[embedding][gpu]") {
   for_each_device(2, [&]<class Device>(Device& device) {
     const Array<Token> tokens_bc = {-1, 1, -1, -1};
@@ -118,7 +118,7 @@ TEST_CASE("embedding: SIMD widths agree at every odd size", "[embedding]") {
 
 TEST_CASE("embedding: GPU kernels at every size", "[embedding][gpu]") {
   check_gpu("embedding", embedding(3, 37, 40, 13, 37), embedding(3, 1, 40, 13, 1), embedding(1, 1025, 8, 65, 1025));
-  // An odd number of channels, positions that are not reached, and none.
+  // An odd number of channels, unused positions, and no position table.
   check_gpu("embedding", embedding(5, 7, 37, 3, 9), embedding(2, 29, 66, 11, 0, false), embedding(1, 1, 1, 1, 1),
             with_gaps(embedding(6, 17, 32, 3, 17)));
   // More sequences than are summed at once, all with the same token.

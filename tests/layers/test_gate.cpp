@@ -73,7 +73,7 @@ void check_gates_in_place(Device& device, Index D, const Dropout& dropout) {
   const auto inputs = [&](const Values<float>& x) -> GateInputs<float> {
     return {.pooled_bcd = x[1].data(), .gate_bcd = x[2].data(), .dropout = dropout, .BC = 9, .D = D};
   };
-  for (std::size_t place : {0u, 1u}) {  // on the residual, on what was pooled
+  for (std::size_t place : {0u, 1u}) {  // on the residual, on the pooled vectors
     Values<float> at = in;
     gate_forward<Device, float>(device, {.out_bcd = at[place].data(), .residual_bcd = at[0].data(), .in = inputs(at)});
     wait_for(device);

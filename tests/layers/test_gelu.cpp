@@ -51,8 +51,8 @@ TEST_CASE("gelu matches its definition on a grid", "[gelu][gpu]") {
       CHECK_FALSE(!(worst_slope <= slope_tolerance));
     };
     for_each_cpu(1, [&](auto& device, const std::string& isa) { check(device, isa, 6e-7); });
-    // tanhf may be wrong by 2 ulp, 1.2e-7, which 1 - tau^2 doubles and the factors behind it, 8 at most where tau is
-    // not yet 1, enlarge.
+    // tanhf may have an error of 2 ulp, 1.2e-7. 1 - tau^2 doubles it, and the factors after it, at most 8 while tau is
+    // below 1, increase it.
     for_each_gpu(
         [&](auto& device, const std::string& name) { check(device, name, form == GeluForm::tanh ? 2e-6 : 6e-7); });
   }
@@ -66,7 +66,7 @@ TEMPLATE_TEST_CASE("gelu of extreme numbers has its limits", "[gelu]", float, do
   const auto check = [&](auto& device, const std::string& isa) {
     using Device = std::remove_reference_t<decltype(device)>;
     for (GeluForm form : forms) {
-      // Wide enough for whole lanes: every number stands in each of them once.
+      // Wide enough for whole SIMD vectors: every number occurs once in each lane.
       Array<TestType> wide(count * 16), out(wide.size()), d_in(wide.size(), TestType(2));
       for (std::size_t i = 0; i < wide.size(); ++i) wide[i] = in[i % count];
       const Index all = static_cast<Index>(wide.size());
@@ -138,6 +138,6 @@ TEST_CASE("gelu: GPU kernels at every size", "[gelu][gpu]") {
   }
 }
 
-// A slice may begin anywhere; then no access is wide, and nothing beside the slice is touched.
+// A slice may start at any element. Then no access is wide, and elements outside the slice are not written.
 }  // namespace
 }  // namespace abh

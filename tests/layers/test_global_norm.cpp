@@ -5,7 +5,7 @@
 namespace abh {
 namespace {
 
-// T: what the weights are stored in; their gradient is in Accum<T>.
+// T is the type of the weights; their gradient has type Accum<T>.
 template <class T, class Device>
 StepState run_as(Device& device, const Array<Accum<T>>& gradient, double clip, Index begin = 0) {
   Array<StepState> state(1);
@@ -98,7 +98,7 @@ TEST_CASE("global_norm: gradients in double", "[global_norm]") {
   CHECK_FALSE(!(std::abs(state.gradient_norm / 5e100 - 1) <= 1e-15));
 }
 
-// Less than an access, than a block, than a part; more than one of each, with a rest.
+// Sizes below one access, one block and one part, and sizes of several of each with a rest.
 TEST_CASE("global_norm: GPU kernels at every size", "[global_norm][gpu]") {
   for_each_gpu([](auto& device, const std::string& name) {
     for (Index count : {0, 1, 3, 5, 1023, 4096, 4097, 3 * 4096 + 1029}) {

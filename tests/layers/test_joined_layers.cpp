@@ -1,5 +1,4 @@
-// Joined layers, in one sweep of a GPU over the rows, give the bits of the layers one after the other. Deferred partial
-// sums give the bits of immediate sums.
+// Fused kernels of a GPU give the bits of the separate layers. Deferred partial sums give the bits of immediate sums.
 
 #include <algorithm>
 #include <cmath>
@@ -16,7 +15,7 @@
 namespace abh {
 namespace {
 
-// Every array of both ways must be the same; what is added to begins with numbers.
+// Every array must be the same both ways; arrays that are added to start with numbers.
 template <class T, class Device>
 void check_gate_layernorm(Device& device, const RowSizes& s, const Dropout& dropout, bool residual) {
   const Index stride = s.D + s.gap, count = s.BC * s.D, strided = s.BC * stride;

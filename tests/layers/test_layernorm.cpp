@@ -12,13 +12,13 @@ TEST_CASE("layernorm: every derivative, at every SIMD width", "[layernorm]") {
   check_layer(LayernormCase{.BC = 70, .D = 3});
   check_float(LayernormCase{.BC = 261, .D = 5}, 1);  // many tasks
   check_threads(LayernormCase{.BC = 261, .D = 5}, 1);
-  check_layer(LayernormCase{.BC = 3, .D = 83});  // all turns of the sums, and a rest of vectors and scalars
+  check_layer(LayernormCase{.BC = 3, .D = 83});  // every stage of the sums, with a rest of vectors and scalars
 }
 
 TEST_CASE("layernorm: the worked example of the chapter", "[layernorm]") {
   const LayernormCase layer{1, 4};
   const Values<double> in = {{-5, 1, 3, 9}, {1, 1, 2, 1}, {0, 1, 0, 0}};
-  const double tolerance = 1e-6;  // epsilon makes rstd smaller by 2e-7 of itself
+  const double tolerance = 1e-6;  // epsilon reduces rstd by a relative 2e-7
   const auto check = [&](auto& device) {
     CaseArrays<double> a = arrays_of(layer, in);
     layer.forward(device, a);

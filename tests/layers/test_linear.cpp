@@ -5,7 +5,7 @@
 namespace abh {
 namespace {
 
-// Rows of in_bci and out_bco may be slices of wider rows: `in_gap` and `out_gap` elements lie between them.
+// Rows of in_bci and out_bco may be slices of wider rows, with `in_gap` and `out_gap` elements between them.
 TEST_CASE("linear forward and backward", "[linear]") {
   check_layer(LinearCase{.BC = 1, .I = 1, .O = 1, .bias = true});
   check_layer(LinearCase{.BC = 1, .I = 19, .O = 7, .bias = true});
@@ -72,7 +72,7 @@ TEST_CASE("linear of every edge size matches the definition", "[linear]") {
   for_each_cpu(1, [&](auto& device, const std::string& isa) {
     for (std::uint32_t draw = 0; draw < 240; ++draw) {
       const auto size = [&](std::uint64_t which) {
-        // Each of the three runs through 1..40 in its own order, six times.
+        // Each of the three sizes takes 1..40 in its own order, six times.
         const Index factor[] = {1, 11, 27};
         return 1 +
                (static_cast<Index>(draw) * factor[which] + static_cast<Index>(draw / 40) * (3 + factor[which])) % 40;
@@ -103,8 +103,8 @@ TEST_CASE("linear of every edge size matches the definition", "[linear]") {
   });
 }
 
-// A row's result does not depend on which row of a tile it is, nor on how many others there are: equal rows in, equal
-// bits out, for every position in and at the edge of a tile.
+// A row's result depends neither on its place in a tile nor on the number of rows: equal input rows give equal bits,
+// for every place inside and at the edge of a tile.
 TEST_CASE("linear gives equal rows equal bits", "[linear][gpu]") {
   const LinearCase layer{.BC = 29, .I = 71, .O = 45};
   const Values<float> row =

@@ -1,4 +1,4 @@
-// Attention that sees otherwise than a whole sequence: fewer or more keys than queries, a past, a reach, biases.
+// Attention with other masks: fewer or more keys than queries, past keys, a window, biases.
 
 #include <algorithm>
 
@@ -12,7 +12,8 @@ AttentionMask<float> mask_of(const AttentionCase& layer) {
   return {.causal = layer.causal, .query_offset = layer.query_offset, .window = layer.window};
 }
 
-// With a bias at every distance that occurs, and none beyond. Where nobody sees what is behind, it has a gradient.
+// Adds a bias for every distance that occurs, and none beyond. If no query attends to later keys, their bias has no
+// gradient.
 AttentionCase with_bias(AttentionCase layer) {
   layer.learns_bias = layer.causal;
   layer.distances = 1;
@@ -25,7 +26,7 @@ AttentionCase with_bias(AttentionCase layer) {
   return layer;
 }
 
-// A few positions of everything.
+// Small cases of every mask.
 std::vector<AttentionCase> small_cases() {
   return {
       {.B = 2, .C = 5, .N = 2, .K = 3, .causal = false, .S = 9},
@@ -119,7 +120,7 @@ TEST_CASE("attention: queries without any key", "[attention][gpu]") {
 
 TEST_CASE("attention: keys outside the window or the causal mask change no bit", "[attention][gpu]") {
   for (const Index K : {11, 64, 129}) {
-    // Query c stands at c + 30 and sees 40 keys.
+    // Query c has position c + 30 and attends to 40 keys.
     const AttentionCase layer =
         with_bias({.B = 1, .C = 120, .N = 2, .K = K, .S = 150, .query_offset = 30, .window = 40});
     for_each_number([&]<class T>(auto& device, const std::string& name, T) {
@@ -147,8 +148,8 @@ TEST_CASE("attention: keys outside the window or the causal mask change no bit",
 }
 
 TEST_CASE("attention: tiles outside the mask are not read", "[attention][gpu]") {
-  // Numbers that are none, in keys and values at both ends, do not reach the queries of the middle, nor in the other
-  // direction those of queries the keys.
+  // NaN in keys and values at both ends must not reach the queries in the middle; NaN in the gradients of the other
+  // queries must not reach the keys in the middle.
   const AttentionCase layer = with_bias({.B = 1, .C = 640, .N = 1, .K = 8, .window = 60});
   const Index first = 320, end = 384;
   for_each_number([&]<class T>(auto& device, const std::string& name, T) {
@@ -225,7 +226,7 @@ TEST_CASE("attention: a bias and a window, computed by hand", "[attention][gpu]"
 }
 
 TEST_CASE("attention: a given scale replaces 1/sqrt(K)", "[attention][gpu]") {
-  // With K = 4 it is 1/2; all factors here are powers of two and round nothing.
+  // With K = 4 the scale is 1/2; all factors here are powers of two, so nothing is rounded.
   const AttentionCase layer{.B = 2, .C = 70, .N = 2, .K = 4};
   AttentionCase half = layer, quarter = layer;
   half.scale = 0.5;
@@ -269,7 +270,7 @@ TEST_CASE("attention: on the GPU, for every attention mask", "[attention][gpu]")
   }
 }
 
-// Each setting that makes attention differ from that within a whole sequence, without the others.
+// Each setting that differs from attention within a whole sequence, one at a time.
 TEST_CASE("attention: each of offset, window, other keys and biases alone", "[attention][gpu]") {
   for (const Index K : {8, 130}) {
     const AttentionCase whole{.B = 1, .C = 70, .N = 1, .K = K};
@@ -288,8 +289,8 @@ TEST_CASE("attention: each of offset, window, other keys and biases alone", "[at
   }
 }
 
-// The weights that somebody looks at are those of both passes: times the values they are what forward made, and times
-// the gradient of that the gradient of the values.
+// Inspected weights are the weights of both passes: weights times values give the output, and transposed weights times
+// d_out give the gradient of the values.
 TEST_CASE("attention: inspected weights are the weights of both passes", "[attention][inspector]") {
   std::vector<AttentionCase> cases = small_cases();
   for (const AttentionCase& layer : small_cases()) cases.push_back(with_bias(layer));

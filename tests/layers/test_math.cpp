@@ -157,7 +157,7 @@ TEST_CASE("normal_distributions have the limits 0 and 1 and are 1/2 at 0", "[mat
 }
 
 TEST_CASE("double and Dual use the standard library's functions", "[math]") {
-  // To an ulp: the compiler may know the value of a library function for a constant better than the library.
+  // To one ulp: for a constant, the compiler may compute a library function more exactly than the library.
   const auto same = [](double got, double expected) {
     return std::abs(got - expected) <= 2.3e-16 * std::abs(expected);
   };

@@ -10,8 +10,8 @@ namespace {
 
 std::size_t size_of(Index count) { return static_cast<std::size_t>(count); }
 
-// The whole mixer but for its projections: key = M p, then the core with query = value = p. p takes gradients on three
-// ways.
+// The whole mixer without its projections: key = M p, then the core with query = value = p. p receives gradients on
+// three paths.
 struct MetricAttentionCase {
   Index B, C, N, K;
   MetricForm form = MetricForm::packed;
@@ -61,7 +61,7 @@ struct MetricAttentionCase {
   }
 };
 
-// The full matrices of a packed metric, from the order of its numbers alone: k <= k', row by row.
+// Expands a packed metric to full matrices, from the order of its numbers: k <= k', row by row.
 Array<double> unpacked(const Array<double>& metric_nl, Index N, Index K) {
   Array<double> full_nkk(size_of(N * K * K));
   std::size_t l = 0;
@@ -102,7 +102,7 @@ TEST_CASE("metric_key: a packed metric equals the full symmetric metric", "[metr
   CpuDevice<Isa::baseline> device(1);
   CHECK(run_forward<double>(packed, device, in) == run_forward<double>(full, device, full_in));
 
-  // A number that stands at two places of the matrix gets the gradients of both.
+  // A number at two places of the matrix receives the gradients of both places.
   const Values<double> d_in = run_backward<double>(packed, device, in, d_out);
   const Values<double> d_full = run_backward<double>(full, device, full_in, d_out);
   Values<double> expected = {d_full[0], {}};
@@ -224,7 +224,7 @@ TEST_CASE("metric_key: the worked example of the chapter", "[metric_key][gpu]") 
       packed ? close("d_metric", d_in[1], {-3, 4, 0, 0, -1, 0, 0, 0, 0, 0})
              : close("gradient", d_in[1], {-3, 1, 0, 0, 3, -1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0});
 
-      // The third way to p, and what each position adds to the gradient of the matrix.
+      // The third path to p, and the contribution of each position to the gradient of the matrix.
       if (!packed) {
         const auto of_position = [&](const Array<double>& row, const Array<double>& d_key) {
           return run_backward<T>(MetricKeyCase{.BC = 1, .N = 1, .K = 4, .form = form}, device,
@@ -244,7 +244,7 @@ TEST_CASE("metric_key: the worked example of the chapter", "[metric_key][gpu]") 
         close("d_query", d_query, {0, 0, 0, 0, -2 * log2, -4 * log2, 0, 0});
       }
 
-      // A channel a position, which no score reads: there out is the weights.
+      // One channel per position that no score uses; in these channels out is the weights.
       CaseArrays<T> marked = arrays({2, 0, 1, 0, -1, 1, 0, 1});
       layer.forward(device, marked);
       wait_for(device);
@@ -254,7 +254,7 @@ TEST_CASE("metric_key: the worked example of the chapter", "[metric_key][gpu]") 
             {-2 * log2, 0, log2});
 
       // The core's internal values for the pairs (0, 0), (1, 0) and (1, 1). d_score follows from d_key, as p is (2, 0)
-      // and (-1, 1), and the rest follows from d_score.
+      // and (-1, 1); the other values follow from d_score.
       const Array<double>& d_key = d_saved[2];
       const Array<double> d_score = {d_key[0] + d_key[1], 2 * d_key[1], 2 * d_key[5]};
       const Array<double> delta = {2 * d_out[0], out[4] * d_out[4] + out[5] * d_out[5]};
@@ -357,7 +357,7 @@ TEST_CASE("metric_key: the query of one inference step", "[metric_key][gpu]") {
   }
 }
 
-// A row that ends in scalars, right behind another one and far from it: no compiler may round differently there.
+// A row with a scalar rest, once directly after another row and once far from it: no compiler may round differently.
 TEST_CASE("metric_key: an inference step has the same bits at every alignment", "[metric_key]") {
   for_each_cpu(1, [](auto& device, const std::string& name) {
     using Device = std::decay_t<decltype(device)>;

@@ -1,5 +1,5 @@
-// The error of Muon's rounds in each type, on gradients of low rank: those of full rank hide it. The figures of
-// docs/layers/muon.md are printed by `GRADCHECK=1 build/tests "[muon_precision]"`.
+// The error of Muon's rounds in each type, on gradients of low rank, since full rank hides it. `GRADCHECK=1 build/tests
+// "[muon_precision]"` prints the figures of docs/layers/muon.md.
 
 #include <cstdio>
 
@@ -13,7 +13,7 @@
 namespace abh {
 namespace {
 
-// The first step on a gradient (O, I), for a learning rate of 1: what becomes of weights of 0.
+// The first step on a gradient (O, I) with learning rate 1, from weights of 0.
 template <class T, class Device>
 Array<double> step_of(Device& device, const Array<double>& gradient, Index O, Index I) {
   constexpr bool has_master = !std::is_same_v<T, Accum<T>>;
@@ -99,7 +99,7 @@ TEST_CASE("muon: bf16 rounds add noise to a low-rank gradient, float rounds do n
   for_each_gpu(check, true);
 }
 
-// A batch of few tokens makes a gradient of low rank.
+// A batch of few tokens gives a gradient of low rank.
 TEST_CASE("muon: bf16 rounds on a network's first gradients", "[muon][muon_precision][gpu]") {
   const ModelConfig config =
       model_with("layers=2 channels=64 heads=4 context=32 vocabulary_size=65 mixer=dot conv_kernel=4 conv_groups=0");

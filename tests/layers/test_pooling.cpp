@@ -145,7 +145,7 @@ TEST_CASE("pooling: on the GPU with logits computed from the payload", "[pooling
   check_gpu("pooling", "pooling with its logits", OwnLogitsCase{{3, 37, 5, 8}});
 }
 
-// The definition, and what is hard about it.
+// Tests against the definition, and numerically difficult cases.
 
 void check_window_against_definition(Index C, Index window) {
   INFO("C " << C << ", window " << window);
@@ -190,7 +190,7 @@ static void check_long_sequences(double scale) {
   check_definition(PoolingCase{.shape = {.B = 1, .C = 1100, .N = 2, .K = 5}}, scale);
   check_definition(PoolingCase{.shape = {.B = 3, .C = 513, .N = 3, .K = 19}}, scale);
   check_definition(PoolingCase{.shape = {.B = 2, .C = 770, .N = 1, .K = 3}},
-                   scale);  // sequences with a chunk in the middle, each with its own sums
+                   scale);  // sequences with a middle chunk, each with its own sums
   // A chunk of which all is masked, and a sequence of which all is.
   check_definition(PoolingCase{.shape = {.B = 2, .C = 1040, .N = 1, .K = 9}, .mask_bc = holes_and_nothing(1040)},
                    scale);
@@ -260,7 +260,8 @@ static void check_masked(Device& device, Index C, Index window) {
   CHECK(not_zero == 0);
 }
 
-// The average moves by a part of a difference, which is 0. (A GPU joins runs of positions: there, up to rounding.)
+// The average changes by a fraction of a difference, which is 0. (A GPU merges runs of positions, so there it holds up
+// to rounding.)
 void check_constant_payload(Index window) {
   const PoolingCase layer{{2, 45, 2, 19, window}};
   Values<float> in = converted<float>(random_values(layer.inputs(), 3));

@@ -43,7 +43,7 @@ TEST_CASE("pooling: decay and several payloads, SIMD widths agree at every odd s
   check_widths([](Index size) { return decaying({{2, size, 2, size, 0, true, 2}}); });
 }
 
-// Slopes so small that a sequence is seen far across the borders of chunks, and some that are not.
+// Slopes small enough to keep weight across several chunks, and larger slopes.
 void check_decay_of_chunks(const PoolingShape& shape) {
   for (double scale : {1.0, 20.0}) {
     for (double slope : {0.0, 0.001, 0.05, 2.0}) {
@@ -101,7 +101,7 @@ TEST_CASE("pooling: decay over 65,536 positions in float", "[pooling][heavy]") {
   }
 }
 
-// A logit keeps its distance, however many positions between are left out.
+// A logit keeps its distance when positions between are masked.
 void check_masked_distance(Index window) {
   for_each_cpu(1, [&](auto& device, const std::string& name) {
     Array<Token> mask_bc(5, 0);
@@ -117,7 +117,7 @@ void check_masked_distance(Index window) {
 
 TEST_CASE("pooling: masked positions count in the distance of the decay", "[pooling]") { check_masked_distance(0); }
 
-// The payload of a head beside another is pooled as it is alone.
+// A payload is pooled the same with and without another payload in its head.
 void check_payloads_side_by_side(Index window) {
   PlainDevice plain;
   const PoolingCase both{{2, 7, 2, 3, window, true, 2}}, one{{2, 7, 2, 3, window}};
@@ -153,7 +153,7 @@ void check_slope_of_zero(Index window) {
 
 TEST_CASE("pooling: a slope of 0 changes no bit", "[pooling]") { check_slope_of_zero(0); }
 
-// A window and all that went before change a logit alone, and nothing that is not in it changes a bit.
+// A window and earlier positions change only a logit; positions outside the window change no bit.
 void check_influence_with_decay(Index window) {
   for (Index C : {23, 600}) {
     const PoolingCase layer = decaying({{1, C, 2, 21, window, true, 2}});

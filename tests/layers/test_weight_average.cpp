@@ -7,7 +7,7 @@
 namespace abh {
 namespace {
 
-// An average of weights that are kept as T. The first and the last `margin` of them belong to somebody else.
+// Average of weights of type T. The first and the last `margin` weights belong to other tensors.
 template <class T>
 struct Averaged {
   Array<Accum<T>> average;
@@ -36,7 +36,7 @@ Array<T> weights_of(Index count, Index step) {
   return numbers_as<T>(count, static_cast<std::uint64_t>(step) + 2);
 }
 
-// So many steps, each with other weights.
+// Runs this number of steps, each with other weights.
 template <class T, class Device>
 Averaged<T> run(Device& device, Index count, Index N, Index steps, Index margin = 0) {
   Averaged<T> averaged{numbers_as<Accum<T>>(count, 1), margin};
@@ -98,7 +98,7 @@ TEST_CASE("weight_average: float against double in every instruction set, with a
   }
 }
 
-// A sum would be rounded, and would keep what is not finite.
+// A sum would be rounded, and would keep NaN and infinity.
 TEST_CASE("weight_average: a share of 1 gives the bits of the weight", "[weight_average][gpu]") {
   const float infinity = std::numeric_limits<float>::infinity();
   for_each_device(1, [&](auto& device) {
@@ -155,7 +155,7 @@ TEST_CASE("weight_average: GPU kernels at every size", "[weight_average][gpu]") 
         record_gradcheck({"weight_average", "9 steps, " + std::to_string(count) + " weights", comparison.name, "update",
                           name, "float", comparison.error, 1e-6});
       }
-      // With weights in bf16, the average is that of the exact weights.
+      // With weights in bf16, the average is that of the full-precision weights.
       CHECK(steps.template operator()<bf16>(device).average == got.average);
     }
   });
