@@ -29,7 +29,7 @@ void everywhere(const Body& body) {
   for_each_device(2, [&](auto& device) { body(device, "float", float{}); });
 }
 
-TEST_CASE("adaptive_span: every derivative, every width", "[adaptive_span]") {
+TEST_CASE("adaptive_span: every derivative, at every SIMD width", "[adaptive_span]") {
   check_layer(span_case(3, 40, 4, 9));
   check_layer(span_case(1, 1, 2, 5));
   check_layer(span_case(2, 70, 12.5, 30, true));
@@ -37,7 +37,7 @@ TEST_CASE("adaptive_span: every derivative, every width", "[adaptive_span]") {
   check_widths([](Index size) { return span_case(2, 3 * size, 5, static_cast<double>(size)); });
 }
 
-TEST_CASE("adaptive_span: on the GPU", "[adaptive_span][gpu]") {
+TEST_CASE("adaptive_span: GPU kernels at every size", "[adaptive_span][gpu]") {
   check_gpu("adaptive_span", span_case(3, 40, 4, 9), span_case(5, 700, 32, 300, true), span_case(2, 9, 20, 30));
 }
 
@@ -67,7 +67,7 @@ TEST_CASE("adaptive_span: the worked example of the chapter", "[adaptive_span][g
   });
 }
 
-TEST_CASE("adaptive_span: as far as the mask is above 0, whatever the span", "[adaptive_span][gpu]") {
+TEST_CASE("adaptive_span: the range ends where the mask becomes 0, for any span", "[adaptive_span][gpu]") {
   std::mt19937 random(5);
   everywhere([&]<class T>(auto& device, const std::string& name, T) {
     INFO(name);
@@ -89,7 +89,7 @@ TEST_CASE("adaptive_span: as far as the mask is above 0, whatever the span", "[a
   });
 }
 
-TEST_CASE("adaptive_span: a span stays where it can be", "[adaptive_span][gpu]") {
+TEST_CASE("adaptive_span: a span is clamped to its valid range", "[adaptive_span][gpu]") {
   everywhere([]<class T>(auto& device, const std::string& name, T) {
     INFO(name);
     using Device = std::remove_reference_t<decltype(device)>;

@@ -36,8 +36,7 @@ struct TaskPlace : TestFolder {
 
 }  // namespace
 
-TEST_CASE("tasks: the last line tells the loss and the accuracy of the last weights and of the kept ones",
-          "[tasks][programs]") {
+TEST_CASE("tasks: the last line has loss and accuracy of the last and of the kept weights", "[tasks][programs]") {
   for (const char* task : {"sort", "recall", "dates", "pairs", "reviews", "digits"}) {
     INFO(task);
     const TaskPlace place;
@@ -80,7 +79,7 @@ TEST_CASE("tasks: the last line tells the loss and the accuracy of the last weig
   }
 }
 
-TEST_CASE("tasks: a network that predicts must not see what comes next", "[tasks][programs]") {
+TEST_CASE("tasks: a network that predicts tokens must be causal", "[tasks][programs]") {
   for (const char* task : {"sort", "dates", "pairs"}) {
     INFO(task);
     const TaskPlace place;
@@ -104,7 +103,7 @@ TEST_CASE("tasks: a network that predicts must not see what comes next", "[tasks
   }
 }
 
-TEST_CASE("tasks: pairs are translated by all threads, with the same mean", "[tasks][programs]") {
+TEST_CASE("tasks: translation of pairs gives the same mean with any number of threads", "[tasks][programs]") {
   const TaskPlace place;
   const std::string network = "--steps 2 --eval-every 1";
   const Outcome one = require_success(train(place.flags("pairs", network)));
@@ -118,7 +117,7 @@ TEST_CASE("tasks: pairs are translated by all threads, with the same mean", "[ta
   CHECK(bleu(three) == bleu(one));
 }
 
-TEST_CASE("programs: --init-from with another context keeps the positions that both have, for every task",
+TEST_CASE("programs: --init-from with another context keeps the shared positions, for every task",
           "[tasks][programs]") {
   const TestFolder place;
   const std::string pairs = place / "pairs.tsv", reviews = place / "reviews.csv";

@@ -9,7 +9,7 @@
 namespace abh {
 namespace {
 
-TEST_CASE("bahdanau_attention: every derivative, every width", "[bahdanau_attention]") {
+TEST_CASE("bahdanau_attention: every derivative, at every SIMD width", "[bahdanau_attention]") {
   check_layer(BahdanauAttentionCase{{.B = 2, .C = 7, .N = 2, .K = 3}});
   check_layer(BahdanauAttentionCase{{.B = 2, .C = 6, .N = 1, .K = 5, .causal = false}});
   check_layer(BahdanauAttentionCase{{.B = 1, .C = 17, .N = 2, .K = 4, .side_by_side = true}});
@@ -18,12 +18,12 @@ TEST_CASE("bahdanau_attention: every derivative, every width", "[bahdanau_attent
   check_layer(BahdanauAttentionCase{{.B = 1, .C = 67, .N = 1, .K = 2}});
 }
 
-TEST_CASE("bahdanau_attention: masked keys, positions that see nothing", "[bahdanau_attention]") {
+TEST_CASE("bahdanau_attention: masked keys, queries without keys", "[bahdanau_attention]") {
   check_layer(BahdanauAttentionCase{{.B = 2, .C = 11, .N = 2, .K = 3, .mask_bs = holes(2, 11)}});
   check_layer(BahdanauAttentionCase{{.B = 2, .C = 8, .N = 1, .K = 3, .causal = false, .mask_bs = holes(2, 8)}});
 }
 
-TEST_CASE("bahdanau_attention: another sequence, a past, a reach, a bias by distance", "[bahdanau_attention]") {
+TEST_CASE("bahdanau_attention: another sequence, past keys, a window, a distance bias", "[bahdanau_attention]") {
   check_layer(BahdanauAttentionCase{{.B = 2, .C = 5, .N = 2, .K = 3, .causal = false, .S = 8}});
   check_layer(BahdanauAttentionCase{{.B = 2, .C = 9, .N = 1, .K = 2, .causal = false, .mask_bs = holes(2, 4), .S = 4}});
   check_layer(BahdanauAttentionCase{{.B = 1, .C = 5, .N = 2, .K = 3, .S = 9, .query_offset = 4}});
@@ -36,7 +36,7 @@ TEST_CASE("bahdanau_attention: another sequence, a past, a reach, a bias by dist
   check_layer(BahdanauAttentionCase{{.B = 1, .C = 6, .N = 1, .K = 2, .S = 3, .query_offset = 4, .window = 2}});
 }
 
-TEST_CASE("bahdanau_attention: several tiles", "[bahdanau_attention][heavy]") {
+TEST_CASE("bahdanau_attention: sequences of several tiles", "[bahdanau_attention][heavy]") {
   for (const bool causal : {true, false}) {
     for (const BahdanauAttentionCase& layer :
          {BahdanauAttentionCase{{.B = 2, .C = 37, .N = 3, .K = 19, .causal = causal}},
@@ -51,7 +51,7 @@ TEST_CASE("bahdanau_attention: several tiles", "[bahdanau_attention][heavy]") {
   }
 }
 
-TEST_CASE("bahdanau_attention: lane widths agree at every odd size", "[bahdanau_attention]") {
+TEST_CASE("bahdanau_attention: SIMD widths agree at every odd size", "[bahdanau_attention]") {
   check_widths([](Index size) { return BahdanauAttentionCase{{.B = 1, .C = size, .N = 2, .K = size}}; });
 }
 
@@ -72,7 +72,7 @@ TEST_CASE("bahdanau_attention: rows of any size", "[bahdanau_attention][gpu]") {
 }
 
 // Beyond what the products of four can hold, then every softmax has one weight.
-TEST_CASE("bahdanau_attention: scores of any size", "[bahdanau_attention][gpu]") {
+TEST_CASE("bahdanau_attention: scores of any magnitude", "[bahdanau_attention][gpu]") {
   const auto layer_of = [](double scale) { return BahdanauAttentionCase{{.B = 2, .C = 37, .N = 2, .K = 6}, scale}; };
   check_scales({1e9, 1e12, 1e20, 1e36}, layer_of, 1e-6);
 }
@@ -84,12 +84,12 @@ TEST_CASE("bahdanau_attention: later tokens change no bit of earlier outputs", "
   }
 }
 
-TEST_CASE("bahdanau_attention: a row that sees nothing is 0 with infinite lse, and so are its gradients",
+TEST_CASE("bahdanau_attention: a query without keys has output 0, infinite lse and zero gradients",
           "[bahdanau_attention][gpu]") {
   check_nothing_seen(BahdanauAttentionCase{{.B = 1, .C = 40, .N = 1, .K = 3, .mask_bs = kept(Array<Token>(40, 0))}});
 }
 
-TEST_CASE("bahdanau_attention: a masked key has no influence and no gradient", "[bahdanau_attention][gpu]") {
+TEST_CASE("bahdanau_attention: a masked key has no influence and zero gradients", "[bahdanau_attention][gpu]") {
   const Index masked = 66;
   Array<Token> mask_c(75, 1);
   mask_c[size_of(masked)] = 0;
@@ -113,7 +113,7 @@ TEST_CASE("bahdanau_attention: a masked key has no influence and no gradient", "
   });
 }
 
-TEST_CASE("bahdanau_attention: what is not a number stays so, where it is seen", "[bahdanau_attention][gpu]") {
+TEST_CASE("bahdanau_attention: NaN reaches only the rows that attend to it", "[bahdanau_attention][gpu]") {
   const BahdanauAttentionCase layer{{.B = 1, .C = 40, .N = 1, .K = 8}};
   Values<float> in = converted<float>(random_values(layer.inputs(), 3));
   const Index at = 21;
@@ -130,7 +130,7 @@ TEST_CASE("bahdanau_attention: what is not a number stays so, where it is seen",
   });
 }
 
-TEST_CASE("bahdanau_attention: a position that sees one key has no score to learn", "[bahdanau_attention][gpu]") {
+TEST_CASE("bahdanau_attention: a query with one key has zero score gradients", "[bahdanau_attention][gpu]") {
   const BahdanauAttentionCase layer{{.B = 70, .C = 1, .N = 1, .K = 16}};
   for_each_number([&]<class T>(auto& device, const std::string& name, T) {
     INFO(name);
@@ -143,7 +143,7 @@ TEST_CASE("bahdanau_attention: a position that sees one key has no score to lear
   });
 }
 
-TEST_CASE("bahdanau_attention: step by step is the same as at once", "[bahdanau_attention][gpu]") {
+TEST_CASE("bahdanau_attention: inference equals the full pass", "[bahdanau_attention][gpu]") {
   const BahdanauAttentionCase layer{{.B = 1, .C = 40, .N = 3, .K = 13, .window = 25}};
   PlainDevice plain;
   for_each_number([&]<class T>(auto& device, const std::string& name, T) {
@@ -167,12 +167,12 @@ TEST_CASE("bahdanau_attention: step by step is the same as at once", "[bahdanau_
   });
 }
 
-TEST_CASE("bahdanau_attention: the weights of whoever looks are those of the output", "[bahdanau_attention]") {
+TEST_CASE("bahdanau_attention: inspected weights reproduce the output", "[bahdanau_attention]") {
   const BahdanauAttentionCase layer{{.B = 2, .C = 5, .N = 2, .K = 3, .mask_bs = holes(2, 5), .distances = 5}};
   check_weights(layer);
 }
 
-TEST_CASE("bahdanau_attention: scratch memory grows with C, not with C x C", "[bahdanau_attention]") {
+TEST_CASE("bahdanau_attention: scratch memory grows linearly with C", "[bahdanau_attention]") {
   const auto peak = [](Index C) { return scratch_peak(BahdanauAttentionCase{{.B = 1, .C = C, .N = 1, .K = 2}}); };
   const std::size_t half = peak(1024);
   CHECK(half > 0);
@@ -199,7 +199,7 @@ TEST_CASE("bahdanau_attention: the worked example of the chapter", "[bahdanau_at
   for_each_device(1, [&](auto& device) { check(device, float{}, 2e-6); });
 }
 
-TEST_CASE("bahdanau_attention: on the GPU", "[bahdanau_attention][gpu]") {
+TEST_CASE("bahdanau_attention: GPU kernels at every size", "[bahdanau_attention][gpu]") {
   const auto check = [](const std::string& what, const AttentionCase& layer) {
     // Logits of unit size, however many channels they are sums over.
     check_gpu("bahdanau_attention", what, BahdanauAttentionCase{layer, 2 / std::sqrt(double(layer.K))});
@@ -218,7 +218,7 @@ TEST_CASE("bahdanau_attention: on the GPU", "[bahdanau_attention][gpu]") {
   }
 }
 
-TEST_CASE("bahdanau_attention: nothing to do", "[bahdanau_attention][gpu]") {
+TEST_CASE("bahdanau_attention: empty inputs", "[bahdanau_attention][gpu]") {
   check_no_rows(BahdanauAttentionCase{{.B = 0, .C = 4, .N = 2, .K = 3}});
   check_no_rows(BahdanauAttentionCase{{.B = 2, .C = 0, .N = 2, .K = 3}});
 }

@@ -219,11 +219,11 @@ void check_chunks(Device& device) {
   }
 }
 
-TEST_CASE("chunks: loss, logits and every gradient are those of the sequence at once", "[chunks]") {
+TEST_CASE("chunks: loss, logits and every gradient equal those of the whole sequence", "[chunks]") {
   on_plain_and_cpu([](auto& device) { check_chunks(device); }, 2);
 }
 
-TEST_CASE("chunks: every weight is finished once", "[chunks]") {
+TEST_CASE("chunks: each weight's gradient is reported complete once", "[chunks]") {
   CpuDevice<Isa::baseline> device(1);
   for (const NetworkCase& network : chunk_cases()) {
     for (const bool truncated : {false, true}) {
@@ -256,7 +256,7 @@ TEST_CASE("chunks: in float on a GPU", "[chunks][gpu]") {
 }
 
 // Truncated, what enters a chunk is a constant: central differences of a loss in which it is.
-TEST_CASE("chunks: truncated, what enters a chunk has no gradient", "[chunks][heavy]") {
+TEST_CASE("chunks: truncated chunks pass no gradient to their initial state", "[chunks][heavy]") {
   PlainDevice device;
   std::size_t turn = 0;
   for (NetworkCase network : chunk_cases()) {
@@ -331,21 +331,21 @@ void check_prompts(Device& device, double tolerance, const std::vector<Index>& c
   }
 }
 
-TEST_CASE("chunks: steps go on behind a prompt that was read in chunks", "[chunks][generator]") {
+TEST_CASE("chunks: inference continues after a prompt read in chunks", "[chunks][generator]") {
   PlainDevice plain;
   check_prompts<PlainDevice, double>(plain, 1e-12, {1, 4, 19});
   CpuDevice<Isa::baseline> cpu(2);
   check_prompts<CpuDevice<Isa::baseline>, double>(cpu, 1e-12, {1, 2, 5, 30});
 }
 
-TEST_CASE("chunks: steps go on behind a prompt, in float on a GPU", "[chunks][generator][gpu]") {
+TEST_CASE("chunks: inference continues after a prompt, in float on a GPU", "[chunks][generator][gpu]") {
   for_each_gpu([](auto& device, const std::string& name) {
     INFO(name);
     check_prompts<std::decay_t<decltype(device)>, float>(device, 3e-5, {4});
   });
 }
 
-TEST_CASE("chunks: memory grows by tokens and borders alone", "[chunks][memory]") {
+TEST_CASE("chunks: memory grows only with tokens and chunk borders", "[chunks][memory]") {
   CpuDevice<Isa::baseline> device(2);
   const ModelConfig config = chunk_case("additive", "0,5", 4, "positions=none context=4096").config;
   const auto memory = [&](Index C, Index chunk, bool truncated = false) {
@@ -378,7 +378,7 @@ ModelConfig model_in_chunks() {
 }
 
 // Steps of a model: losses, gradients and what is evaluated are those of a model without chunks, in shards as well.
-TEST_CASE("chunks: a model trains and evaluates as without", "[chunks][shards][gpu]") {
+TEST_CASE("chunks: a model trains and evaluates as without chunks", "[chunks][shards][gpu]") {
   const ModelConfig config = model_in_chunks();
   const Index B = 4, C = config.context;
   std::vector<Token> tokens, targets;
@@ -429,7 +429,7 @@ TEST_CASE("chunks: a model trains and evaluates as without", "[chunks][shards][g
   }
 }
 
-TEST_CASE("chunks: the sum of all weights is one weight", "[chunks][pooling][gpu]") {
+TEST_CASE("chunks: the log-sum-exp of all weights of a chunk", "[chunks][pooling][gpu]") {
   for_each_device(2, [&]<class Device>(Device& device, const std::string& name) {
     INFO(name);
     const Array<float> max_nc = {1, 2, 7, -3, 0, 0}, sum_nc = {9, 1, 9, 2, 9, 0};
@@ -442,7 +442,7 @@ TEST_CASE("chunks: the sum of all weights is one weight", "[chunks][pooling][gpu
   });
 }
 
-TEST_CASE("chunks: the sum of all weights is one weight, for every head", "[chunks][pooling][gpu]") {
+TEST_CASE("chunks: the log-sum-exp of a chunk for any number of heads", "[chunks][pooling][gpu]") {
   const Index C = 3;
   for (const Index N : {128, 129, 300}) {
     Array<float> max_nc(static_cast<std::size_t>(N * C), not_written), sum_nc = max_nc;
@@ -467,7 +467,7 @@ TEST_CASE("chunks: the sum of all weights is one weight, for every head", "[chun
   }
 }
 
-TEST_CASE("chunks: which networks cannot be computed so", "[chunks]") {
+TEST_CASE("chunks: networks without chunked computation are named", "[chunks]") {
   for (const MixerProperties& mixer : Mixers::properties) {
     ModelConfig config = chunk_case(mixer.name, "0", 0).config;
     CAPTURE(mixer.name);

@@ -55,7 +55,7 @@ TEST_CASE("copy_rows: rows are copied and added, and nothing else is written", "
   });
 }
 
-TEST_CASE("copy_rows: zeros are all of an array, and nothing else", "[copy_rows][gpu]") {
+TEST_CASE("copy_rows: zeros fill all of an array and nothing else", "[copy_rows][gpu]") {
   for_each_device(3, [](auto& device) {
     for (const Index count : {0, 1, 65536, 65537, 200001}) {
       INFO(count << " numbers");

@@ -102,7 +102,7 @@ void check_long(const PoolingCase& layer, double lead, float slope, double toler
   });
 }
 
-TEST_CASE("pooling: one large weight and many small ones", "[pooling][long][gpu]") {
+TEST_CASE("pooling: one large weight and many small weights", "[pooling][long][gpu]") {
   for (const double lead : {5.0, 13.8}) {
     for (const Index C : {200, 1025, 4096}) {
       for (const Index window : {Index(0), C - 1, C / 3}) check_long(layer_of(C, window, true, 1, 0), lead, 0, 5e-6);
@@ -112,7 +112,7 @@ TEST_CASE("pooling: one large weight and many small ones", "[pooling][long][gpu]
   }
 }
 
-TEST_CASE("pooling: one large weight and many small ones, 65,536 positions", "[pooling][long][heavy][gpu]") {
+TEST_CASE("pooling: one large weight and 65,535 small weights", "[pooling][long][heavy][gpu]") {
   for (const double lead : {5.0, 13.8}) {
     check_long(layer_of(65536, 0, true, 1, 0), lead, 0, 5e-6);
     check_long(layer_of(65536, 0, false, 1, 0), lead, 0, 5e-6);
@@ -122,14 +122,14 @@ TEST_CASE("pooling: one large weight and many small ones, 65,536 positions", "[p
   }
 }
 
-TEST_CASE("pooling: one large weight and a million small ones", "[pooling][long][heavy][gpu]") {
+TEST_CASE("pooling: one large weight and a million small weights", "[pooling][long][heavy][gpu]") {
   for (const double lead : {5.0, 13.8}) {
     for (const bool causal : {true, false}) check_long(layer_of(1 << 20, 0, causal, 1, 0), lead, 0, 1e-5);
   }
 }
 
 // Step by step, too; windows whose suffixes are long.
-TEST_CASE("pooling: one large weight and many steps", "[pooling][long][gpu]") {
+TEST_CASE("pooling: one large weight and many inference steps", "[pooling][long][gpu]") {
   const auto check = [&](auto& device, const std::string& name, Index C, Index window, double lead) {
     const PoolingCase layer = layer_of(C, window, true, 1, 0);
     INFO(name << ", " << C << " steps, window " << window << ", lead " << lead);
@@ -146,7 +146,7 @@ TEST_CASE("pooling: one large weight and many steps", "[pooling][long][gpu]") {
 }
 
 // In chunks, each behind one position that stands for all before it: what rounding leaves of that goes with it.
-TEST_CASE("pooling: one large weight and many small ones, in a thousand chunks", "[pooling][chunks][long][gpu]") {
+TEST_CASE("pooling: a thousand chunks, one large weight and many small weights", "[pooling][chunks][long][gpu]") {
   for (const double lead : {5.0, 13.8}) {
     for (const Index chunk : {1, 64, 300}) {
       const Index chunks = chunk == 300 ? 100 : 1024;

@@ -76,7 +76,7 @@ TEST_CASE("heads: every gradient of a classifier", "[heads]") {
   }
 }
 
-TEST_CASE("heads: a sequence without a position has the bias for its logits", "[heads]") {
+TEST_CASE("heads: a sequence without positions has the bias as its logits", "[heads]") {
   const Classifier c("mean");
   Array<double> weights = weights_of(c), logits_bo;
   for (const Parameter& parameter : Network<CpuDevice<Isa::baseline>, double>::parameter_table(c.config)) {

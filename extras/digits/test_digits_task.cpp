@@ -77,7 +77,7 @@ std::string drawn_lines(std::uint32_t count) {
 
 }  // namespace
 
-TEST_CASE("digits: the drawn ones are those of the description", "[digits]") {
+TEST_CASE("digits: generated digits match their description", "[digits]") {
   std::string all;
   std::vector<Index> count(10);
   for (std::uint32_t i = 0; i < 200; ++i) {
@@ -92,7 +92,7 @@ TEST_CASE("digits: the drawn ones are those of the description", "[digits]") {
   for (const Index each : count) CHECK(each > 8);
 }
 
-TEST_CASE("digits: a batch has the patches of every picture, behind a place for cls", "[digits]") {
+TEST_CASE("digits: a batch has the patches of every picture, after the cls position", "[digits]") {
   for (const bool has_cls : {false, true}) {
     for (const Index patch : {1, 2, 4, 8, 16}) {
       CAPTURE(has_cls, patch);
@@ -129,7 +129,7 @@ TEST_CASE("digits: a batch has the patches of every picture, behind a place for 
   for (std::uint32_t b = 0; b < 4; ++b) CHECK(step.target_r[b] == drawn_digit(8 + b).label);
 }
 
-TEST_CASE("digits: a picture in characters", "[digits]") {
+TEST_CASE("digits: a picture printed as characters", "[digits]") {
   const DigitsTask task(2, false);
   const Batch batch = task.test_batch(0, 2);
   const std::string right = task.shown(batch, 0, batch.target_r);
@@ -141,7 +141,7 @@ TEST_CASE("digits: a picture in characters", "[digits]") {
             .starts_with(std::to_string(other) + ", is " + std::to_string(batch.target_r[1]) + "\n"));
 }
 
-TEST_CASE("digits: pictures of a user, byte by byte", "[digits]") {
+TEST_CASE("digits: user pictures are read byte by byte", "[digits]") {
   const PictureSet set = pictures_of_idx(images_of("70"), "i", labels_of("70"), "l");
   CHECK(set.height == 2);
   CHECK(set.width == 3);
@@ -193,7 +193,7 @@ TEST_CASE("digits: pictures of a user, byte by byte", "[digits]") {
   }
 }
 
-TEST_CASE("digits: what is wrong with pictures of a user is said in a line", "[digits]") {
+TEST_CASE("digits: faults in user pictures are reported in one line", "[digits]") {
   const auto changed = [](std::string bytes, std::size_t at, char byte) {
     bytes.at(at) = byte;
     return bytes;
@@ -272,7 +272,7 @@ TEST_CASE("digits: what is wrong with pictures of a user is said in a line", "[d
   }
 }
 
-TEST_CASE("digits: where the pictures of a user lie, and which are held back", "[digits]") {
+TEST_CASE("digits: user pictures are found by path, and a part is held out", "[digits]") {
   const TestFolder folder;
   const auto at = [&](const std::string& name) {
     const std::filesystem::path path = folder / name;
@@ -448,7 +448,7 @@ TEST_CASE("digits: where the pictures of a user lie, and which are held back", "
   CHECK(known("01234") != known("10234"));
 }
 
-TEST_CASE("digits: pictures of any size become patches, and are moved by a pixel at most", "[digits]") {
+TEST_CASE("digits: pictures of any size become patches, shifted by at most one pixel", "[digits]") {
   CHECK(usual_patch(16, 16) == 4);
   CHECK(usual_patch(28, 28) == 7);
   CHECK(usual_patch(8, 8) == 2);
@@ -522,7 +522,7 @@ TEST_CASE("digits: pictures of any size become patches, and are moved by a pixel
   CHECK(three.shown(three.test_batch(0, 1), 0, {1}) == "1\n    @\n    =");
 }
 
-TEST_CASE("digits: programs learn them, go on, and say how many are right", "[digits][programs]") {
+TEST_CASE("digits: programs train, resume and report the accuracy", "[digits][programs]") {
   const Arguments small =
       words("--task digits --channels 16 --heads 2 --layers 1 --batch 8 --steps 20 --eval-every 10 --eval-tokens 800");
   const TaskPlace place(small + words("--patch 8 --class-pooling cls"));
@@ -555,7 +555,7 @@ TEST_CASE("digits: programs learn them, go on, and say how many are right", "[di
                   {"--patch: expected 8"});
 }
 
-TEST_CASE("digits: programs learn the pictures of a user, and know them again", "[digits][programs]") {
+TEST_CASE("digits: programs learn user pictures, and recognise them in evaluation", "[digits][programs]") {
   const TestFolder folder;
   const std::string csv = folder / "digits.csv", run = folder / "run";
   write_bytes(csv, drawn_lines(60));
@@ -632,7 +632,7 @@ TEST_CASE("digits: programs learn the pictures of a user, and know them again", 
   require_refusal(train_digits({"--data", images, "--context", "9"}), 2, {"--context: expected none"});
 }
 
-TEST_CASE("digits: metadata of pictures that cannot be are refused", "[digits]") {
+TEST_CASE("digits: metadata of impossible pictures are refused", "[digits]") {
   const TestFolder folder;
   const std::string path = folder / "model";
   const auto error = [&](const std::string& change) {

@@ -55,7 +55,7 @@ T loss_of(const ModelConfig& config, const Batch& batch, const Array<T>& weights
 const char* const variants[] = {"pooling=cls", "pooling=mean", "pooling=cls positions=sinusoidal embedding_norm=1",
                                 "pooling=mean positions=none"};
 
-TEST_CASE("weights: the order of a network that reads patches", "[network]") {
+TEST_CASE("weights: the order of a network with patches", "[network]") {
   ModelConfig config{.layers = 1, .channels = 8, .heads = 2, .context = 5, .mixer = "identity"};
   config.classes = 3;
   config.patch_inputs = 4;
@@ -68,7 +68,7 @@ TEST_CASE("weights: the order of a network that reads patches", "[network]") {
   CHECK(names_of(parameter_table(config)) == "embedding.patch_di embedding.patch_bias_d embedding.cls_d " + after);
 }
 
-TEST_CASE("patches: every gradient of a network that reads them", "[patches]") {
+TEST_CASE("patches: every gradient of a network with patches", "[patches]") {
   for (const std::string variant : variants) {
     CAPTURE(variant);
     NetworkCase network;
@@ -97,7 +97,7 @@ TEST_CASE("patches: every gradient of a network that reads them", "[patches]") {
 }
 
 // On every device, in any number of threads and shards.
-TEST_CASE("patches: a model learns from them", "[patches][gpu]") {
+TEST_CASE("patches: a model learns from patches", "[patches][gpu]") {
   for (const std::string variant : variants) {
     const ModelConfig config = config_of(variant);
     std::vector<float> first;

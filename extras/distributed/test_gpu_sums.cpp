@@ -138,13 +138,13 @@ void check_sums(Index size, Index count, const std::vector<Index>& borders, Inde
   for (const char each : good) CHECK(each);
 }
 
-TEST_CASE("gpu sums: the bits of a balanced tree, whatever the number of processes", "[gpu_sums][threads]") {
+TEST_CASE("gpu sums: the bits of a balanced tree, for any number of processes", "[gpu_sums][threads]") {
   for (const Index size : {1, 2, 4, 8}) {
     for (const Index count : {0, 1, 2, 3, 17, 1000, 4099}) check_sums(size, count, {}, 1 << 22);
   }
 }
 
-TEST_CASE("gpu sums: in pieces, recorded or not, in every order of what may overlap", "[gpu_sums][threads]") {
+TEST_CASE("gpu sums: in pieces, captured or not, in every order of concurrent work", "[gpu_sums][threads]") {
   using emulator::Order;
   for (const Order order : {Order{}, Order{Order::reverse, 0}, Order{Order::shuffled, 1}}) {
     emulator::set_order(order);
@@ -155,7 +155,7 @@ TEST_CASE("gpu sums: in pieces, recorded or not, in every order of what may over
   emulator::set_order({});
 }
 
-TEST_CASE("gpu sums: arrays that do not follow each other", "[gpu_sums][threads]") {
+TEST_CASE("gpu sums: non-contiguous arrays", "[gpu_sums][threads]") {
   in_threads(2, [&](Processes& processes, Device& device) {
     GpuSums<Backend::emulated> sums(device, processes);
     const DeviceMemory memory(device.memory(), 4 * sizeof(float));
@@ -174,7 +174,7 @@ TEST_CASE("gpu sums: arrays that do not follow each other", "[gpu_sums][threads]
   });
 }
 
-TEST_CASE("gpu sums: who leaves with an error does not wait for the others", "[gpu_sums][threads]") {
+TEST_CASE("gpu sums: a process that leaves with an error does not wait for the others", "[gpu_sums][threads]") {
   std::atomic<int> left = 0;
   CHECK_THROWS_WITH(in_threads(2,
                                [&](Processes& processes, Device& device) {
@@ -193,7 +193,7 @@ TEST_CASE("gpu sums: who leaves with an error does not wait for the others", "[g
                     "the disk is full");
 }
 
-TEST_CASE("emulator: messages of a group go at the same time, and arrive in order", "[gpu_sums][threads]") {
+TEST_CASE("emulator: messages of a group are concurrent and arrive in order", "[gpu_sums][threads]") {
   ncclUniqueId id;
   REQUIRE(ncclGetUniqueId(&id) == ncclSuccess);
   std::vector<std::thread> threads;

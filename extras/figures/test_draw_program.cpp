@@ -58,7 +58,7 @@ bool has(const std::vector<std::string>& files, const std::string& file) {
 
 }  // namespace
 
-TEST_CASE("programs: draw has pictures of every mixer", "[programs][drawing]") {
+TEST_CASE("programs: draw makes pictures of every mixer", "[programs][drawing]") {
   const TestFolder folder;
   for (const MixerProperties& mixer : Mixers::properties) {
     const std::string name = mixer.name;
@@ -115,7 +115,7 @@ TEST_CASE("programs: draw follows the settings of a network", "[programs][drawin
         "pictures: " + copy + "/pictures/index.html");
 }
 
-TEST_CASE("programs: draw shows every task its own way", "[programs][drawing]") {
+TEST_CASE("programs: draw shows each task in its own form", "[programs][drawing]") {
   const TestFolder folder;
   const auto train_on = [&](const std::string& task, const std::string& more, const std::string& run) {
     require_success(
@@ -171,7 +171,7 @@ TEST_CASE("programs: draw shows every task its own way", "[programs][drawing]") 
                   {"--data: expected --example beside it, found --text"});
 }
 
-TEST_CASE("programs: a large network is drawn in part, and a long text cut", "[programs][drawing]") {
+TEST_CASE("programs: a large network is drawn in part, and a long text is cut", "[programs][drawing]") {
   const TestFolder folder;
   const std::string run = trained(words("--layers 12 --heads 12 --channels 96 --context 200 --mixer dot --steps 1"));
   const std::string text = some_text(300);
@@ -189,7 +189,7 @@ TEST_CASE("programs: a large network is drawn in part, and a long text cut", "[p
   CHECK(contains(page_of(folder / "small"), "Of 300 characters the first 8 are drawn."));
 }
 
-TEST_CASE("programs: what draw refuses", "[programs][drawing]") {
+TEST_CASE("programs: draw refuses invalid settings", "[programs][drawing]") {
   const std::string run = trained();
   const TestFolder folder;
   const std::string help = require_success(draw({"--help"})).out;
@@ -239,7 +239,7 @@ TEST_CASE("programs: what draw refuses", "[programs][drawing]") {
   CHECK(read_bytes(folder / "mine/mine.svg") == "<svg/>");
 }
 
-TEST_CASE("programs: several draws into one folder at a time leave one complete page, others are refused",
+TEST_CASE("programs: of concurrent draws into one folder one writes a complete page, others are refused",
           "[programs][drawing]") {
   const std::string run = trained();
   const TestFolder folder;

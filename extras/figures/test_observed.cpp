@@ -45,7 +45,7 @@ TEST_CASE("observed: ranks and distances", "[drawing]") {
   CHECK((received_s(map, 2) == std::vector<double>{0.75, 0.25}));
 }
 
-TEST_CASE("observed: maps of every mixer, and what a position is worth", "[drawing]") {
+TEST_CASE("observed: weight maps of every mixer, and the influence of a position", "[drawing]") {
   for (const MixerProperties& mixer : Mixers::properties) {
     CAPTURE(mixer.name);
     ModelConfig config{.layers = 2, .channels = 12, .heads = 2, .context = 9, .vocabulary = 7, .mixer = mixer.name};
@@ -86,7 +86,7 @@ TEST_CASE("observed: maps of every mixer, and what a position is worth", "[drawi
   }
 }
 
-TEST_CASE("observed: a classifier is asked for its own answer where nobody knows a better one", "[drawing]") {
+TEST_CASE("observed: a classifier is asked for its predicted class if no label is known", "[drawing]") {
   ModelConfig config{.layers = 1, .channels = 8, .heads = 2, .context = 5, .vocabulary = 7, .mixer = "dot"};
   config.causal = false;
   config.classes = 3;
@@ -104,7 +104,7 @@ TEST_CASE("observed: a classifier is asked for its own answer where nobody knows
   }
 }
 
-TEST_CASE("observed: weights that are broken are said to be", "[drawing]") {
+TEST_CASE("observed: non-finite weights are reported", "[drawing]") {
   const ModelConfig config{.layers = 1, .channels = 8, .heads = 2, .context = 5, .vocabulary = 7, .mixer = "dot"};
   std::vector<float> weights = some_weights(config, 0.5, 3);
   weights.assign(weights.size(), 1e30F);
@@ -113,7 +113,7 @@ TEST_CASE("observed: weights that are broken are said to be", "[drawing]") {
   CHECK_THROWS(Observed(*model, config, weights, batch, 1));
 }
 
-TEST_CASE("gallery: what a position is worth, in words, and heads left out", "[drawing]") {
+TEST_CASE("gallery: the influence of a position in words, and ablated heads", "[drawing]") {
   ModelConfig config{.layers = 2, .channels = 12, .heads = 3, .context = 9, .vocabulary = 7, .mixer = "dot"};
   Batch batch = some_batch(9);
   const Observed seen = observed_of(config, batch);

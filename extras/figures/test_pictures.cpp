@@ -19,7 +19,7 @@
 namespace abh {
 namespace {
 
-TEST_CASE("colours: levels are evenly apart to the eye, and a screen can show them", "[pictures]") {
+TEST_CASE("colours: levels are perceptually uniform and displayable", "[pictures]") {
   for (const Colours kind : {Colours::one_way, Colours::both_signs}) {
     for (const bool dark : {false, true}) {
       CAPTURE(kind == Colours::one_way, dark);
@@ -47,7 +47,7 @@ TEST_CASE("colours: levels are evenly apart to the eye, and a screen can show th
   CHECK(std::abs(srgb_of(red)[0] - 1) < 1e-6);
 }
 
-TEST_CASE("colours: which level a number has", "[pictures]") {
+TEST_CASE("colours: the level of a number", "[pictures]") {
   const ColourScale way{.smallest = 1, .largest = 3};
   CHECK(way.level(1) == 0);
   CHECK(way.level(2) == 8);
@@ -70,7 +70,7 @@ TEST_CASE("colours: which level a number has", "[pictures]") {
   CHECK(ColourScale{.largest = 3}.fitted({1, -7}).largest == 3);
 }
 
-TEST_CASE("pictures: a matrix is one path a level", "[pictures]") {
+TEST_CASE("pictures: a matrix has one path per level", "[pictures]") {
   MatrixPicture picture{.text = {"who & whom", "rows <look>", "two rows"},
                         .row_names = {"a", "\u65e5"},
                         .column_names = {"x", "y", "z"},
@@ -98,7 +98,7 @@ TEST_CASE("pictures: a matrix is one path a level", "[pictures]") {
   CHECK(well_formed(matrix_svg({})));
 }
 
-TEST_CASE("pictures: a strip breaks where it must, and a level has ink that can be read", "[pictures]") {
+TEST_CASE("pictures: a strip breaks at line ends, and its text contrasts with every level", "[pictures]") {
   StripPicture picture{.text = {"losses"}, .cells = {{"a", 1.0}, {"\u21b5", 0.0, true}, {"<b>", std::nullopt}}};
   const std::string svg = strip_svg(picture);
   INFO(svg);
@@ -118,7 +118,7 @@ TEST_CASE("pictures: a strip breaks where it must, and a level has ink that can 
   CHECK(well_formed(strip_svg({})));
 }
 
-TEST_CASE("pictures: ways, the thicker the more", "[pictures]") {
+TEST_CASE("pictures: connections are thicker for larger weights", "[pictures]") {
   const WaysPicture picture{
       .text = {"ways"}, .above = {"1", "2"}, .below = {"2", "1", "3"}, .weight_ba = {0, 1, 0.25, 0, 0, 0.0001}};
   const std::string svg = ways_svg(picture);
@@ -131,7 +131,7 @@ TEST_CASE("pictures: ways, the thicker the more", "[pictures]") {
   CHECK(well_formed(ways_svg({})));
 }
 
-TEST_CASE("pictures: a tree grows in lanes, and what died is crossed out", "[pictures]") {
+TEST_CASE("pictures: a beam tree grows in columns, and dropped hypotheses are crossed out", "[pictures]") {
   const TreePicture picture{.text = {"tree"},
                             .nodes = {{-1, "a", -1, {"2.", "-1"}},
                                       {-1, "b", -2},
@@ -166,7 +166,7 @@ TEST_CASE("pictures: a tree grows in lanes, and what died is crossed out", "[pic
   CHECK(contains(error_of([&] { tree_svg(wide); }), "8 branches"));
 }
 
-TEST_CASE("pictures: patches lie under their ink", "[pictures]") {
+TEST_CASE("pictures: patches lie below their ink", "[pictures]") {
   PatchesPicture picture{
       .text = {"patches"}, .height = 4, .width = 4, .patch = 2, .value_p = {0, 1, 0.5, 0}, .unit = "weight"};
   picture.ink_yx.assign(16, 0);
@@ -179,7 +179,7 @@ TEST_CASE("pictures: patches lie under their ink", "[pictures]") {
   CHECK(count(svg, "<circle") == 1);
 }
 
-TEST_CASE("pictures: names and numbers that fit", "[pictures]") {
+TEST_CASE("pictures: names and numbers fit their space", "[pictures]") {
   CHECK(tenths(1.04) == "1");
   CHECK(tenths(-0.01) == "0");
   CHECK(tenths(2.25) == "2.2");
@@ -192,7 +192,7 @@ TEST_CASE("pictures: names and numbers that fit", "[pictures]") {
   CHECK(shortened("\u65e5\u65e5\u65e5", 4) == "\u65e5\u2026");
 }
 
-TEST_CASE("pictures: a page without script, that knows its own pictures", "[pictures]") {
+TEST_CASE("pictures: a page without script that lists its own pictures", "[pictures]") {
   const std::string svg = strip_svg({});
   const PicturePage page{.title = "A <title>",
                          .introduction = {"first & last"},

@@ -32,7 +32,7 @@ std::map<std::string, std::pair<double, double>> rows_of(const Outcome& outcome)
 
 }  // namespace
 
-TEST_CASE("programs: regress finds widths that answer well", "[programs][regress]") {
+TEST_CASE("programs: regress finds widths with small errors", "[programs][regress]") {
   const Outcome outcome = require_success(regress("--seed 1"));
   const auto rows = rows_of(outcome);
   REQUIRE(rows.size() == 6);
@@ -52,7 +52,7 @@ TEST_CASE("programs: regress finds widths that answer well", "[programs][regress
   CHECK(require_success(regress("--seed 2")).out != outcome.out);
 }
 
-TEST_CASE("programs: regress shows the spread over seeds, and draws", "[programs][regress]") {
+TEST_CASE("programs: regress prints the spread over seeds, and draws pictures", "[programs][regress]") {
   const TestFolder folder;
   const std::string out = folder / "new/pictures";
   const Outcome outcome = require_success(regress("--draws 3 --seed 5 --out " + out));
@@ -69,7 +69,7 @@ TEST_CASE("programs: regress shows the spread over seeds, and draws", "[programs
   CHECK(rows_of(require_success(regress("--draws 1 --seed 5"))).size() == 6);
 }
 
-TEST_CASE("programs: what regress refuses", "[programs][regress]") {
+TEST_CASE("programs: regress refuses invalid settings", "[programs][regress]") {
   for (const char* flag : {"--seed", "--draws", "--out", "--help", "--version"}) {
     CHECK(contains(require_success(regress("--help")).out, flag));
   }
@@ -105,7 +105,7 @@ TEST_CASE("a picture of a regression shows every point, curve and weight", "[reg
   CHECK(well_formed(regression_svg({})));
 }
 
-TEST_CASE("programs: regress shows how far many draws are", "[programs][regress]") {
+TEST_CASE("programs: regress shows the progress of many draws", "[programs][regress]") {
   bool was_shown = false;
   for (Index draws = 20; !was_shown; draws *= 2) {  // until they take long enough to be shown
     REQUIRE(draws < 10000);

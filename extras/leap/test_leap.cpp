@@ -35,7 +35,7 @@ void for_each_form(BlockCase<MakeLeap> block, const Body& body) {
   }
 }
 
-TEST_CASE("leap: every derivative, every width, every form", "[leap]") {
+TEST_CASE("leap: every derivative, at every SIMD width, in every form", "[leap]") {
   for_each_form(leap_case(1, 5, 2, 5), [](const auto& block) { check_layer(block); });
   for_each_form(leap_case(2, 4, 1, 4), [](const auto& block) { check_layer(block); });
   check_layer(leap_case(2, 5, 3, 7));
@@ -44,12 +44,12 @@ TEST_CASE("leap: every derivative, every width, every form", "[leap]") {
   check_gradients(leap_case(1, 1, 1, 1), 1);
 }
 
-TEST_CASE("leap: windows", "[leap]") {
+TEST_CASE("leap: with windows", "[leap]") {
   for_each_form(leap_case(2, 4, 1, 7, 3), [](const auto& block) { check_layer(block); });
   for (const Index window : {1, 2, 5, 9}) check_layer(leap_case(1, 3, 2, 8, window));
 }
 
-TEST_CASE("leap: decay", "[leap]") {
+TEST_CASE("leap: with decay", "[leap]") {
   for (const Index window : {0, 3}) {
     BlockCase<MakeLeap> block = leap_case(2, 3, 2, 7, window);
     block.config.positions = "alibi";
@@ -58,7 +58,7 @@ TEST_CASE("leap: decay", "[leap]") {
   }
 }
 
-TEST_CASE("leap: with a mask, causal or not", "[leap]") {
+TEST_CASE("leap: with a mask, causal and bidirectional", "[leap]") {
   BlockCase<MakeLeap> block = leap_case(2, 4, 2, 5);
   for (const bool causal : {true, false}) {
     block.options.causal = causal;
@@ -82,7 +82,7 @@ TEST_CASE("leap: with dropout, without norm, without residual", "[leap]") {
 
 // The equations of the chapter as sums over all pairs of positions, without norm and residual. Epsilon is one more
 // weight in every sum; the queries' averages have it too.
-TEST_CASE("leap: against its definition", "[leap]") {
+TEST_CASE("leap: matches the definition", "[leap]") {
   const Index N = 3, K = 3, D = N * K, C = 6;
   const Array<double> no_slopes(3), formula = {std::exp2(-8.0 / 3), std::exp2(-16.0 / 3), std::exp2(-8)},
                                     interleaved = {1.0 / 16, 1.0 / 256, 1.0 / 4};
@@ -146,7 +146,7 @@ TEST_CASE("leap: rescaled logits stay within their bound", "[leap]") {
   CHECK(compare(block.outputs(), run_forward<double>(block, device, in), out, true)[0].error > 0.1);
 }
 
-TEST_CASE("leap: causal, and step by step the same", "[leap][gpu]") {
+TEST_CASE("leap: causal, and inference equals the full pass", "[leap][gpu]") {
   for (const Index window : {0, 1, 3}) {
     for (const char* positions : {"none", "alibi"}) {
       CAPTURE(window, positions);
@@ -159,7 +159,7 @@ TEST_CASE("leap: causal, and step by step the same", "[leap][gpu]") {
   }
 }
 
-TEST_CASE("leap: kernels", "[leap][gpu]") {
+TEST_CASE("leap: GPU kernels", "[leap][gpu]") {
   for (const Index window : {0, 4}) {
     BlockCase<MakeLeap> block = leap_case(2, 16, 3, 21, window);
     block.config.rescale = window > 0 ? 4 : 0;

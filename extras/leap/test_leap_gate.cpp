@@ -8,7 +8,7 @@ namespace abh {
 namespace {
 
 // Maxima about 0, where epsilon is next to nothing, and about its logarithm, where it is half of all.
-TEST_CASE("leap_gate: every derivative, every width", "[leap_gate]") {
+TEST_CASE("leap_gate: every derivative, at every SIMD width", "[leap_gate]") {
   check_layer(LeapGateCase{.B = 2, .C = 5, .N = 3, .K = 7, .scale = 0.4, .max = -11.5});
   check_layer(LeapGateCase{.B = 1, .C = 37, .N = 2, .K = 19, .scale = 0.25, .max = -12, .gap = 5});
   check_layer(LeapGateCase{.B = 1, .C = 9, .N = 2, .K = 8, .scale = 0.35, .max = 0, .gap = 3, .d_gap = 8});
@@ -34,7 +34,7 @@ TEST_CASE("leap_gate: the worked example of the chapter", "[leap_gate]") {
 
 // Nothing was seen; nearly nothing; much; so much that nothing overflows. The queries' products are +-300 times the
 // share, far beyond the ends of the gate.
-TEST_CASE("leap_gate: weights and scores of any size", "[leap_gate][gpu]") {
+TEST_CASE("leap_gate: weights and scores of any magnitude", "[leap_gate][gpu]") {
   const float nothing = -std::numeric_limits<float>::infinity();
   const LeapGateCase layer{1, 5, 1, 1, 300};
   const Values<float> in = {

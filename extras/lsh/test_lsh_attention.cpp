@@ -44,7 +44,7 @@ Order order_of(Device& device, const LshAttentionCase& layer, const Values<T>& i
   return order;
 }
 
-TEST_CASE("lsh_attention: every derivative, every width", "[lsh_attention]") {
+TEST_CASE("lsh_attention: every derivative, at every SIMD width", "[lsh_attention]") {
   check_layer(sized(2, 11, 2, 3, 1, 2, 3));
   check_layer(sized(1, 13, 1, 4, 3, 3, 2));                           // pairs that meet in several rounds
   check_layer(with(sized(2, 9, 2, 2, 2, 2, 4), false, false));        // later positions are met, too
@@ -70,7 +70,7 @@ TEST_CASE("lsh_attention: masked positions, slices of wider rows", "[lsh_attenti
   check_layer(layer);
 }
 
-TEST_CASE("lsh_attention: several tiles", "[lsh_attention][heavy]") {
+TEST_CASE("lsh_attention: sequences of several tiles", "[lsh_attention][heavy]") {
   LshAttentionCase masked = sized(2, 131, 1, 8, 2, 4, 40);
   masked.mask_bc = holes(2, 131);
   for (const LshAttentionCase& layer :
@@ -82,12 +82,12 @@ TEST_CASE("lsh_attention: several tiles", "[lsh_attention][heavy]") {
   }
 }
 
-TEST_CASE("lsh_attention: lane widths agree at every odd size", "[lsh_attention]") {
+TEST_CASE("lsh_attention: SIMD widths agree at every odd size", "[lsh_attention]") {
   check_widths([](Index size) { return sized(1, size, 2, size, 2, (size + 1) / 2, 5); });
 }
 
 // Places are a permutation, in the order of buckets, then of positions; what is masked stands behind.
-TEST_CASE("lsh_attention: the order of every round", "[lsh_attention][gpu]") {
+TEST_CASE("lsh_attention: every round orders positions by bucket, masked positions last", "[lsh_attention][gpu]") {
   LshAttentionCase layer = sized(2, 75, 2, 6, 3, 3, 8);
   layer.mask_bc = holes(2, 75);
   PlainDevice plain;
@@ -115,7 +115,7 @@ TEST_CASE("lsh_attention: the order of every round", "[lsh_attention][gpu]") {
 }
 
 // Where everybody meets everybody, whatever the order, this is attention with keys of one length.
-TEST_CASE("lsh_attention: one piece of all positions meets them all", "[lsh_attention][gpu]") {
+TEST_CASE("lsh_attention: one piece of all positions equals full attention", "[lsh_attention][gpu]") {
   const LshAttentionCase layer = with(sized(1, 23, 2, 5, 3, 2, 23), false, false);
   for_each_number([&]<class T>(auto& device, const std::string& name, T) {
     const Values<T> in = converted<T>(random_values(layer.inputs(), 1));
@@ -145,7 +145,7 @@ TEST_CASE("lsh_attention: one piece of all positions meets them all", "[lsh_atte
   });
 }
 
-TEST_CASE("lsh_attention: a position that meets nobody has its own value", "[lsh_attention][gpu]") {
+TEST_CASE("lsh_attention: a position without other keys outputs its own value", "[lsh_attention][gpu]") {
   LshAttentionCase layer = sized(2, 40, 1, 3, 2, 2, 8);
   layer.mask_bc = kept(Array<Token>(80, 0));
   for_each_number([&]<class T>(auto& device, const std::string& name, T) {
@@ -163,7 +163,7 @@ TEST_CASE("lsh_attention: a position that meets nobody has its own value", "[lsh
   });
 }
 
-TEST_CASE("lsh_attention: padding at the end changes no bit of what is real", "[lsh_attention][gpu]") {
+TEST_CASE("lsh_attention: padding at the end changes no bit of real positions", "[lsh_attention][gpu]") {
   const Index C = 53, longer = 70;
   for_each_number([&]<class T>(auto& device, const std::string& name, T) {
     INFO(name);
@@ -181,7 +181,7 @@ TEST_CASE("lsh_attention: padding at the end changes no bit of what is real", "[
 }
 
 // The layer is not causal though no query sees a later key: order and pieces are made from all of them.
-TEST_CASE("lsh_attention: a later token moves earlier ones into other pieces", "[lsh_attention]") {
+TEST_CASE("lsh_attention: a later token moves earlier positions to other pieces", "[lsh_attention]") {
   const LshAttentionCase layer = sized(1, 256, 1, 16, 2, 8, 16);
   PlainDevice plain;
   Values<double> in = random_values(layer.inputs(), 1);
@@ -196,7 +196,7 @@ TEST_CASE("lsh_attention: a later token moves earlier ones into other pieces", "
   CHECK(changed > 0);
 }
 
-TEST_CASE("lsh_attention: scores of any size", "[lsh_attention][gpu]") {
+TEST_CASE("lsh_attention: scores of any magnitude", "[lsh_attention][gpu]") {
   const auto layer_of = [](double scale) {
     LshAttentionCase layer = sized(2, 37, 2, 6, 2, 3, 8);
     layer.query_scale = scale;
@@ -205,13 +205,13 @@ TEST_CASE("lsh_attention: scores of any size", "[lsh_attention][gpu]") {
   check_scales({1e3, 1e15}, layer_of, 1e-3);
 }
 
-TEST_CASE("lsh_attention: the weights of whoever looks are those of the output", "[lsh_attention]") {
+TEST_CASE("lsh_attention: inspected weights reproduce the output", "[lsh_attention]") {
   LshAttentionCase layer = with(sized(2, 17, 2, 3, 2, 2, 3), true, true);
   layer.mask_bc = holes(2, 17);
   check_weights(layer, 1);
 }
 
-TEST_CASE("lsh_attention: scratch memory grows with C, not with C x C", "[lsh_attention]") {
+TEST_CASE("lsh_attention: scratch memory grows linearly with C", "[lsh_attention]") {
   const std::size_t half = scratch_peak(sized(1, 1024, 1, 2, 2, 4, 32));
   CHECK(half > 0);
   CHECK(scratch_peak(sized(1, 2048, 1, 2, 2, 4, 32)) <= 2 * half);
@@ -229,7 +229,7 @@ TEST_CASE("lsh_attention: the worked example of the chapter", "[lsh_attention][g
   });
 }
 
-TEST_CASE("lsh_attention: on the GPU", "[lsh_attention][gpu]") {
+TEST_CASE("lsh_attention: GPU kernels at every size", "[lsh_attention][gpu]") {
   const auto check = [](const std::string& what, LshAttentionCase layer, const Token* mask_bc = nullptr) {
     layer.mask_bc = mask_bc;
     check_gpu("lsh_attention", what, layer);

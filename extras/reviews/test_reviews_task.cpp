@@ -78,7 +78,7 @@ std::vector<Token> test_labels(const ReviewsTask& task) { return task.test_batch
 
 }  // namespace
 
-TEST_CASE("reviews: the made-up ones are those of the description", "[reviews]") {
+TEST_CASE("reviews: generated reviews match their description", "[reviews]") {
   const DrawnReview first = drawn_review(first_test_example);
   CHECK(text_of(first) ==
         "overall and very short also not bad so so very warm well not dark also so not bad very short");
@@ -107,7 +107,7 @@ TEST_CASE("reviews: the made-up ones are those of the description", "[reviews]")
   CHECK(tone_is_meaning == 1418);  // 70.9 %
 }
 
-TEST_CASE("reviews: a batch is padded behind and masked, with a place in front for cls", "[reviews]") {
+TEST_CASE("reviews: a batch is padded at the end and masked, with a first position for cls", "[reviews]") {
   for (const bool has_cls : {false, true}) {
     CAPTURE(has_cls);
     const ReviewsTask task("meaning", has_cls);
@@ -197,7 +197,7 @@ TEST_CASE("reviews: files of a user", "[reviews]") {
   CHECK(error(strange) == "f: every text to train on has one label, expected two at least");
 }
 
-TEST_CASE("reviews: words are letters, numbers and marks of every script", "[reviews]") {
+TEST_CASE("reviews: words consist of letters, numbers and marks of every script", "[reviews]") {
   using Words = std::vector<std::string>;
   CHECK((words_of("Don't 'quote' rock'n'roll' 3rd '") == Words{"don't", "'quote'", "rock'n'roll'", "3rd", "'"}));
   // Blanks, dashes, quotes, an ellipsis, a sign of currency, marks of other scripts and emoji stand between words.
@@ -248,7 +248,7 @@ TEST_CASE("reviews: words are letters, numbers and marks of every script", "[rev
   CHECK((characters_of("Ab\n\u597d\t\u00e9") == Words{"a", "b", " ", "\u597d", " ", "\u00e9"}));
 }
 
-TEST_CASE("reviews: a header is one by its names, or by standing alone", "[reviews]") {
+TEST_CASE("reviews: a header is detected by its names or its unique values", "[reviews]") {
   const std::string records = "pos,good one\nneg,bad one\npos,good two\nneg,bad two\n",
                     plain = labels_and_texts(records);
   for (const char* header :
@@ -274,7 +274,7 @@ TEST_CASE("reviews: a header is one by its names, or by standing alone", "[revie
   CHECK(labels_and_texts("label,tweet\n" + records, {"neg", "pos"}) == plain);
 }
 
-TEST_CASE("reviews: the order of fields and what separates them is seen", "[reviews]") {
+TEST_CASE("reviews: the order and the separator of fields are detected", "[reviews]") {
   std::string turned, right;
   for (const char* label : {"pos", "neg", "pos", "neg"}) {
     for (const char* text : {"good", "bad", "so so"}) {
@@ -310,7 +310,7 @@ TEST_CASE("reviews: the order of fields and what separates them is seen", "[revi
         "f: line 1: expected two fields, a label and a text, found 1");
 }
 
-TEST_CASE("reviews: labels that differ in white space or case alone are one", "[reviews]") {
+TEST_CASE("reviews: labels that differ only in white space or case are one label", "[reviews]") {
   const std::string lines = in_turns("pos", "neg", 18) + lines_with(" pos\u00a0", 1, 18) + lines_with("Pos", 1, 19) +
                             lines_with("neg", 2, 20);
   const ReviewsTask task = task_of(lines);
@@ -328,7 +328,7 @@ TEST_CASE("reviews: labels that differ in white space or case alone are one", "[
                      known, HeldBack::last_tenth)) == std::vector<Token>{0, 1, 0}));
 }
 
-TEST_CASE("reviews: a message and a summary have room for some labels of a file alone", "[reviews]") {
+TEST_CASE("reviews: messages and summaries list only some of many labels", "[reviews]") {
   std::string lines;
   for (int i = 0; i < 900; ++i)
     lines += lines_with("a label of some words, the number " + std::to_string(i * 7 % 300), 1, i);
@@ -341,7 +341,7 @@ TEST_CASE("reviews: a message and a summary have room for some labels of a file 
   CHECK(error.size() < 600);
 }
 
-TEST_CASE("reviews: every tenth text of a sorted file is held back", "[reviews]") {
+TEST_CASE("reviews: every tenth text of a sorted file is held out", "[reviews]") {
   const std::string sorted = lines_with("neg", 50) + lines_with("pos", 50, 50);
   const ReviewsTask even = task_of(sorted);
   CHECK((test_labels(even) == std::vector<Token>{0, 0, 0, 0, 0, 1, 1, 1, 1, 1}));
@@ -368,7 +368,7 @@ TEST_CASE("reviews: every tenth text of a sorted file is held back", "[reviews]"
         }) == "file: metadata held_back: expected every tenth, found \"none\"");
 }
 
-TEST_CASE("reviews: a test set that says little gets a word", "[reviews]") {
+TEST_CASE("reviews: a test set with little information gives a note", "[reviews]") {
   // Without blanks a clause is a word, and none comes again; characters do.
   std::string chinese;
   const std::string first = "\u5929\u5730\u7384\u9ec3\u5b87\u5b99", second = "\u6d2a\u8352\u65e5\u6708\u76c8\u6603";
@@ -394,7 +394,7 @@ TEST_CASE("reviews: a test set that says little gets a word", "[reviews]") {
   CHECK(notes_of(repeated) == "f: texts held back that stand among the others, too: 1 of 3; accuracy counts them\n");
 }
 
-TEST_CASE("reviews: programs learn them, go on, and say how many are right", "[reviews][programs]") {
+TEST_CASE("reviews: programs train, resume and report the accuracy", "[reviews][programs]") {
   const Arguments small = words("--task reviews --labels tone --channels 16 --heads 2 --batch 8 --steps 40 ") +
                           words("--eval-every 20 --eval-tokens 2000");
   const TaskPlace folder(small);
@@ -454,7 +454,7 @@ TEST_CASE("reviews: programs learn them, go on, and say how many are right", "[r
   require_refusal(train_reviews({"--tokenizer", "byte"}), 2, {"--tokenizer", "text"});
 }
 
-TEST_CASE("reviews: a file by characters, sorted, with a mark in front, is one run with its resumption",
+TEST_CASE("reviews: a sorted file with a byte order mark, by characters, resumes with the same bits",
           "[reviews][programs]") {
   const TestFolder folder;
   const std::string data = folder / "films.tsv", whole = folder / "whole", half = folder / "half";

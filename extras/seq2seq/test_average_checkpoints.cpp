@@ -17,7 +17,7 @@ namespace {
 
 Outcome average(const Arguments& arguments) { return run_program_of_build("average_checkpoints", arguments); }
 
-TEST_CASE("average checkpoints: the last ones are kept, and no others", "[average_checkpoints][programs]") {
+TEST_CASE("average checkpoints: only the last checkpoints are kept", "[average_checkpoints][programs]") {
   const Workplace place;
   const Arguments kept = place.flags(words("--steps 6 --checkpoint-every 2 --keep-checkpoints 2"));
   const std::string mine = place.run + "/checkpoint.old.safetensors";
@@ -80,7 +80,7 @@ TEST_CASE("average checkpoints: the mean is exact in double", "[average_checkpoi
   require_refusal(average({files[0]}), 2, {"--out: expected a file"});
 }
 
-TEST_CASE("average checkpoints: a run folder stands for what it kept, else for its model",
+TEST_CASE("average checkpoints: a run folder means its kept checkpoints, else its model",
           "[average_checkpoints][programs]") {
   const Workplace place;
   require_success(train(place.flags(words("--steps 6 --checkpoint-every 2 --keep-checkpoints 3"))));
@@ -99,7 +99,8 @@ TEST_CASE("average checkpoints: a run folder stands for what it kept, else for i
   require_refusal(average({place / "empty", "--out", out}), 1, {"empty/model.safetensors: "});
 }
 
-TEST_CASE("average checkpoints: several at a time into one file leave it whole", "[average_checkpoints][programs]") {
+TEST_CASE("average checkpoints: several concurrent writers of one file leave it complete",
+          "[average_checkpoints][programs]") {
   const Workplace place;
   require_success(train(place.flags(words("--steps 6 --checkpoint-every 2 --keep-checkpoints 3"))));
   const std::string out = place / "mean.safetensors";

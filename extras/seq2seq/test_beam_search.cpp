@@ -68,7 +68,7 @@ BeamSettings settings(Index width, Index most_tokens, double alpha = 0) {
   return {.width = width, .length_penalty = alpha, .most_tokens = most_tokens, .begin = 1, .end = 2};
 }
 
-TEST_CASE("beam search: wider than there are sequences it is a search of all of them", "[beam_search]") {
+TEST_CASE("beam search: a beam wider than all sequences is an exhaustive search", "[beam_search]") {
   // Tokens 0 and 1 go on, 2 ends: sequences of at most 4.
   for (const double alpha : {0.0, 0.6, 2.0}) {
     Oracle oracle(3, 81);
@@ -97,7 +97,7 @@ TEST_CASE("beam search: wider than there are sequences it is a search of all of 
   }
 }
 
-TEST_CASE("beam search: of width 1 it is greedy, without a copy", "[beam_search]") {
+TEST_CASE("beam search: width 1 is greedy search, without a copy", "[beam_search]") {
   Oracle oracle(9, 1);
   const std::vector<Hypothesis> found = beam_search(settings(1, 20), oracle.next(), oracle.copy());
   REQUIRE(found.size() == 1);
@@ -128,7 +128,7 @@ TEST_CASE("beam search: finished hypotheses leave the beam, and the rest ends un
   CHECK(oracle.steps < 5 * 7);
 }
 
-TEST_CASE("beam search: the tree says what was kept, and what became of it", "[beam_search]") {
+TEST_CASE("beam search: the tree records the kept hypotheses and their ends", "[beam_search]") {
   Oracle oracle(6, 5, 2), alone(6, 5, 2);
   std::vector<BeamNode> tree;
   const std::vector<Hypothesis> found = beam_search(settings(5, 7), oracle.next(), oracle.copy(), &tree);
@@ -165,7 +165,7 @@ TEST_CASE("beam search: the tree says what was kept, and what became of it", "[b
   for (std::size_t i = 0; i < found.size(); ++i) CHECK((again[i].tokens == found[i].tokens));
 }
 
-TEST_CASE("beam search: of equals the earlier hypothesis and the lower token", "[beam_search]") {
+TEST_CASE("beam search: ties go to the earlier hypothesis and the lower token", "[beam_search]") {
   const std::vector<double> flat(4, 0.5);
   const auto next = [&](Token, Index, Index) { return std::span<const double>(flat); };
   const std::vector<Hypothesis> found = beam_search(settings(3, 2), next, [](Index, Index) {});
@@ -176,7 +176,7 @@ TEST_CASE("beam search: of equals the earlier hypothesis and the lower token", "
   CHECK((found[2].tokens == std::vector<Token>{0, 1}));
 }
 
-TEST_CASE("beam search: a width beyond what there is, and a logit that is no number", "[beam_search]") {
+TEST_CASE("beam search: a width beyond the hypotheses, and a NaN logit", "[beam_search]") {
   Oracle oracle(3, 50);
   CHECK(beam_search(settings(50, 1), oracle.next(), oracle.copy()).size() == 3);
   const std::vector<double> broken = {0, std::nan(""), 0};

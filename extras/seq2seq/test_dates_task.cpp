@@ -19,7 +19,7 @@
 namespace abh {
 namespace {
 
-TEST_CASE("dates: examples are those that everybody draws", "[dates]") {
+TEST_CASE("dates: examples are the same on every machine", "[dates]") {
   CHECK(drawn_date(0).written == "10/28/2074");
   CHECK(drawn_date(1).written == "3 january 2041");
   CHECK(drawn_date(2).written == "december the 17th, 2002");
@@ -36,13 +36,13 @@ TEST_CASE("dates: examples are those that everybody draws", "[dates]") {
   CHECK(test_days == 7321);
 }
 
-TEST_CASE("dates: no test day is trained on", "[dates]") {
+TEST_CASE("dates: no test day is in the training data", "[dates]") {
   std::set<std::string> tests;
   for (std::uint32_t i = 0; i < 1000; ++i) tests.insert(drawn_date(first_test_example + i).date);
   for (std::uint32_t i = 0; i < 20000; ++i) CHECK(tests.count(drawn_date(i).date) == 0);
 }
 
-TEST_CASE("dates: a row is a source with its mask, and a target that begins and ends", "[dates]") {
+TEST_CASE("dates: a row has a source with its mask, and a target with begin and end", "[dates]") {
   const DatesTask task;
   ModelConfig config;
   task.shape(config);
@@ -67,14 +67,14 @@ TEST_CASE("dates: a row is a source with its mask, and a target that begins and 
   CHECK(task.shown(batch, 0, wrong) == "04/14/2003 -> 2103-04-14, expected 2003-04-14");
 }
 
-TEST_CASE("dates: a source is read in small letters", "[dates]") {
+TEST_CASE("dates: a source is read in lower case", "[dates]") {
   const SequenceWords words = DatesTask::words_of_dates();
   CHECK((words.source_tokens("The 3rd of MAY, 1999", "it") == words.source_tokens("the 3rd of may, 1999", "it")));
   CHECK(error_of([&] { words.source_tokens("3 M\u00c4RZ", "it"); }) ==
         "it: character 4, '\u00c4' (U+00C4), is not one of the 40 characters of the vocabulary");
 }
 
-TEST_CASE("dates: texts that a beam finds twice share the better rank", "[dates]") {
+TEST_CASE("dates: equal texts in a beam share the better rank", "[dates]") {
   const SequenceWords words = DatesTask::words_of_dates();
   constexpr Token pad = SequenceWords::padding, begin = SequenceWords::begin, end = SequenceWords::end;
   std::vector<Hypothesis> found;
@@ -102,7 +102,7 @@ TEST_CASE("dates: a run has the same bits with more threads and resumed", "[date
                              .fixed = "--norm pre"});
 }
 
-TEST_CASE("dates: every mixer learns it, in encoder and decoder, on every device", "[dates][programs]") {
+TEST_CASE("dates: every mixer learns the task, in encoder and decoder, on every device", "[dates][programs]") {
   std::string names;
   for (const MixerProperties& mixer : Mixers::properties) {
     if (mixer.takes("segments") || mixer.takes("hashing")) continue;  // of no encoder or decoder
@@ -121,7 +121,7 @@ TEST_CASE("dates: every mixer learns it, in encoder and decoder, on every device
                              {"--out", place / "larger"})));
 }
 
-TEST_CASE("dates: what it learned is evaluated and asked", "[dates][programs]") {
+TEST_CASE("dates: a trained model is evaluated and answers questions", "[dates][programs]") {
   const DatesPlace place;
   require_success(train(place.flags("--steps 250 --channels 32 --batch 32 --learning-rate 0.005 --warmup 50")));
   const Outcome tests = require_success(evaluate({"--checkpoint", place.run, "--errors", "2"}));
@@ -184,7 +184,7 @@ TEST_CASE("dates: what it learned is evaluated and asked", "[dates][programs]") 
   require_refusal(evaluate({"--checkpoint", place.run, "--beam", "3"}), 2, {"--beam: expected --decode beside it"});
 }
 
-TEST_CASE("dates: drawn, with what each character of the answer looks at", "[dates][drawing][programs]") {
+TEST_CASE("dates: a drawing shows the attention of each character of the answer", "[dates][drawing][programs]") {
   for (const std::string cross : {"dot", "bahdanau"}) {
     const DatesPlace place;
     require_success(train(place.flags("--steps 2 --cross " + cross)));
@@ -216,7 +216,7 @@ TEST_CASE("dates: drawn, with what each character of the answer looks at", "[dat
   }
 }
 
-TEST_CASE("dates: a drawn beam tells texts that it found twice", "[dates][drawing][programs]") {
+TEST_CASE("dates: a drawn beam marks equal texts", "[dates][drawing][programs]") {
   const DatesPlace place;
   require_success(train(place.flags("--steps 0")));
   // All tokens are equally likely, and of equals the lowest win: padding and begin, which say nothing, and the end.
@@ -232,7 +232,7 @@ TEST_CASE("dates: a drawn beam tells texts that it found twice", "[dates][drawin
   CHECK_FALSE(contains(drawn, "second: "));
 }
 
-TEST_CASE("dates: what cannot be", "[dates][programs]") {
+TEST_CASE("dates: impossible settings are refused", "[dates][programs]") {
   const DatesPlace place;
   require_refusal(train(place.flags("--context 20")), 2, {"--context: expected none, as dates have a length"});
   require_refusal(train(place.flags("--layers 2")), 2, {"--layers: expected --encoder-layers and --decoder-layers"});

@@ -44,7 +44,7 @@ std::string numbered(Index first, Index pairs) {
   return text;
 }
 
-TEST_CASE("pairs: BLEU of words and of two of them", "[pairs]") {
+TEST_CASE("pairs: BLEU of single words and of pairs of words", "[pairs]") {
   CHECK(bleu("the cat sat", "the cat sat") == 1);
   CHECK(bleu("", "") == 1);
   CHECK(bleu("", "a") == 0);
@@ -73,7 +73,7 @@ TEST_CASE("pairs: lines of a file", "[pairs]") {
   CHECK(paired_lines("", "p.tsv").empty());
 }
 
-TEST_CASE("pairs: what is too long is left out, and the last tenth is held back", "[pairs]") {
+TEST_CASE("pairs: too long pairs are dropped, and the last tenth is held out", "[pairs]") {
   const std::string text = counting(100) + std::string(30, '7') + "\tlong\n" + "7\t" + std::string(30, 'l') + "\n";
   const auto task = task_of(text, 25);
   CHECK(task->left_out() > 2);
@@ -95,7 +95,7 @@ TEST_CASE("pairs: what is too long is left out, and the last tenth is held back"
         "p.tsv: holds 9 pairs, expected 10 at least: the last tenth is held back");
 }
 
-TEST_CASE("pairs: notes on pairs that are empty, left out, or on both sides of the split", "[pairs]") {
+TEST_CASE("pairs: notes on pairs that are empty, dropped or on both sides of the split", "[pairs]") {
   using Notes = std::vector<std::string>;
   CHECK((task_of(numbered(0, 40), 25)->notes() == Notes{"of the file"}));
   const std::string odd = "\tx\ny\t\n\tz\n" + std::string(30, '7') + "\tlong\n";
@@ -107,7 +107,7 @@ TEST_CASE("pairs: notes on pairs that are empty, left out, or on both sides of t
   CHECK((task_of(numbered(0, 39) + "7\t7\n", 25)->notes() == Notes{"of the file"}));
 }
 
-TEST_CASE("pairs: a batch has pairs of similar length, and as many as are drawn anywhere", "[pairs]") {
+TEST_CASE("pairs: a batch has pairs of similar length, each pair equally often", "[pairs]") {
   const auto task = task_of(counting(400), 60);
   double spread = 0;
   std::vector<Index> widths;
@@ -132,7 +132,7 @@ TEST_CASE("pairs: a batch has pairs of similar length, and as many as are drawn 
   CHECK(task->evaluation_targets(12) == targets);
 }
 
-TEST_CASE("pairs: one vocabulary for both, and bytes", "[pairs]") {
+TEST_CASE("pairs: one vocabulary for both languages, and bytes", "[pairs]") {
   const auto shared = task_of(counting(30), 60, false, true);
   CHECK(shared->words().source_size() == shared->words().target_size());
   const Batch batch = shared->test_batch(0, 1);
@@ -145,7 +145,7 @@ TEST_CASE("pairs: one vocabulary for both, and bytes", "[pairs]") {
   CHECK(again.source_size() == shared->words().source_size());
 }
 
-TEST_CASE("pairs: all of a file as the test set", "[pairs]") {
+TEST_CASE("pairs: a whole file as the test set", "[pairs]") {
   const auto all_of = [](const std::string& text, Index longest) {
     const std::vector<PairedLine> lines = paired_lines(text, "p.tsv");
     return PairsTask::of_lines(lines, words_of_lines(lines, "p.tsv", false, false), {}, "p.tsv", longest, true);
@@ -177,7 +177,7 @@ struct PairsPlace : TaskPlace {
   std::string data = *this / "numbers.tsv";
 };
 
-TEST_CASE("pairs: trained, resumed, evaluated, and asked", "[pairs][programs]") {
+TEST_CASE("pairs: training, resumption, evaluation and questions", "[pairs][programs]") {
   const PairsPlace place;
   const Outcome outcome = check_life_of_task(place, {.task = {"--task", "pairs", "--data", place.data},
                                                      .data = "270 pairs for training, 30 for testing",
@@ -221,7 +221,7 @@ TEST_CASE("pairs: trained, resumed, evaluated, and asked", "[pairs][programs]") 
                   {"expected the data that the run was trained on"});
 }
 
-TEST_CASE("pairs: what cannot be", "[pairs][programs]") {
+TEST_CASE("pairs: impossible settings are refused", "[pairs][programs]") {
   const PairsPlace place;
   require_refusal(train(words("--task pairs --out " + place.run)), 2, {"--data: expected a file of lines"});
   require_refusal(train(with(place.flags(), {"--data", place / "none.tsv"})), 1, {"none.tsv"});

@@ -16,7 +16,7 @@ const Token* some_of(Index P, Index C) {
   return kept(std::move(index_p));
 }
 
-TEST_CASE("gather_rows: every derivative, every width", "[gather_rows]") {
+TEST_CASE("gather_rows: every derivative, at every SIMD width", "[gather_rows]") {
   check_layer(GatherRowsCase{.B = 2, .P = 5, .C = 4, .columns = 7, .index_p = some_of(5, 4)});
   check_layer(
       GatherRowsCase{.B = 2, .P = 3, .C = 8, .columns = 5, .index_p = some_of(3, 8), .from_gap = 3, .d_from_gap = 4});
@@ -36,7 +36,7 @@ TEST_CASE("gather_rows: the worked example of the chapter", "[gather_rows][gpu]"
   });
 }
 
-TEST_CASE("gather_rows: gradients replace what stands there, or are added", "[gather_rows][gpu]") {
+TEST_CASE("gather_rows: gradients replace old values, or are added to them", "[gather_rows][gpu]") {
   for_each_device(2, []<class Device>(Device& device) {
     Array<Token> index_p = {2, -1, 0};
     Array<float> d_from(8, 0.5f), d_to = {1, 2, 3, 4, 5, 6};
@@ -58,7 +58,7 @@ TEST_CASE("gather_rows: gradients replace what stands there, or are added", "[ga
   });
 }
 
-TEST_CASE("gather_rows: masks", "[gather_rows][gpu]") {
+TEST_CASE("gather_rows: masks are gathered, too", "[gather_rows][gpu]") {
   for_each_device(2, []<class Device>(Device& device) {
     Array<Token> index_p = {3, -1, 0, 4}, mask_bc = {1, 0, 1, 0, /**/ 0, 1, 1, 1}, to(8, 7);
     gather_mask<Device>(device, to.data(), mask_bc.data(), index_p.data(), 2, 4, 4);

@@ -58,7 +58,7 @@ TEST_CASE("merge_softmax: the worked example of the chapter", "[merge_softmax][g
       [&]<class T>(auto& device, const std::string&, T) { check(device, T{}, sizeof(T) == 2 ? 2e-2 : 1e-6); });
 }
 
-TEST_CASE("merge_softmax: who sees nothing, who sees enormous scores", "[merge_softmax][gpu]") {
+TEST_CASE("merge_softmax: empty parts and enormous scores", "[merge_softmax][gpu]") {
   for_each_device(1, [](auto& device) {
     const auto inf = static_cast<float>(infinity);
     const Array<float> a = {3, -5}, b = {7, 9}, zero = {0, 0};
@@ -178,7 +178,7 @@ void check_split(Device& device, const std::string& name, bool in_place, double 
   require_close(whole.inputs(), sums, expected, tolerance, "gradients");
 }
 
-TEST_CASE("merge_softmax: two parts are the whole, forward and backward", "[merge_softmax][gpu]") {
+TEST_CASE("merge_softmax: two parts equal the whole, forward and backward", "[merge_softmax][gpu]") {
   for (const bool in_place : {false, true}) {
     PlainDevice plain;
     check_split<double>(plain, "plain, double", in_place, 1e-14);
@@ -189,7 +189,7 @@ TEST_CASE("merge_softmax: two parts are the whole, forward and backward", "[merg
   }
 }
 
-TEST_CASE("merge_softmax: nothing to merge", "[merge_softmax][gpu]") {
+TEST_CASE("merge_softmax: empty inputs", "[merge_softmax][gpu]") {
   for_each_device(1, []<class Device>(Device& device) {
     Array<float> out(3, 0.5f), lse(3, 0.5f);
     MergeSoftmax<float> a{.out_bch = out.data(),

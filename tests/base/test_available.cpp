@@ -41,7 +41,7 @@ Index granted(Index processors) { return std::min(processors, available_threads(
 
 }  // namespace
 
-TEST_CASE("available: without control groups, what the machine says", "[available]") {
+TEST_CASE("available: without control groups, the machine's limits", "[available]") {
   const Machine machine;
   CHECK(machine.memory() == std::size_t{2048000} * 1024);
   CHECK(machine.threads() == available_threads("/nowhere"));
@@ -59,7 +59,7 @@ TEST_CASE("available: without control groups, what the machine says", "[availabl
   CHECK(machine.memory() == std::size_t{2048000} * 1024);
 }
 
-TEST_CASE("available: version 2, the group and all around it", "[available]") {
+TEST_CASE("available: version 2: limits of the group and its ancestors", "[available]") {
   const Machine machine;
   machine.groups("0::/user.slice/my session:1/run\n");
   machine.mounts(second_version);
@@ -99,7 +99,7 @@ TEST_CASE("available: version 2, the group and all around it", "[available]") {
   CHECK(machine.threads() == 1);
 }
 
-TEST_CASE("available: version 1, a hierarchy for each controller", "[available]") {
+TEST_CASE("available: version 1: one hierarchy per controller", "[available]") {
   const Machine machine;
   machine.groups("9:name=systemd:/\n8:pids:/other\n4:memory:/jobs/mine\n3:cpuset:/wrong\n2:cpu,cpuacct:/batch\n0::/\n");
   machine.mounts(first + "31 20 0:28 / /sys/fs/cgroup rw - tmpfs tmpfs rw,mode=755\n" +

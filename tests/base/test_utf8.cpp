@@ -24,7 +24,7 @@ bool is_refused(std::string_view text) {
 
 }  // namespace
 
-TEST_CASE("utf8: known sequences, both ways", "[utf8]") {
+TEST_CASE("utf8: known sequences, encoded and decoded", "[utf8]") {
   struct Known {
     char32_t code;
     std::string_view text;
@@ -54,7 +54,7 @@ TEST_CASE("utf8: known sequences, both ways", "[utf8]") {
   }
 }
 
-TEST_CASE("utf8: every code point but the surrogates comes back", "[utf8]") {
+TEST_CASE("utf8: every code point except surrogates survives a round trip", "[utf8]") {
   std::string text;
   for (char32_t code = 0; code < code_points; ++code) {
     if (code < 0xD800 || code > 0xDFFF) append_utf8(text, code);
@@ -67,14 +67,14 @@ TEST_CASE("utf8: every code point but the surrogates comes back", "[utf8]") {
   CHECK(position == text.size());
 }
 
-TEST_CASE("utf8: what is no UTF-8 is refused", "[utf8]") {
+TEST_CASE("utf8: invalid UTF-8 is refused", "[utf8]") {
   for (const std::string& text : invalid_utf8) {
     CAPTURE(text);
     CHECK(is_refused(text));
   }
 }
 
-TEST_CASE("utf8: a text is read from place to place", "[utf8]") {
+TEST_CASE("utf8: code points are read one after the other", "[utf8]") {
   const std::string_view text = "a\xC3\xA9\xFFz";
   std::size_t position = 0;
   CHECK(next_code_point(text, position) == U'a');

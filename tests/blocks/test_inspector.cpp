@@ -41,7 +41,7 @@ Shown shown_by(Built<Device, T>& built) {
 
 // The arrays shown are the arrays computed: every device shows the same numbers up to rounding. The rows that leave a
 // block satisfy the equations, and looking changes nothing.
-TEST_CASE("inspector: a network shows what it computed", "[inspector]") {
+TEST_CASE("inspector: a network shows the arrays that it computed", "[inspector]") {
   for (NetworkCase network : all_cases()) {
     network.dropout = 0;
     CAPTURE(network.config.mixer, network.config.window, network.config.positions, network.config.conv_kernel);
@@ -94,7 +94,7 @@ TEST_CASE("inspector: a network shows what it computed", "[inspector]") {
 }
 
 // The same of a model on any device, on a batch with a mask.
-TEST_CASE("inspector: a model shows what it computes of a batch", "[inspector][gpu]") {
+TEST_CASE("inspector: a model shows the arrays of a batch", "[inspector][gpu]") {
   for (const MixerProperties& mixer : Mixers::properties) {
     const ModelConfig config =
         with_mixer({.layers = 1, .channels = 12, .heads = 2, .context = 9, .vocabulary = 7}, mixer.name);

@@ -15,7 +15,7 @@ std::vector<Weight<float>> claim_weights(Layout<float>& layout) {
           layout.weight("value_dd", {3, 3}, Init::normal, Kind::linear)};
 }
 
-TEST_CASE("layout: weights that decay come first, without gaps, in the order of their claims", "[layout]") {
+TEST_CASE("layout: weights with decay come first, without gaps, in declaration order", "[layout]") {
   Layout<float> measured;
   for (const Weight<float>& weight : claim_weights(measured)) {
     CHECK(weight.value == nullptr);
@@ -48,7 +48,7 @@ TEST_CASE("layout: weights that decay come first, without gaps, in the order of 
   }
 }
 
-TEST_CASE("layout: without gradients there are none", "[layout]") {
+TEST_CASE("layout: without gradients, none are allocated", "[layout]") {
   Layout<float> measured;
   claim_weights(measured);
   std::vector<float> weights(35);
@@ -79,7 +79,7 @@ TEST_CASE("layout: activations and states start at multiples of 64 bytes and do 
                                             activations + 256, states, states + 128});
 }
 
-TEST_CASE("layout: states are those of the hypothesis at work", "[layout]") {
+TEST_CASE("layout: states are those of the current hypothesis", "[layout]") {
   const auto claim = [](Layout<float>& layout) {
     return std::vector<PerHypothesis<float>>{layout.state<float>(17), layout.state<float>(3)};
   };
@@ -99,7 +99,7 @@ TEST_CASE("layout: states are those of the hypothesis at work", "[layout]") {
   CHECK(static_cast<float*>(PerHypothesis<float>()) == nullptr);
 }
 
-TEST_CASE("layout: what is cheap to compute again has memory only where it is saved", "[layout]") {
+TEST_CASE("layout: recomputable activations have memory only where they are saved", "[layout]") {
   alignas(64) std::byte activations[192];
   for (const bool recompute : {false, true}) {
     const auto claim = [](Layout<float>& layout) {
@@ -117,7 +117,7 @@ TEST_CASE("layout: what is cheap to compute again has memory only where it is sa
   }
 }
 
-TEST_CASE("layout: what cannot be counted or addressed is an error", "[layout]") {
+TEST_CASE("layout: sizes beyond Index or the address space are errors", "[layout]") {
   const Index largest = std::numeric_limits<Index>::max();
   Layout<float> layout;
   CHECK_THROWS_WITH(layout.weight("a_dd", {Index{1} << 32, Index{1} << 31}, Init::normal, Kind::linear),

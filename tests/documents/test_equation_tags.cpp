@@ -462,7 +462,7 @@ std::vector<std::string> math_faults(const std::string& text) {
   return faults;
 }
 
-TEST_CASE("equation tags: Markdown leaves the equations of the chapters alone", "[equation_tags]") {
+TEST_CASE("equation tags: Markdown does not alter the equations of the chapters", "[equation_tags]") {
   const Sources sources = read_sources();
   const TagCheck check(sources);
   for (const std::string& path : check.chapters()) {
@@ -498,7 +498,7 @@ std::set<char> unknown_letters(const std::string& chapter, const std::set<char>&
   return unknown;
 }
 
-TEST_CASE("equation tags: letters of dimensions are those of the conventions", "[equation_tags]") {
+TEST_CASE("equation tags: dimension letters follow the conventions", "[equation_tags]") {
   std::set<char> table;
   for (const Parts& cell :
        matches(read_bytes(ABH_SOURCE_DIR "/docs/conventions.md"), "\\| ((?:[a-z], )*[a-z]) (?=\\|)")) {
@@ -522,7 +522,7 @@ std::vector<std::string> bracket_faults(const std::string& text) {
   return faults;
 }
 
-TEST_CASE("equation tags: square brackets hold a condition, as the conventions say", "[equation_tags]") {
+TEST_CASE("equation tags: square brackets contain a condition, as in the conventions", "[equation_tags]") {
   CHECK(contains(read_bytes(ABH_SOURCE_DIR "/docs/conventions.md"), "1 where the condition in square brackets holds"));
   for (const auto& [path, text] : read_sources()) {
     for (const std::string& fault : bracket_faults(text)) FAIL_CHECK(path << ": no condition in " << fault);
@@ -558,7 +558,7 @@ TEST_CASE("equation tags: the parser", "[equation_tags]") {
   }
 }
 
-TEST_CASE("equation tags: a line that computes, and the tail of one", "[equation_tags]") {
+TEST_CASE("equation tags: lines that compute, and continuations of such lines", "[equation_tags]") {
   for (const char* code :
        {"a = b;", "sum += a;", "return {a / b, c};", "store<L>(a, b);", "multiply<T>({.out = a,", "p * a + q * b);",
         "[&](int c) { a[c] = b; });", "for (Index k = 0; k < K; ++k) {", "if (a > b) b = a;", ": b(c), d(e) {}"}) {

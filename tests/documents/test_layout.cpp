@@ -42,7 +42,7 @@ long usual_lines(const std::string& path) {
   return 0;
 }
 
-TEST_CASE("layout: no folder and no file is larger than its budget", "[documents]") {
+TEST_CASE("layout: no folder and no file exceeds its budget", "[documents]") {
   std::map<std::string, long> budgets;
   std::istringstream file(read_bytes((root / "tests/size_budget.txt").string()));
   for (std::string line; std::getline(file, line);) {
@@ -78,7 +78,7 @@ TEST_CASE("layout: no folder and no file is larger than its budget", "[documents
 }
 
 // The four registries, in which a feature has its lines. Without extras/ they leave these out.
-TEST_CASE("layout: the core includes extras in its registries alone", "[documents]") {
+TEST_CASE("layout: the core includes extras only in its registries", "[documents]") {
   const std::set<std::string> registries = {"src/apps/feature_cases.hpp", "src/network/mixers.hpp",
                                             "src/settings/features.hpp", "src/tasks/kinds.cpp"};
   const std::string include = "#include \"extras/";

@@ -66,7 +66,7 @@ struct Streams {
   }
 };
 
-TEST_CASE("emulator: a graph does what was recorded, with the arguments of then", "[emulator]") {
+TEST_CASE("emulator: a graph replays the captured work with the captured arguments", "[emulator]") {
   in_all_orders([] {
     Streams s;
     float factor = 2;
@@ -94,7 +94,7 @@ TEST_CASE("emulator: a graph does what was recorded, with the arguments of then"
   });
 }
 
-TEST_CASE("emulator: work of two streams is in the order that was asked for, and in no other", "[emulator]") {
+TEST_CASE("emulator: work of two streams keeps only the requested order", "[emulator]") {
   std::vector<float> found;
   in_all_orders([&] {
     Streams s;
@@ -127,7 +127,7 @@ TEST_CASE("emulator: work of two streams is in the order that was asked for, and
   CHECK(std::count(found.begin(), found.end(), 11.0f) + std::count(found.begin(), found.end(), 12.0f) == 4);
 }
 
-TEST_CASE("emulator: what must not be done while a stream is recorded breaks the recording", "[emulator]") {
+TEST_CASE("emulator: operations that capture forbids invalidate the capture", "[emulator]") {
   float of_host = 5;
   const auto broken_by = [&](const auto& body, cudaError_t expected) {
     Streams s;
@@ -187,7 +187,7 @@ TEST_CASE("emulator: what must not be done while a stream is recorded breaks the
   CHECK(of_host == 5);
 }
 
-TEST_CASE("emulator: recordings begin once and end with everything waited for", "[emulator]") {
+TEST_CASE("emulator: a capture begins once and ends with all streams joined", "[emulator]") {
   Streams s;
   CHECK(s.end() == cudaErrorIllegalState);
   CHECK(cudaStreamBeginCapture(nullptr, cudaStreamCaptureModeThreadLocal) == cudaErrorStreamCaptureUnsupported);

@@ -13,7 +13,7 @@
 namespace abh {
 namespace {
 
-TEST_CASE("gpu device: a real GPU can be used where ABH_REQUIRE_GPU asks for one", "[gpu_device][gpu]") {
+TEST_CASE("gpu device: ABH_REQUIRE_GPU requires a usable GPU", "[gpu_device][gpu]") {
   if (!std::getenv("ABH_REQUIRE_GPU")) return;
   CHECK(has_real_gpu());
 }
@@ -23,7 +23,7 @@ void gelu(Device& device, Array<float>& out, const Array<float>& in) {
   gelu_forward<Device, float>(device, out.data(), in.data(), static_cast<Index>(in.size()), GeluForm::erf);
 }
 
-TEST_CASE("gpu device: a recording runs its body, whatever time it is", "[gpu_device][gpu]") {
+TEST_CASE("gpu device: a captured graph runs its body at every call", "[gpu_device][gpu]") {
   for_each_gpu([]<class Device>(Device& device, const std::string& name) {
     INFO(name);
     typename Device::CapturedGraph recording;
@@ -38,8 +38,7 @@ TEST_CASE("gpu device: a recording runs its body, whatever time it is", "[gpu_de
   });
 }
 
-TEST_CASE("gpu device: a body that throws leaves nothing recorded, and the next run is as good as ever",
-          "[gpu_device][gpu]") {
+TEST_CASE("gpu device: an exception in the body discards the capture, and the next run works", "[gpu_device][gpu]") {
   for_each_gpu([]<class Device>(Device& device, const std::string& name) {
     INFO(name);
     typename Device::CapturedGraph recording;
@@ -79,8 +78,7 @@ void in_every_order(const Body& body) {
   });
 }
 
-TEST_CASE("gpu device: a branch comes after what was asked for before it, and before what is asked for after it",
-          "[gpu_device][gpu]") {
+TEST_CASE("gpu device: a branch runs after earlier work and before later work", "[gpu_device][gpu]") {
   in_every_order([]<class Device>(Device& device) {
     typename Device::CapturedGraph recording;
     const Array<float> in(5, 100.0f);
@@ -108,7 +106,7 @@ TEST_CASE("gpu device: a branch comes after what was asked for before it, and be
   });
 }
 
-TEST_CASE("gpu device: a branch of a branch, and one that throws", "[gpu_device][gpu]") {
+TEST_CASE("gpu device: nested branches, and a branch that throws", "[gpu_device][gpu]") {
   in_every_order([]<class Device>(Device& device) {
     typename Device::CapturedGraph recording;
     const Array<float> in(5, 100.0f);
@@ -143,7 +141,7 @@ TEST_CASE("gpu device: a branch of a branch, and one that throws", "[gpu_device]
 }
 
 #if defined(ABH_EMULATOR)
-TEST_CASE("gpu device: a branch may be done after what is asked for while it goes on, or before", "[gpu_device][gpu]") {
+TEST_CASE("gpu device: a branch may run before or after concurrent work", "[gpu_device][gpu]") {
   GpuDevice<Backend::emulated> device;
   const Array<float> in(5, 100.0f);
   for (const int order : {0, 1}) {
@@ -164,8 +162,7 @@ TEST_CASE("gpu device: a branch may be done after what is asked for while it goe
 }
 #endif
 
-TEST_CASE("gpu device: scratch memory of branches is counted, and expected, with the device's own",
-          "[gpu_device][gpu]") {
+TEST_CASE("gpu device: scratch memory of branches is counted and expected with the device's own", "[gpu_device][gpu]") {
   for_each_gpu([]<class Device>(Device& like, const std::string& name) {
     INFO(name);
     const auto take = [](Device& device) {
@@ -195,7 +192,7 @@ TEST_CASE("gpu device: scratch memory of branches is counted, and expected, with
   });
 }
 
-TEST_CASE("gpu device: memory that is refused is no trouble for what comes after", "[gpu_device][gpu]") {
+TEST_CASE("gpu device: a refused allocation does not affect later work", "[gpu_device][gpu]") {
   for_each_gpu([](auto& device, const std::string& name) {
     INFO(name);
     CHECK_THROWS_AS(device.memory().allocate(std::size_t{1} << 50), Error);
@@ -210,7 +207,7 @@ TEST_CASE("gpu device: memory that is refused is no trouble for what comes after
   });
 }
 
-TEST_CASE("gpu device: what was copied from the host may go at once", "[gpu_device][gpu]") {
+TEST_CASE("gpu device: host memory may be freed right after its copy", "[gpu_device][gpu]") {
   for_each_gpu([](auto& device, const std::string& name) {
     INFO(name);
     Array<float> to(1 << 16);

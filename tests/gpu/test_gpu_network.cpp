@@ -106,7 +106,7 @@ Followed follow(const std::string& device, const Setting& s, const std::string& 
   return followed;
 }
 
-TEST_CASE("gpu network: fifty steps of training follow the CPU, dropout on", "[gpu_network][gpu]") {
+TEST_CASE("gpu network: fifty steps of training with dropout follow the CPU", "[gpu_network][gpu]") {
   for (const std::string& device : gpu_devices()) {
     for (const MixerProperties& properties : Mixers::properties) {
       const auto [loss, norm, first, last] = follow(device, setting_of(properties.name), "float", 50);
@@ -131,7 +131,7 @@ TEST_CASE("gpu network: training with Muon follows the CPU", "[gpu_network][gpu]
 }
 
 #if defined(ABH_EMULATOR)
-TEST_CASE("gpu network: with products as cuBLASLt is asked for them, training follows the CPU", "[gpu_network][gpu]") {
+TEST_CASE("gpu network: with products by cuBLASLt, training follows the CPU", "[gpu_network][gpu]") {
   for (const auto& [type, tolerance] : {std::pair<const char*, double>{"float", 1e-4}, {"bf16", 1e-2}}) {
     for (const std::string& mixers : Rows<std::string, FiveMixers>::all({"additive,dot,metric,quadratic,average"})) {
       Setting s = setting_of(mixers, "layers=5 conv_groups=1 attention_bias=1 logit_bias=1 projection=1");
@@ -165,7 +165,8 @@ TEST_CASE("gpu network: the recipe of every preset, on a small network, follows 
 #if defined(ABH_EMULATOR)
 // The counts of docs/results/gpu.md: what a step gains or loses in launches should be meant, and in what has to wait
 // for each other.
-TEST_CASE("gpu network: a training step is so many pieces of work, on a way of so many", "[gpu_network][gpu]") {
+TEST_CASE("gpu network: a training step has a fixed number of launches and a fixed critical path",
+          "[gpu_network][gpu]") {
   const auto check = [](const std::string& preset, const std::string& mixer, const std::string& optimizer,
                         std::size_t pieces, std::size_t way) {
     CAPTURE(preset, mixer, optimizer);
@@ -198,7 +199,7 @@ TEST_CASE("gpu network: training in bf16 stays near float", "[gpu_network][gpu]"
   }
 }
 
-TEST_CASE("gpu network: the same bits in every order of threads, and again", "[gpu_network][gpu]") {
+TEST_CASE("gpu network: the same bits in every thread order and every repetition", "[gpu_network][gpu]") {
   for_each_gpu_and_type([&](const std::string& device, const std::string& type) {
     for (const std::string& changes : Rows<std::string, ThreeMixers>::all({""})) {
       Setting s = setting_of("additive,dot,metric", "layers=3 " + changes);
@@ -226,7 +227,7 @@ TEST_CASE("gpu network: the same bits in every order of threads, and again", "[g
   });
 }
 
-TEST_CASE("gpu network: what is computed again is the same, bit by bit", "[gpu_network][gpu]") {
+TEST_CASE("gpu network: recomputed activations have the same bits", "[gpu_network][gpu]") {
   for_each_gpu_and_type([&](const std::string& device, const std::string& type) {
     // Every mixer with a norm, and all that has a bias or is computed again in its place.
     for (const std::string& mixers : Rows<std::string, FiveMixers>::all({"additive,dot,metric,quadratic,average"})) {
@@ -253,7 +254,7 @@ TEST_CASE("gpu network: what is computed again is the same, bit by bit", "[gpu_n
   });
 }
 
-TEST_CASE("gpu network: evaluation and steps of inference follow the CPU", "[gpu_network][gpu]") {
+TEST_CASE("gpu network: evaluation and inference follow the CPU", "[gpu_network][gpu]") {
   for (const std::string& device : gpu_devices()) {
     std::vector<SteppedMixers> rows = {{"dot,additive", "positions=alibi"}, {"metric,quadratic", "positions=alibi"}};
     for (const MixerProperties& properties : Mixers::properties) {
@@ -290,7 +291,7 @@ TEST_CASE("gpu network: evaluation and steps of inference follow the CPU", "[gpu
   }
 }
 
-TEST_CASE("gpu network: a step whose gradient is not finite changes nothing", "[gpu_network][gpu]") {
+TEST_CASE("gpu network: a step with a non-finite gradient changes nothing", "[gpu_network][gpu]") {
   for_each_gpu_and_type([&](const std::string& device, const std::string& type) {
     const Setting s = setting_of("additive");
     const auto model = model_on(device, s, type);
@@ -306,8 +307,7 @@ TEST_CASE("gpu network: a step whose gradient is not finite changes nothing", "[
   });
 }
 
-TEST_CASE("gpu network: the average is of the exact weights, and may take their place for a while",
-          "[gpu_network][gpu]") {
+TEST_CASE("gpu network: the average is of the exact weights, and may replace them temporarily", "[gpu_network][gpu]") {
   for_each_gpu_and_type([&](const std::string& device, const std::string& type) {
     Setting s = setting_of("additive,dot");
     s.training.weight_average = 3;
@@ -328,7 +328,7 @@ TEST_CASE("gpu network: the average is of the exact weights, and may take their 
   });
 }
 
-TEST_CASE("gpu network: bf16 keeps its weights in full precision", "[gpu_network][gpu]") {
+TEST_CASE("gpu network: bf16 keeps master weights in full precision", "[gpu_network][gpu]") {
   for (const std::string& device : gpu_devices()) {
     const Setting s = setting_of("dot");
     const auto model = model_on(device, s, "bf16");

@@ -61,7 +61,7 @@ __global__ void load_kernel(bf16* lane_register, const bf16* matrices, bool tran
   }
 }
 
-TEST_CASE("tensor core: matrices into fragments, as they stand and transposed", "[tensor_core][gpu]") {
+TEST_CASE("tensor core: fragments are loaded plain and transposed", "[tensor_core][gpu]") {
   const Array<bf16> matrices = random_bf16(4 * 64, 3);
   GpuDevice<Backend::emulated> device;
   for (const bool transposed : {false, true}) {
@@ -96,7 +96,7 @@ __global__ void wrong_operand_kernel(Load load, const bf16* global, int shift, b
   copy_async_wait<0>();
 }
 
-TEST_CASE("tensor core: operands that are not aligned, or in another memory, are refused", "[tensor_core][gpu]") {
+TEST_CASE("tensor core: misaligned operands, or operands in another memory, are refused", "[tensor_core][gpu]") {
   alignas(16) bf16 global[32] = {};
   const auto error = [&](Load load, int shift, bool in_shared, bool from_shared) {
     return emulator_test::error_of(wrong_operand_kernel, 1, 32, 0, load, global, shift, in_shared, from_shared);
@@ -144,7 +144,7 @@ __global__ void copy_kernel(float* seen, const float* from) {
 }
 
 // On a GPU a copy may be there before it is waited for; the emulator's is not, so that a missing wait is noticed.
-TEST_CASE("tensor core: copies arrive when they are waited for", "[tensor_core][gpu]") {
+TEST_CASE("tensor core: asynchronous copies arrive at their wait", "[tensor_core][gpu]") {
   const Array<float> from = converted<float>(Values<double>{random_values(activation("x", {128}), 4, 0)})[0];
   Array<float> seen(32 * 6);
   GpuDevice<Backend::emulated> device;

@@ -35,7 +35,8 @@ inline const Token* holes(Index B, Index S) {
   return kept(std::move(mask));
 }
 
-// One query after the other, each over the rows up to its own: `positions` of them, in a ring (0: all, in their order).
+// One query after the other, each over the rows up to its own position. The cache is a ring of `positions` rows (0: all
+// rows in order).
 template <class T, class Device>
 Values<T> step_by_step(const AttentionCase& layer, Device& device, const Values<T>& in, Index positions = 0) {
   CaseArrays<T> a = arrays_of(layer, in);
@@ -64,8 +65,8 @@ Values<T> step_by_step(const AttentionCase& layer, Device& device, const Values<
   return out;
 }
 
-// Queries, keys and values, the first three inputs of a causal case, become others from a position on: -scale times
-// what they were, and half a scale. What comes before does not change a bit.
+// From one position on, replaces queries, keys and values (the first three inputs of a causal case) by -scale times the
+// old value plus half a scale. Earlier outputs must not change by one bit.
 template <class Case>
 void check_causality(const Case& layer, float scale, std::initializer_list<Index> positions) {
   for_each_number([&]<class T>(auto& device, const std::string& name, T) {
@@ -108,7 +109,7 @@ void check_weights(const Case& layer, std::size_t values = 2) {
   require_close(layer.outputs(), {out}, a.out, 1e-14, "weights");
 }
 
-// A sequence none of whose keys may be seen: outputs are 0 with infinite lse, and all gradients are 0.
+// A sequence with all keys masked: outputs are 0 with infinite lse, and all gradients are 0.
 template <class Case>
 void check_nothing_seen(const Case& layer) {
   for_each_number([&]<class T>(auto& device, const std::string& name, T) {

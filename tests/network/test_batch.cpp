@@ -7,7 +7,7 @@ namespace {
 
 // Tokens at positions that the mask leaves out change nothing, in training and in evaluation: no bit of a loss, a
 // gradient or a weight.
-TEST_CASE("batch: nobody sees what the mask leaves out", "[batch][gpu]") {
+TEST_CASE("batch: masked positions change no bit", "[batch][gpu]") {
   for (const MixerProperties& mixer : Mixers::properties) {
     const ModelConfig config =
         with_mixer({.layers = 2, .channels = 12, .heads = 2, .context = C, .vocabulary = V}, mixer.name);
@@ -46,9 +46,9 @@ TEST_CASE("batch: nobody sees what the mask leaves out", "[batch][gpu]") {
   }
 }
 
-TEST_CASE("batch: targets that are hit, and sequences that are right", "[batch][gpu]") { check_hits(0); }
+TEST_CASE("batch: counts of correct targets and correct sequences", "[batch][gpu]") { check_hits(0); }
 
-TEST_CASE("batch: the last logits", "[batch][gpu]") { check_last_logits(false); }
+TEST_CASE("batch: logits of the last position", "[batch][gpu]") { check_last_logits(false); }
 
 }  // namespace
 }  // namespace abh

@@ -29,7 +29,7 @@ std::string error_of(const std::function<void()>& body) {
   return "no error";
 }
 
-TEST_CASE("config: one mixer for all layers, or one a layer", "[config]") {
+TEST_CASE("config: one mixer for all layers, or one per layer", "[config]") {
   ModelConfig model = valid();
   model.layers = 3;
   const auto names = [&] {
@@ -52,7 +52,7 @@ TEST_CASE("config: one mixer for all layers, or one a layer", "[config]") {
   CHECK(contains(error_of(mixers), "found \"\""));
 }
 
-TEST_CASE("config: one window for all layers, or one a layer", "[config]") {
+TEST_CASE("config: one window for all layers, or one per layer", "[config]") {
   // Checks the window flag of pooling or that of attention.
   const auto check = [](const std::string& flag, std::string ModelConfig::*window,
                         std::vector<Index> (ModelConfig::*windows_of)() const) {
@@ -88,7 +88,7 @@ TEST_CASE("config: one window for all layers, or one a layer", "[config]") {
   check("--attention-window", &ModelConfig::attention_window, &ModelConfig::attention_windows);
 }
 
-TEST_CASE("config: what does not make a network is refused", "[config]") {
+TEST_CASE("config: settings of an impossible network are refused", "[config]") {
   const std::vector<ConfigFault> cases = Rows<ConfigFault, ModelConfig>::all(
       {{"", "no error"},
        {"layers=0", "--layers: expected 1 to 1000, found 0"},
@@ -167,7 +167,7 @@ TEST_CASE("config: training settings out of range are refused", "[config]") {
   CHECK(TrainingConfig::from_metadata({}, "file").weight_average == 0);  // of before there were averages
 }
 
-TEST_CASE("config: metadata there and back", "[config]") {
+TEST_CASE("config: metadata round trip", "[config]") {
   // Every field away from its default, so that one that is forgotten shows. Features add the values of their keys.
   using Metadata = std::map<std::string, std::string>;
   const auto changed_in = [](const Metadata& defaults, const std::string& core, const std::vector<std::string>& more) {
@@ -224,7 +224,7 @@ TEST_CASE("config: metadata of golden files", "[config]") {
                  "conv_groups=1 values=shared skip=stream projection=0 causal=1 window=0 alibi_slopes=formula");
 }
 
-TEST_CASE("config: metadata that is not what it should be", "[config]") {
+TEST_CASE("config: malformed metadata are refused", "[config]") {
   const auto error = [](const std::string& key, const std::string& value) -> std::string {
     try {
       ModelConfig::from_metadata({{key, value}}, "dir/model.safetensors");
@@ -275,7 +275,7 @@ TEST_CASE("config: presets", "[config]") {
   CHECK(peek({"train", "--preset", "huge"}) == "tiny");
 }
 
-TEST_CASE("config: the learning rate rises, then falls along a cosine to a tenth", "[config]") {
+TEST_CASE("config: cosine schedule with warm-up, down to a tenth", "[config]") {
   TrainingConfig training{.steps = 101, .learning_rate = 2, .warmup = 10};
   for (Index step = 0; step < 10; ++step) {
     CHECK_FALSE(!(std::abs(learning_rate_at(training, step) - 2.0 * static_cast<double>(step + 1) / 11) <= 1e-15));
@@ -300,7 +300,7 @@ TEST_CASE("config: the learning rate rises, then falls along a cosine to a tenth
   CHECK(std::isfinite(learning_rate_at(training, 0)));
 }
 
-TEST_CASE("config: a linear schedule ends at zero, one of the inverse root does not know its end", "[config]") {
+TEST_CASE("config: linear schedule ends at 0, inverse-root schedule ignores the total", "[config]") {
   const auto near = [](double found, double expected) { return std::abs(found - expected) <= 1e-14; };
   TrainingConfig training{.steps = 110, .learning_rate = 2, .warmup = 10};
   training.schedule = "linear";
@@ -323,7 +323,7 @@ TEST_CASE("config: a linear schedule ends at zero, one of the inverse root does 
   }
 }
 
-TEST_CASE("config: a learning rate is shown with the digits of the optimizer's float", "[config]") {
+TEST_CASE("config: a learning rate is printed with the digits of a float", "[config]") {
   TrainingConfig training{.steps = 3000, .learning_rate = 3e-3, .warmup = 100};
   for (const char* schedule : {"cosine", "linear", "inverse-sqrt"}) {
     training.schedule = schedule;

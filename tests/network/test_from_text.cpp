@@ -78,7 +78,7 @@ void check_texts() {
 
 }  // namespace
 
-TEST_CASE("numbers as text: the same texts are numbers with every standard library", "[flags]") { check_texts(); }
+TEST_CASE("numbers as text: the same texts are accepted with every standard library", "[flags]") { check_texts(); }
 
 namespace {
 
@@ -116,7 +116,7 @@ class Locale {
 
 }  // namespace
 
-TEST_CASE("numbers as text: no locale changes them", "[flags]") {
+TEST_CASE("numbers as text: no locale changes the result", "[flags]") {
   const Locale comma;
   std::ostringstream stream;
   stream << 1234.5;

@@ -122,7 +122,7 @@ Content with_activations(Content content) {
 
 // Files with activations of a network and of two blocks: on every device they are there, and where one differs the
 // first place is named, though all that comes after it, and before it in the file, may be wrong, too.
-TEST_CASE("activations are compared in the order of computation, and the first that differs is named", "[golden]") {
+TEST_CASE("activations are compared in the order of computation, and the first difference is named", "[golden]") {
   const Content network = with_activations(network_inputs());
   const Content contents[] = {network, with_activations(additive_inputs()), with_activations(dot_inputs())};
   for (const Content& content : contents) {
@@ -161,7 +161,7 @@ TEST_CASE("activations are compared in the order of computation, and the first t
   CHECK(run_golden_on(other).status == 2);
 }
 
-TEST_CASE("numbers checked by hand are reproduced", "[golden]") {
+TEST_CASE("hand-checked numbers are reproduced", "[golden]") {
   const GoldenRun run = run_golden_on(linear_by_hand());
   CHECK(run.status == 0);
   CHECK(run.err.empty());
@@ -216,11 +216,11 @@ TEST_CASE("numbers checked by hand are reproduced", "[golden]") {
 }
 
 // The numbers are those of the CPU in double: the plain loops, which share nothing with it, have to find them too.
-TEST_CASE("every case passes on its own numbers and in plain loops, in double and in float", "[golden]") {
+TEST_CASE("every case passes on its own numbers and with the plain loops, in double and in float", "[golden]") {
   for (const Content& content : every_case()) check_passes_everywhere(content);
 }
 
-TEST_CASE("one wrong number in any tensor of any case fails, and only there", "[golden]") {
+TEST_CASE("one wrong number in any tensor of any case fails only that tensor", "[golden]") {
   for (const Content& content : every_case()) {
     for (const auto& [name, tensor] : content.reals) {
       if (!is_compared(name)) continue;
@@ -244,7 +244,7 @@ TEST_CASE("one wrong number in any tensor of any case fails, and only there", "[
   }
 }
 
-TEST_CASE("a NaN in what goes in comes out as a failure", "[golden]") {
+TEST_CASE("a NaN in the input is a failure", "[golden]") {
   Content content = linear_by_hand();
   content.reals["weight.bias_o"].values[0] = std::numeric_limits<double>::quiet_NaN();
   const GoldenRun run = run_golden_on(content);
@@ -252,7 +252,7 @@ TEST_CASE("a NaN in what goes in comes out as a failure", "[golden]") {
   CHECK(contains(run.out, "nan  FAIL"));
 }
 
-TEST_CASE("errors are relative to the tensor, or to a hundredth of its kind", "[golden]") {
+TEST_CASE("errors are relative to the tensor, or to 1/100 of the largest tensor of its kind", "[golden]") {
   const TestFolder folder;
   Content content;
   content.reals = {{"output.a", {{2}, {-50, 1}}},
@@ -278,7 +278,7 @@ TEST_CASE("errors are relative to the tensor, or to a hundredth of its kind", "[
   CHECK_THROWS_AS(compare_with(file, results), Error);
 }
 
-TEST_CASE("the tolerance comes from the flag, then the file (in float), then the default", "[golden]") {
+TEST_CASE("the tolerance comes from the flag, else from the file (in float), else from the default", "[golden]") {
   Content content = linear_by_hand();
   content.reals["output.y_bco"].values[1] *= 1 + 1e-3;
   CHECK(run_golden_on(content).status == 1);

@@ -8,7 +8,7 @@
 namespace abh {
 
 // Logits and gradient shown by a model are those that its training step computes.
-TEST_CASE("a model's logits and gradient are those of its steps", "[model_gradient]") {
+TEST_CASE("logits and gradient of a model equal those of its steps", "[model_gradient]") {
   ModelConfig config{.layers = 2, .channels = 12, .heads = 3, .context = 7, .vocabulary = 5};
   config.mixer = "additive,dot";
   const TrainingConfig training{.batch = 2, .steps = 10, .warmup = 0};

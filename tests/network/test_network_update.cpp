@@ -51,7 +51,7 @@ TEST_CASE("network: Muon updates the matrices of linear maps, AdamW all other we
   CHECK(linear_maps == 4 * 2 + 2 + 3 + 2 + 4);  // feed-forward; metric, additive, quadratic, dot
 }
 
-TEST_CASE("network: an update has the settings of the training and the norm of all gradients", "[network]") {
+TEST_CASE("network: an update uses the training settings and the norm of all gradients", "[network]") {
   const NetworkCase network = network_case("metric,additive", "0", 2);
   const Array<double> weights = network.weights();
   TrainingConfig training{.weight_decay = 0, .clip = 0, .beta1 = 0.75, .beta2 = 0.875};
@@ -108,7 +108,7 @@ TEST_CASE("network: an update has the settings of the training and the norm of a
   }
 }
 
-TEST_CASE("network: weight decay is for matrices alone", "[network]") {
+TEST_CASE("network: weight decay applies to matrices only", "[network]") {
   const std::vector<NetworkCase> cases =
       Rows<NetworkCase, ForWeightDecay>::all({network_case("metric,additive", "0", 2)});
   const NetworkCase& network = cases.at(GENERATE_COPY(range(std::size_t{0}, cases.size())));

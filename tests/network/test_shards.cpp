@@ -100,7 +100,7 @@ Array<T> gradient_in_shards(const NetworkCase& network, Index shards) {
 
 // Every mixer with all its dropouts: a mask that began anew in each shard would be another gradient, and so would a
 // divisor of its own.
-TEST_CASE("shards: the gradient is that of the whole batch, dropout on", "[shards]") {
+TEST_CASE("shards: the gradient equals that of the whole batch, with dropout", "[shards]") {
   for (NetworkCase network : all_cases()) {
     CAPTURE(network.config.mixer, network.config.window, network.config.conv_kernel);
     network.B = 8;
@@ -115,7 +115,7 @@ TEST_CASE("shards: the gradient is that of the whole batch, dropout on", "[shard
   }
 }
 
-TEST_CASE("shards: backward tells once of every weight, when its gradient is complete", "[shards]") {
+TEST_CASE("shards: backward reports each weight once, when its gradient is complete", "[shards]") {
   for (const Index channels : {6, 96}) {  // one piece that decays, and many
     for (NetworkCase network : all_cases()) {
       network.config.channels = channels;
@@ -210,7 +210,7 @@ struct Recomputed {
   Network<Device, float> net;
 };
 
-TEST_CASE("shards: losses and weights are those of an independent computation, bit by bit", "[shards]") {
+TEST_CASE("shards: losses and weights equal an independent computation bit for bit", "[shards]") {
   std::vector<std::vector<float>> weights;
   for (const Index shards : {1, 2, 4, 8}) {
     CAPTURE(shards);
@@ -242,7 +242,7 @@ TEST_CASE("shards: losses and weights are those of an independent computation, b
   }
 }
 
-TEST_CASE("shards: a batch without targets has a loss of 0, and a shard that breaks breaks the step", "[shards]") {
+TEST_CASE("shards: a batch without targets has loss 0, and a failing shard fails the step", "[shards]") {
   const auto model = model_in_shards(4);
   Batch batch = batch_of(0);
   std::fill(batch.target_r.begin(), batch.target_r.end(), ignored_target);
@@ -257,7 +257,7 @@ TEST_CASE("shards: a batch without targets has a loss of 0, and a shard that bre
 }
 
 #if defined(ABH_EMULATOR)
-TEST_CASE("shards: on the emulated device as on the CPU, to its roundings", "[shards][gpu]") {
+TEST_CASE("shards: the emulated device agrees with the CPU up to rounding", "[shards][gpu]") {
   for (const Index shards : {1, 2, 8}) {
     CAPTURE(shards);
     const auto cpu = model_in_shards(shards), emulated = model_in_shards(shards, "emulated");
@@ -272,7 +272,7 @@ TEST_CASE("shards: on the emulated device as on the CPU, to its roundings", "[sh
 }
 #endif
 
-TEST_CASE("shards: the activations are those of one shard, the sums that wait log2 as many as shards", "[shards]") {
+TEST_CASE("shards: activation memory is that of one shard, partial sums grow with log2 of the shards", "[shards]") {
   const ModelConfig config = odd_model();
   const auto memory = [&](Index shards) {
     return model_memory({.device = "cpu", .threads = 1}, config,
@@ -297,7 +297,7 @@ const Arguments sharded = words(
     "--layers 2 --channels 9 --heads 3 --context 7 --mixer additive,dot --dropout 0.2 --batch 8 --steps 1000 "
     "--warmup 2 --eval-every 250 --log-every 10 --checkpoint-every 50");
 
-TEST_CASE("programs: a run in shards goes on as if nothing had been, on any threads", "[programs][shards][heavy]") {
+TEST_CASE("programs: a sharded run resumes with the same bits, on any number of threads", "[programs][shards][heavy]") {
   const Workplace place;
   const Arguments flags = with(place.flags(sharded), {"--shards", "4"});
   const Outcome whole = require_success(train(flags));
@@ -313,7 +313,7 @@ TEST_CASE("programs: a run in shards goes on as if nothing had been, on any thre
   CHECK_FALSE(same_model(other, place.run));
 }
 
-TEST_CASE("programs: shards are a power of two that divides the batch, the same for all of a run",
+TEST_CASE("programs: the shard count is a power of two that divides the batch, fixed for a run",
           "[programs][shards][heavy]") {
   const Workplace place;
   const Arguments flags = place.flags(sharded);

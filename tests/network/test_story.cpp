@@ -74,7 +74,7 @@ std::vector<Parts> calls(const std::string& list) {
 
 }  // namespace
 
-TEST_CASE("story: the network's losses, to the last digit", "[story][programs]") {
+TEST_CASE("story: its losses equal the network's to the last digit", "[story][programs]") {
   const Workplace place;
   const Index steps = 70;
   const Outcome outcome = story({place.data, std::to_string(steps)});
@@ -88,7 +88,7 @@ TEST_CASE("story: the network's losses, to the last digit", "[story][programs]")
   CHECK(expected.back().loss < 0.8 * expected.front().loss);
 }
 
-TEST_CASE("story: derivatives that differences confirm, of every weight", "[story][programs]") {
+TEST_CASE("story: central differences confirm the derivative of every weight", "[story][programs]") {
   const Workplace place;
   const Outcome outcome = story({place.data, "1"});
   require_success(outcome);
@@ -104,7 +104,7 @@ TEST_CASE("story: derivatives that differences confirm, of every weight", "[stor
   }
 }
 
-TEST_CASE("story: it ends with letters, the same every time", "[story][programs]") {
+TEST_CASE("story: its final text is the same in every run", "[story][programs]") {
   const Workplace place;
   const std::string text = read_bytes(place.data);
   const Outcome outcome = story({place.data, "60"});
@@ -119,7 +119,7 @@ TEST_CASE("story: it ends with letters, the same every time", "[story][programs]
   CHECK(story({place.data, "60"}).out == outcome.out);
 }
 
-TEST_CASE("story: the numbers of its page are those that it computes", "[story][programs]") {
+TEST_CASE("story: its page has the numbers that it computes", "[story][programs]") {
   const TestFolder folder;
   std::string text;
   for (int i = 0; i < 20; ++i) text += "hello ";
@@ -144,7 +144,7 @@ TEST_CASE("story: the numbers of its page are those that it computes", "[story][
   }
 }
 
-TEST_CASE("story: bad input", "[story][programs]") {
+TEST_CASE("story: invalid input", "[story][programs]") {
   const TestFolder folder;
   const std::string text = folder / "text.txt";
   require_refusal(story({text}), 1, {"text.txt", "No such file"});
@@ -162,7 +162,7 @@ TEST_CASE("story: bad input", "[story][programs]") {
   }
 }
 
-TEST_CASE("story: backward is forward upside down, line by line", "[story]") {
+TEST_CASE("story: backward mirrors forward line by line", "[story]") {
   const std::vector<Parts> forward = calls("forward"), backward = calls("backward");
   CHECK(forward.size() == 18);
   REQUIRE(forward.size() == backward.size());

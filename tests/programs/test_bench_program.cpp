@@ -14,7 +14,7 @@
 
 using namespace abh;
 
-TEST_CASE("programs: bench measures every mixer and layer, time and memory", "[programs][bench_program]") {
+TEST_CASE("programs: bench measures time and memory of every mixer and layer", "[programs][bench_program]") {
   const TestFolder folder;
   const std::string json = folder / "bench.json";
   std::vector<std::map<std::string, double>> steps;  // the numbers of each row
@@ -70,7 +70,7 @@ TEST_CASE("programs: bench measures every mixer and layer, time and memory", "[p
   }
 }
 
-TEST_CASE("programs: bench says at once where it cannot write", "[programs][bench_program]") {
+TEST_CASE("programs: bench reports an unwritable output at once", "[programs][bench_program]") {
   const TestFolder place;
   const auto bench = [&](const Arguments& flags) { return run_program_of_build("bench", flags, {.timeout_s = 10}); };
   require_refusal(bench({"--json", place / "none/b.json"}), 1, {"none/b.json: cannot write"});

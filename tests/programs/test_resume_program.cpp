@@ -22,7 +22,7 @@
 
 using namespace abh;
 
-TEST_CASE("programs: a stopped run goes on as if nothing had been", "[programs][heavy]") {
+TEST_CASE("programs: a stopped run resumes with the same bits", "[programs][heavy]") {
   const Workplace place;
   const Arguments flags =
       place.flags(words("--layers 2 --mixer additive,metric --dropout 0.2 --channels 16 --steps 1500 --eval-every 400 "
@@ -55,7 +55,7 @@ TEST_CASE("programs: a stopped run goes on as if nothing had been", "[programs][
   require_equal_runs(expected, place / ("run" + std::to_string(SIGTERM)));
 }
 
-TEST_CASE("programs: a stopped run may end where it stopped", "[programs]") {
+TEST_CASE("programs: a stopped run may end at its stop", "[programs]") {
   // The learning rate rises for longer than the run lasts, and so does not depend on the number of steps.
   const Workplace place;
   const Arguments flags =
@@ -72,7 +72,7 @@ TEST_CASE("programs: a stopped run may end where it stopped", "[programs]") {
   CHECK(same_model(place.run, place / "whole"));
 }
 
-TEST_CASE("programs: a validation loss is that of the last step, not of an earlier one", "[programs]") {
+TEST_CASE("programs: the reported validation loss is that of the last step", "[programs]") {
   // Stopped behind its first evaluation and far from the next: what was evaluated are no longer the weights.
   const Workplace place;
   const Index eval_every = 997;
@@ -97,7 +97,7 @@ TEST_CASE("programs: a validation loss is that of the last step, not of an earli
 }
 
 // As a shell does with Ctrl-C for what it starts in the background.
-TEST_CASE("programs: a signal that is ignored when a run starts does not stop it", "[programs]") {
+TEST_CASE("programs: an ignored signal does not stop a run", "[programs]") {
   const Workplace place;
   const int signal = GENERATE(SIGINT, SIGHUP);  // nohup ignores the latter
   const Outcome outcome =
@@ -106,7 +106,7 @@ TEST_CASE("programs: a signal that is ignored when a run starts does not stop it
   CHECK(last_line(outcome.out).find("final: corpus text, step 3000,") == 0);
 }
 
-TEST_CASE("programs: on a terminal the message of a stopped run takes the place of the progress", "[programs]") {
+TEST_CASE("programs: on a terminal the stop message replaces the progress line", "[programs]") {
   const Workplace place;
   const Outcome outcome =
       train(place.flags({"--steps", "1000000", "--log-every", "10"}),
@@ -130,7 +130,7 @@ Outcome stopped_in_evaluation(const Arguments& flags, int signal) {
 
 }  // namespace
 
-TEST_CASE("programs: a signal is heard during an evaluation, which a resumed run makes", "[programs][heavy]") {
+TEST_CASE("programs: a signal stops an evaluation, and the resumed run repeats it", "[programs][heavy]") {
   const Workplace place;
   write_bytes(place.data, some_text(6'000'000));
   const std::string average = GENERATE("0", "3");
@@ -177,7 +177,7 @@ TEST_CASE("programs: a signal is heard during an evaluation, which a resumed run
   require_equal_runs(place.run, place / "other");
 }
 
-TEST_CASE("programs: the time that is left counts evaluations, those that were never made yet, too", "[programs]") {
+TEST_CASE("programs: the remaining time includes evaluations, also before the first", "[programs]") {
   const Workplace place;
   write_bytes(place.data, some_text(6'000'000));
   // 600,000 targets after eight steps of 16 tokens.
@@ -188,7 +188,7 @@ TEST_CASE("programs: the time that is left counts evaluations, those that were n
   for (const Parts& parts : left) CHECK(parts[1] > "0:01");
 }
 
-TEST_CASE("programs: a stopped run does not wait for a sample that takes long", "[programs][heavy]") {
+TEST_CASE("programs: a stopped run does not wait for a slow sample", "[programs][heavy]") {
   const Workplace place;
   std::string text;
   for (char32_t code = 0x10000; code < 0x10000 + 300'000; ++code) append_utf8(text, code);
@@ -220,7 +220,7 @@ std::optional<double> logged(const std::string& run, Index step, std::optional<d
 
 }  // namespace
 
-TEST_CASE("programs: evaluations on a part of the validation split, the last on all of it", "[programs][heavy]") {
+TEST_CASE("programs: --eval-tokens evaluates a part, the last evaluation all", "[programs][heavy]") {
   const Workplace place;
   const std::string average = GENERATE("0", "4");
   // The first windows of the split are easy: on them alone every loss is low.
@@ -297,7 +297,7 @@ TEST_CASE("programs: evaluations on a part of the validation split, the last on 
   CHECK((read_bytes(place / "all/model.safetensors") == read_bytes(whole + "/model.safetensors")));
 }
 
-TEST_CASE("programs: a run that is done on a part may end where it was stopped, measured on all", "[programs]") {
+TEST_CASE("programs: a finished run evaluated on a part may end with a full evaluation", "[programs]") {
   const Workplace place;
   const Arguments flags =
       place.flags(words("--steps 1000000 --warmup 1000000 --learning-rate 300 --eval-every 1 "
@@ -312,7 +312,7 @@ TEST_CASE("programs: a run that is done on a part may end where it was stopped, 
   CHECK_FALSE(!(*state.best_loss <= *state.last_loss));
 }
 
-TEST_CASE("programs: a resumed run says that its learning rate rises again", "[programs]") {
+TEST_CASE("programs: a resumed run reports that its learning rate rises again", "[programs]") {
   const auto said = [](const Outcome& outcome) {
     require_success(outcome);
     const std::vector<Parts> found =
@@ -344,7 +344,7 @@ TEST_CASE("programs: a resumed run says that its learning rate rises again", "[p
   CHECK(said(train({"--resume", place.run, "--steps", "8"})).empty());
 }
 
-TEST_CASE("programs: a run whose terminal is gone saves", "[programs]") {
+TEST_CASE("programs: a run saves when its terminal closes", "[programs]") {
   const Workplace place;
   const Outcome outcome =
       train(place.flags({"--steps", "1000000", "--log-every", "1"}), {.environment = {{"TERM", "xterm"}},
@@ -395,15 +395,15 @@ void kill_and_resume(int runs, unsigned seed) {
 
 }  // namespace
 
-TEST_CASE("programs: a killed run leaves whole checkpoints and goes on from them", "[programs][heavy]") {
+TEST_CASE("programs: a killed run leaves complete checkpoints and resumes from them", "[programs][heavy]") {
   kill_and_resume(4, 1);
 }
 
-TEST_CASE("programs: thirty killed runs leave whole checkpoints and go on from them", "[programs][slow]") {
+TEST_CASE("programs: thirty killed runs leave complete checkpoints and resume from them", "[programs][slow]") {
   kill_and_resume(30, 2);
 }
 
-TEST_CASE("programs: a half-written temporary file is no checkpoint", "[programs]") {
+TEST_CASE("programs: a partial temporary file is no checkpoint", "[programs]") {
   const TrainedPlace place;
   for (const char* name : {"/model.safetensors", "/resume.safetensors", "/loss.svg", "/checkpoint.7.safetensors"}) {
     write_bytes(place.run + name + ".abh-1-0.tmp", "half");
@@ -415,7 +415,7 @@ TEST_CASE("programs: a half-written temporary file is no checkpoint", "[programs
   require_refusal(generate({"--checkpoint", place.run}), 1, {place.run + "/model.safetensors: "});
 }
 
-TEST_CASE("programs: --resume refuses what would be another run", "[programs]") {
+TEST_CASE("programs: --resume refuses settings that change the run", "[programs]") {
   const TrainedPlace place;
   const Arguments resume = place.resume();
   const auto all_files = [&] {
@@ -462,7 +462,7 @@ TEST_CASE("programs: --resume refuses what would be another run", "[programs]") 
   CHECK((all_files() == before));
 }
 
-TEST_CASE("programs: a run knows where its text is, and can be told", "[programs]") {
+TEST_CASE("programs: a run remembers the path of its text, and accepts another path", "[programs]") {
   const Workplace place;
   std::filesystem::create_directory(place / "elsewhere");
   // A relative path, and another current folder afterwards.
@@ -521,7 +521,7 @@ TEST_CASE("programs: a resumed run may evaluate, save and log at other steps", "
   CHECK(state_of(place / "tiny").training.log_every == 9);
 }
 
-TEST_CASE("programs: a resumed run may be told again what it is", "[programs][heavy]") {
+TEST_CASE("programs: a resumed run accepts its own settings again", "[programs][heavy]") {
   const TrainedPlace place;
   copy_run(place.run, place / "again");
   // The very command line, and numbers written in another way.
@@ -534,7 +534,7 @@ TEST_CASE("programs: a resumed run may be told again what it is", "[programs][he
                   {"--preset: ", "resumed", "found baby"});
 }
 
-TEST_CASE("programs: one run at a time writes into a folder", "[programs]") {
+TEST_CASE("programs: two runs cannot write into one folder at a time", "[programs]") {
   const TrainedPlace place;
   const std::string log = read_bytes(place.run + "/log.csv");
   {
@@ -546,8 +546,7 @@ TEST_CASE("programs: one run at a time writes into a folder", "[programs]") {
   require_success(train(place.flags()));
 }
 
-TEST_CASE("programs: killed while it moves another run aside, a run leaves every folder to one run",
-          "[programs][heavy]") {
+TEST_CASE("programs: a run killed while it moves an old run aside leaves one run per folder", "[programs][heavy]") {
   const Workplace place;
   const Arguments flags = place.flags(words("--steps 40 --checkpoint-every 1 --log-every 1 --eval-every 10"));
   const std::string old = place / "old";
@@ -627,7 +626,7 @@ TEST_CASE("programs: a resume file with impossible contents is refused", "[progr
   }
 }
 
-TEST_CASE("programs: rows of the log behind the checkpoint are cut on resume", "[programs]") {
+TEST_CASE("programs: log rows after the checkpoint are removed on resume", "[programs]") {
   const Workplace place;
   const Arguments flags = place.flags({"--steps", "30", "--log-every", "2", "--eval-every", "8"});
   require_success(train(with(flags, {"--out", place / "expected"})));
@@ -638,7 +637,7 @@ TEST_CASE("programs: rows of the log behind the checkpoint are cut on resume", "
   require_equal_runs(place.run, place / "expected");
 }
 
-TEST_CASE("programs: beside a log that is not its own a resumed run begins a new one", "[programs]") {
+TEST_CASE("programs: a resumed run without its own log starts a new log", "[programs]") {
   const Workplace place;
   const Arguments flags = place.flags({"--steps", "30", "--log-every", "2", "--eval-every", "8"});
   require_success(train(flags));

@@ -33,7 +33,7 @@ TEST_CASE("programs: the same run writes the same bytes, with any number of thre
   CHECK(sample.out == read_bytes(place / "other/sample.txt") + "\n");
 }
 
-TEST_CASE("programs: a run folder that cannot be written is refused before training", "[programs]") {
+TEST_CASE("programs: an unwritable run folder is refused before training", "[programs]") {
   const Workplace place;
   SECTION("a file in its place") {
     write_bytes(place.run, "x");
@@ -59,7 +59,7 @@ TEST_CASE("programs: a run folder that cannot be written is refused before train
   }
 }
 
-TEST_CASE("programs: a new run moves the old one aside, or drops it when told to", "[programs]") {
+TEST_CASE("programs: a new run moves the old run aside, or deletes it with --overwrite", "[programs]") {
   const Workplace place;
   const auto seeded = [&](const std::string& seed) { return place.flags({"--seed", seed}); };
   const auto require_seeds = [&](const std::map<std::string, std::string>& seeds) {
@@ -99,7 +99,7 @@ TEST_CASE("programs: a new run moves the old one aside, or drops it when told to
   require_seeds({{"", "4"}, {".2", "2"}});
 }
 
-TEST_CASE("programs: a full disk stops the run and spares the old checkpoint", "[programs]") {
+TEST_CASE("programs: a full disk stops the run and keeps the old checkpoint", "[programs]") {
   const TrainedPlace place;
   const std::string model = read_bytes(place.run + "/model.safetensors");
   const std::string resume = read_bytes(place.run + "/resume.safetensors");
@@ -122,7 +122,7 @@ TEST_CASE("programs: a full disk stops the run and spares the old checkpoint", "
   require_equal_runs(place.run, other.run);
 }
 
-TEST_CASE("programs: a loss that is no number stops the run at a step that is named", "[programs][heavy]") {
+TEST_CASE("programs: a NaN loss stops the run and names the step", "[programs][heavy]") {
   for (const std::string changes : {"--mixer additive", "--mixer dot", "--mixer metric", "--init-std 1e6"}) {
     for (const std::string eval_every : {"0", "1"}) {
       const Workplace place;

@@ -43,7 +43,7 @@ std::vector<std::string> notes_of(const Outcome& outcome) {
 
 }  // namespace
 
-TEST_CASE("programs: a data file that cannot be used is refused, and nothing is written", "[programs]") {
+TEST_CASE("programs: an unusable data file is refused, and nothing is written", "[programs]") {
   const Workplace place;
   struct Case {
     const char* name;
@@ -82,7 +82,7 @@ TEST_CASE("programs: a data file that cannot be used is refused, and nothing is 
   SECTION("no name") { require_refusal(train(place.flags({"--data", ""})), 2, {"--data: expected a file"}); }
 }
 
-TEST_CASE("programs: --tokenizer byte takes any file", "[programs]") {
+TEST_CASE("programs: --tokenizer byte accepts any file", "[programs]") {
   const Workplace place;
   write_bytes(place.data, binary_content());
   const Outcome trained = require_success(train(place.flags({"--tokenizer", "byte"})));
@@ -96,7 +96,7 @@ TEST_CASE("programs: --tokenizer byte takes any file", "[programs]") {
   CHECK(outcome.out[0] == '\xff');
 }
 
-TEST_CASE("programs: flags that make no sense are refused with status 2, before any file is read", "[programs]") {
+TEST_CASE("programs: invalid flags are refused with status 2 before any file is read", "[programs]") {
   const Workplace place;
   std::string positions;
   for (const std::string& each : all_positions()) positions += (positions.empty() ? "" : ", ") + each;
@@ -191,7 +191,7 @@ TEST_CASE("programs: --help names every flag with its default, --version the rel
   }
 }
 
-TEST_CASE("programs: --help has no placeholder of the registry of mixers left", "[programs]") {
+TEST_CASE("programs: --help contains no placeholder of the mixer registry", "[programs]") {
   for (const std::string& name :
        Rows<std::string, ForHelp>::all({"train", "generate", "evaluate", "golden", "bench"})) {
     CAPTURE(name);
@@ -201,7 +201,7 @@ TEST_CASE("programs: --help has no placeholder of the registry of mixers left", 
   }
 }
 
-TEST_CASE("programs: more memory than there is is refused at once", "[programs]") {
+TEST_CASE("programs: too large a network is refused at once", "[programs]") {
   const Workplace place;
   for (const std::string& changes :
        Rows<std::string, TooLarge>::all({"--channels 200000 --layers 100", "--batch 65536 --channels 131072",
@@ -220,7 +220,7 @@ TEST_CASE("programs: more memory than there is is refused at once", "[programs]"
   }
 }
 
-TEST_CASE("programs: a device that this build has not is refused", "[programs]") {
+TEST_CASE("programs: a device missing from this build is refused", "[programs]") {
   const Workplace place;
   for (const std::string device : {"cuda", "emulated"}) {
     const Outcome outcome = train(place.flags({"--device", device, "--steps", "1", "--batch", "1"}));
@@ -231,7 +231,7 @@ TEST_CASE("programs: a device that this build has not is refused", "[programs]")
   require_success(train(place.flags({"--device", "cpu"})));
 }
 
-TEST_CASE("programs: a run in bf16 has the same bits with any number of threads, and goes on", "[programs]") {
+TEST_CASE("programs: a bf16 run has the same bits with any number of threads, and resumes", "[programs]") {
   for (const std::string device : {"plain", "cpu"}) {
     INFO(device);
     const auto run_with = [&](const Workplace& place, const std::string& threads) {
@@ -251,7 +251,7 @@ TEST_CASE("programs: a run in bf16 has the same bits with any number of threads,
   }
 }
 
-TEST_CASE("programs: the plain loops train, go on, write text and are measured", "[programs][bench_program]") {
+TEST_CASE("programs: the plain loops train, resume, generate and are measured", "[programs][bench_program]") {
   const Workplace place;
   const Arguments changes = {"--device", "plain", "--steps", "4", "--dropout", "0.1"};
   const Outcome trained = require_success(train(place.flags(changes)));
@@ -279,7 +279,7 @@ TEST_CASE("programs: the plain loops train, go on, write text and are measured",
 }
 
 #if defined(ABH_EMULATOR)
-TEST_CASE("programs: the emulated GPU trains, goes on and writes text", "[programs][gpu]") {
+TEST_CASE("programs: the emulated GPU trains, resumes and generates", "[programs][gpu]") {
   for (const std::string type : {"float", "bf16"}) {
     const Workplace place;
     INFO(type);
@@ -345,7 +345,7 @@ TEST_CASE("programs: train prints its settings, progress and result, and writes 
   CHECK(read_bytes(place.run + "/sample.txt").size() == 1001);
 }
 
-TEST_CASE("programs: the settings say where a run computes, and what its memory is for", "[programs]") {
+TEST_CASE("programs: the settings name the device and the memory by purpose", "[programs]") {
   const Workplace place;
   write_bytes(place.data, some_text(300000));
   const Arguments flags = place.flags({"--steps", "0", "--device", "cpu", "--threads", "256"});
@@ -375,7 +375,7 @@ TEST_CASE("programs: the settings say where a run computes, and what its memory 
 }
 
 // A learning rate that rises until the run falls apart: the best weights are neither the first nor near the last.
-TEST_CASE("programs: the model is that of the lowest validation loss", "[programs]") {
+TEST_CASE("programs: the model is the one with the lowest validation loss", "[programs]") {
   const Workplace place;
   const Arguments flags =
       place.flags({"--steps", "100", "--warmup", "100", "--learning-rate", "5", "--eval-every", "1"});
@@ -398,7 +398,7 @@ TEST_CASE("programs: the model is that of the lowest validation loss", "[program
   CHECK((model_of(place / "ended").weights == best.weights));
 }
 
-TEST_CASE("programs: 0 steps write the model that was drawn", "[programs]") {
+TEST_CASE("programs: 0 steps write the initial model", "[programs]") {
   const Workplace place;
   const Outcome outcome = require_success(train(place.flags({"--steps", "0"})));
   CHECK(contains(last_line(outcome.out), "step 0, train -, val 2."));
@@ -415,7 +415,7 @@ TEST_CASE("programs: 0 steps write the model that was drawn", "[programs]") {
   CHECK_FALSE(!(std::abs(*model.validation_loss - nothing_known) <= 1e-6));
 }
 
-TEST_CASE("programs: 0 for evaluation, checkpoints and log means the end only", "[programs]") {
+TEST_CASE("programs: 0 for evaluation, checkpoints and log means only at the end", "[programs]") {
   const Workplace place;
   const Outcome outcome = require_success(
       train(place.flags({"--eval-every", "0", "--checkpoint-every", "0", "--log-every", "0", "--steps", "30"})));
@@ -461,7 +461,7 @@ TEST_CASE("programs: every mixer, and a mixed list, learns and generates", "[pro
   }
 }
 
-TEST_CASE("programs: every flag of train is accepted and has an effect on the settings", "[programs]") {
+TEST_CASE("programs: every flag of train is accepted and changes the settings", "[programs]") {
   const Workplace place;
   using Values = std::map<std::string, std::string>;
   // By where the files keep what was given: as a setting of the model, of the training, or nowhere.
@@ -522,7 +522,7 @@ TEST_CASE("programs: every flag of train is accepted and has an effect on the se
   check_kept("training.", training);
 }
 
-TEST_CASE("programs: train says which flags change nothing", "[programs]") {
+TEST_CASE("programs: train names the flags without effect", "[programs]") {
   const Workplace place;
   for (const FlagNotes& each : Rows<FlagNotes>::all({
            {"--mixer additive --positions alibi --additive-skip normed", {}},

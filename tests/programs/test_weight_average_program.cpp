@@ -18,7 +18,7 @@ const Arguments rising = words("--warmup 1000000 --learning-rate 3000 --mixer ad
 
 }  // namespace
 
-TEST_CASE("programs: --weight-average 1 is the weights themselves, bit by bit", "[programs]") {
+TEST_CASE("programs: --weight-average 1 equals the weights bit for bit", "[programs]") {
   const Workplace place;
   const Arguments flags = place.flags(words("--steps 30 --eval-every 7 --log-every 5"));
   const Outcome without = require_success(train(with(flags, {"--out", place / "without"})));
@@ -69,7 +69,7 @@ TEST_CASE("programs: a long --weight-average is the mean of the weights of all s
   CHECK((on.average == on.weights));
 }
 
-TEST_CASE("programs: a stopped run with --weight-average goes on as if nothing had been", "[programs][heavy]") {
+TEST_CASE("programs: a stopped run with --weight-average resumes with the same bits", "[programs][heavy]") {
   const Workplace place;
   const Arguments flags = with(place.flags(words("--steps 1500 --eval-every 400 --log-every 20 --weight-average 50")),
                                words("--layers 2 --mixer additive,metric --dropout 0.2 --channels 16"));

@@ -73,7 +73,7 @@ RunState some_state() {
 
 }  // namespace
 
-TEST_CASE("checkpoint: a model is read as it was written, bit for bit", "[checkpoint]") {
+TEST_CASE("checkpoint: a model survives a round trip bit for bit", "[checkpoint]") {
   const TestFolder folder;
   const std::string path = folder / "model.safetensors";
   for (const bool measured : {true, false}) {
@@ -91,7 +91,7 @@ TEST_CASE("checkpoint: a model is read as it was written, bit for bit", "[checkp
   }
 }
 
-TEST_CASE("checkpoint: the weights stand under the names and shapes of the table", "[checkpoint]") {
+TEST_CASE("checkpoint: the weights have the names and shapes of the table", "[checkpoint]") {
   const TestFolder folder;
   const Checkpoint written = some_checkpoint();
   write_checkpoint(folder / "model.safetensors", written);
@@ -106,7 +106,7 @@ TEST_CASE("checkpoint: the weights stand under the names and shapes of the table
   }
 }
 
-TEST_CASE("checkpoint: the state of a run is read as it was written, bit for bit", "[checkpoint]") {
+TEST_CASE("checkpoint: the state of a run survives a round trip bit for bit", "[checkpoint]") {
   const TestFolder folder;
   const std::string path = folder / "resume.safetensors";
   for (const bool evaluated : {true, false}) {
@@ -144,7 +144,7 @@ TEST_CASE("checkpoint: the state of a run is read as it was written, bit for bit
   }
 }
 
-TEST_CASE("checkpoint: a run of no steps has a state too", "[checkpoint]") {
+TEST_CASE("checkpoint: a run of zero steps has a state, too", "[checkpoint]") {
   const TestFolder folder;
   RunState written = some_state();
   written.step = written.best_step = 0;
@@ -156,7 +156,7 @@ TEST_CASE("checkpoint: a run of no steps has a state too", "[checkpoint]") {
   CHECK(contains(error_of([&] { read_run_state(folder / "resume.safetensors"); }), "pending_gradient_norm"));
 }
 
-TEST_CASE("checkpoint: no bit can change unseen", "[checkpoint][heavy]") {
+TEST_CASE("checkpoint: every flipped bit is detected", "[checkpoint][heavy]") {
   const TestFolder folder;
   const std::string path = folder / "model.safetensors";
   write_checkpoint(path, some_checkpoint());
@@ -189,7 +189,7 @@ void remove_key(const std::string& path, const std::string& key) {
 
 }  // namespace
 
-TEST_CASE("checkpoint: a key that its version has must be there", "[checkpoint]") {
+TEST_CASE("checkpoint: keys that the version requires must be present", "[checkpoint]") {
   const TestFolder folder;
   const std::string model = folder / "model", state = folder / "state";
   std::vector<std::string> model_keys = {"tokenizer", "vocabulary", "step"};
@@ -209,7 +209,7 @@ TEST_CASE("checkpoint: a key that its version has must be there", "[checkpoint]"
   }
 }
 
-TEST_CASE("checkpoint: files without a version have defaults", "[checkpoint]") {
+TEST_CASE("checkpoint: files without a version get defaults", "[checkpoint]") {
   const TestFolder folder;
   const std::string path = folder / "model";
   write_checkpoint(path, some_checkpoint());
@@ -250,7 +250,7 @@ TEST_CASE("checkpoint: the keys of version 3", "[checkpoint]") {
       "log_every muon_rounds optimizer schedule seed shards steps truncated type warmup weight_average weight_decay ");
 }
 
-TEST_CASE("checkpoint: a file cut anywhere is refused", "[checkpoint]") {
+TEST_CASE("checkpoint: a truncated file is refused at every length", "[checkpoint]") {
   const TestFolder folder;
   const std::string path = folder / "resume.safetensors";
   write_run_state(path, some_state());
@@ -262,7 +262,7 @@ TEST_CASE("checkpoint: a file cut anywhere is refused", "[checkpoint]") {
   }
 }
 
-TEST_CASE("checkpoint: a model is no run state, nor the reverse", "[checkpoint]") {
+TEST_CASE("checkpoint: a model is not accepted as run state, nor the reverse", "[checkpoint]") {
   const TestFolder folder;
   write_checkpoint(folder / "model", some_checkpoint());
   write_run_state(folder / "state", some_state());

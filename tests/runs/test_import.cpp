@@ -38,7 +38,7 @@ std::string evaluation(const std::string& checkpoint, const std::string& data) {
 
 }  // namespace
 
-TEST_CASE("programs: models from elsewhere are read with the least that says what they are", "[programs][heavy]") {
+TEST_CASE("programs: foreign models are read with the fewest necessary keys", "[programs][heavy]") {
   const Workplace place;
   const std::string theirs = place / "theirs.safetensors";
   for (const ImportCase& each :
@@ -70,7 +70,7 @@ TEST_CASE("programs: models from elsewhere are read with the least that says wha
   CHECK(evaluation(theirs, place.data) == evaluation(trained({"--tokenizer", "byte"}), place.data));
 }
 
-TEST_CASE("import: sizes are seen from the tensors", "[checkpoint]") {
+TEST_CASE("import: sizes are inferred from the tensors", "[checkpoint]") {
   const TestFolder folder;
   const Tokenizer letters = Tokenizer::of_characters("ab\n\"\\", "x");
   for (const std::string& mixer : Rows<std::string, ForSizes>::all({"dot", "metric,quadratic"})) {
@@ -161,7 +161,7 @@ for path in sys.argv[2:]:
 
 }  // namespace
 
-TEST_CASE("programs: the tools in Python know every key, value and tensor of a model", "[programs]") {
+TEST_CASE("programs: the Python tools know every key, value and tensor of a model", "[programs]") {
   const TestFolder folder;
   const Tokenizer letters = Tokenizer::of_characters("abc", "x");
   std::vector<ModelConfig> configs;

@@ -27,7 +27,7 @@ std::string error_of(const std::string& path, std::optional<Index> resume_at) {
 
 }  // namespace
 
-TEST_CASE("a log holds its header and one line a row, written at once", "[log]") {
+TEST_CASE("a log has its header and one line per row, written at once", "[log]") {
   const TestFolder folder;
   const std::string path = folder / "log.csv";
   write_bytes(path, "something old");
@@ -46,7 +46,7 @@ TEST_CASE("a log holds its header and one line a row, written at once", "[log]")
   CHECK(log.rows().size() == 2);
 }
 
-TEST_CASE("a log of a task that counts answers has their accuracy behind the loss", "[log]") {
+TEST_CASE("a log of a task with answers has an accuracy column after the loss", "[log]") {
   const TestFolder folder;
   const std::string path = folder / "log.csv";
   const std::string lines =
@@ -70,7 +70,7 @@ TEST_CASE("a log of a task that counts answers has their accuracy behind the los
   CHECK(error_of(path, 20).starts_with(path + ": line 1: expected the header "));
 }
 
-TEST_CASE("a log of heads that learn their spans has the mean of these", "[log]") {
+TEST_CASE("a log of adaptive spans has the mean span", "[log]") {
   const TestFolder folder;
   const std::string path = folder / "log.csv";
   const std::string text =
@@ -86,7 +86,7 @@ TEST_CASE("a log of heads that learn their spans has the mean of these", "[log]"
   CHECK(error_of(path, 10).starts_with(path + ": line 1: expected the header "));
 }
 
-TEST_CASE("a log goes on where the checkpoint was", "[log]") {
+TEST_CASE("a resumed log continues at the checkpoint", "[log]") {
   const TestFolder folder;
   const std::string path = folder / "log.csv";
   const std::string first = header + "10,4.1,,4,0.001,0.5,1000\n20,3.9000000000000004,3.8,3.7,0.002,inf,1001\n";
@@ -142,7 +142,7 @@ TEST_CASE("a resumed log without the loss of one step goes on without it", "[log
   CHECK(read_bytes(path) == header + "20,4,3.5,2,0,0,9\n");
 }
 
-TEST_CASE("a resumed log continues with the bytes of one that was never stopped", "[log]") {
+TEST_CASE("a resumed log has the bytes of an uninterrupted log", "[log]") {
   const TestFolder folder;
   std::vector<LogRow> rows;
   for (Index i = 0; i < 20; ++i) {
@@ -167,7 +167,7 @@ TEST_CASE("a resumed log continues with the bytes of one that was never stopped"
   CHECK(picture(resumed) == picture(straight));
 }
 
-TEST_CASE("what is not a log is refused, with file and line", "[log]") {
+TEST_CASE("a file that is no log is refused, with file and line", "[log]") {
   const TestFolder folder;
   const std::string path = folder / "log.csv";
   const auto error = [&](const std::string& content) {
@@ -198,7 +198,7 @@ TEST_CASE("what is not a log is refused, with file and line", "[log]") {
   CHECK(error(header + "2000,4,,4,1,1\n") == "line 2: expected 7 fields, found 6");
 }
 
-TEST_CASE("a log that cannot be read or written is an error with its name", "[log]") {
+TEST_CASE("an unreadable or unwritable log is an error with its name", "[log]") {
   const TestFolder folder;
   const std::string path = folder / "log.csv";
   CHECK(error_of(folder / "missing/log.csv", std::nullopt).starts_with((folder / "missing/log.csv") + ": "));

@@ -49,7 +49,7 @@ std::vector<LogRow> curve(Index rows) {
 
 }  // namespace
 
-TEST_CASE("the picture is well-formed and the same every time, for every kind of run", "[loss_curve]") {
+TEST_CASE("the picture is well-formed and repeatable for every kind of run", "[loss_curve]") {
   CHECK(!well_formed("<a><b></a></b>"));
   CHECK(!well_formed("<a>&</a>"));
   CHECK(!well_formed("<a>"));
@@ -90,7 +90,7 @@ TEST_CASE("the picture is well-formed and the same every time, for every kind of
   CHECK(count(loss_svg(runs[2], "t"), "class=\"train-dot\"") == 1);
 }
 
-TEST_CASE("the picture tells the numbers and says what it is", "[loss_curve]") {
+TEST_CASE("the picture states its numbers and its title", "[loss_curve]") {
   const std::vector<LogRow> rows{{.step = 0, .train_loss = 4.0, .val_loss = 4.1},
                                  {.step = 1500, .train_loss = 2.0, .val_loss = 1.75},
                                  {.step = 3000, .train_loss = 1.5, .val_loss = 1.8}};
@@ -115,7 +115,7 @@ TEST_CASE("the picture tells the numbers and says what it is", "[loss_curve]") {
   CHECK(contains(svg, "<circle class=\"best\" cx=\"380.0\" cy=\"341.8\""));
 }
 
-TEST_CASE("the picture shows accuracy where there is one", "[loss_curve]") {
+TEST_CASE("the picture shows the accuracy if there is one", "[loss_curve]") {
   const std::vector<LogRow> rows{{.step = 0, .train_loss = {}, .val_loss = 4.0, .accuracy = 0.0},
                                  {.step = 50, .train_loss = 2.0, .val_loss = 2.0, .accuracy = 0.5},
                                  {.step = 75, .train_loss = 1.8, .val_loss = {}},
@@ -152,7 +152,7 @@ TEST_CASE("a title cannot break the picture", "[loss_curve]") {
   CHECK(contains(cut, accents.substr(0, 2 * 76) + "\xe2\x80\xa6</title>"));
 }
 
-TEST_CASE("long runs are thinned, and spikes stay", "[loss_curve]") {
+TEST_CASE("long runs are thinned, but spikes stay", "[loss_curve]") {
   std::vector<LogRow> rows = curve(100000);
   rows[54321].train_loss = 9.7;
   const std::string svg = loss_svg(rows, "long");
@@ -172,7 +172,7 @@ TEST_CASE("long runs are thinned, and spikes stay", "[loss_curve]") {
   CHECK(count(svg, "<circle class=\"best\"") == 1);
 }
 
-TEST_CASE("ticks are round", "[loss_curve]") {
+TEST_CASE("ticks are round numbers", "[loss_curve]") {
   const auto labels = [](double low, double high, Index steps) {
     const std::vector<LogRow> rows{{.step = 0, .train_loss = low, .val_loss = {}},
                                    {.step = steps, .train_loss = high, .val_loss = {}}};
@@ -193,7 +193,7 @@ TEST_CASE("ticks are round", "[loss_curve]") {
   CHECK(labels(0.0, 1.6e20, 5) == "0 2e+19 4e+19 6e+19 8e+19 1e+20 1.2e+20 1.4e+20 1.6e+20 0x 1x 2x 3x 4x 5x ");
 }
 
-TEST_CASE("the ring stands where a run says that its best is", "[loss_curve]") {
+TEST_CASE("the ring marks the best step that the run reports", "[loss_curve]") {
   const std::vector<CurvePoint> train, val{{10, 2}, {20, 1}, {30, 3}};
   const auto svg_of = [&](std::optional<CurvePoint> best) { return loss_curve_svg(train, val, "t", "byte", best); };
   const std::string lowest = svg_of(std::nullopt);

@@ -14,7 +14,7 @@
 
 using namespace abh;
 
-TEST_CASE("without a terminal progress is plain lines", "[progress]") {
+TEST_CASE("without a terminal, progress is printed as plain lines", "[progress]") {
   std::ostringstream out;
   {
     Progress progress(5000, false, out);
@@ -38,7 +38,7 @@ TEST_CASE("without a terminal progress is plain lines", "[progress]") {
         "step 500/5000, validation 49 % of 64000, 1:01 left\n");
 }
 
-TEST_CASE("on a terminal progress is one live line", "[progress]") {
+TEST_CASE("on a terminal, progress is one line that is rewritten", "[progress]") {
   const std::string begin = "\r\x1b[?7l", end = "\x1b[K\x1b[?7h";
   const Environment plain("NO_COLOR", "1");
   std::ostringstream out;
@@ -79,7 +79,7 @@ TEST_CASE("on a terminal progress is one live line", "[progress]") {
   CHECK(written() == "\r\x1b[Kinstead\n");
 }
 
-TEST_CASE("colours are asked for by the terminal and refused by NO_COLOR", "[progress]") {
+TEST_CASE("a terminal enables colours and NO_COLOR disables them", "[progress]") {
   const auto coloured = [](const char* value, bool terminal) {
     const Environment environment("NO_COLOR", value);
     std::ostringstream out;
@@ -105,7 +105,7 @@ TEST_CASE("the progress line stays under 80 columns and drops the least importan
   out.str("");
 }
 
-TEST_CASE("only a terminal that can rewrite a line gets a live one", "[progress]") {
+TEST_CASE("only a terminal that can rewrite a line gets the progress line", "[progress]") {
   const int master = ::posix_openpt(O_RDWR | O_NOCTTY);
   if (master < 0 || ::grantpt(master) != 0 || ::unlockpt(master) != 0) return;  // no pseudo-terminals here
   const int terminal = ::open(::ptsname(master), O_RDWR | O_NOCTTY);

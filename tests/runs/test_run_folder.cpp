@@ -80,7 +80,7 @@ const std::string another_way = "; expected another --out, or --overwrite to dro
 
 }  // namespace
 
-TEST_CASE("a folder without a run is used as it is", "[run_folder]") {
+TEST_CASE("a folder without a run is used unchanged", "[run_folder]") {
   const TestFolder place;
   const std::string run = place / "deep/er/run";
   CHECK(claim(run).empty());
@@ -94,7 +94,7 @@ TEST_CASE("a folder without a run is used as it is", "[run_folder]") {
   CHECK(std::distance(std::filesystem::directory_iterator(place / "deep/er"), {}) == 1);
 }
 
-TEST_CASE("a run in the folder is moved aside whole, whatever is there of it", "[run_folder]") {
+TEST_CASE("a run in the folder is moved aside with all of its files", "[run_folder]") {
   const TestFolder place;
   const std::string run = place / "run";
   write_run(run, "first");
@@ -121,7 +121,7 @@ TEST_CASE("a run in the folder is moved aside whole, whatever is there of it", "
   CHECK(files_of(run + ".1") == first);
 }
 
-TEST_CASE("a run is moved to the first number that is free", "[run_folder]") {
+TEST_CASE("a run is moved to the first free number", "[run_folder]") {
   const OldRun place;
   const std::string& run = place.run;
   write_bytes(run + ".1", "a file");
@@ -139,7 +139,7 @@ TEST_CASE("a run is moved to the first number that is free", "[run_folder]") {
   CHECK(files_of(place / "empty").empty());
 }
 
-TEST_CASE("--overwrite drops the files of the old run and no others", "[run_folder]") {
+TEST_CASE("--overwrite deletes the files of the old run and no others", "[run_folder]") {
   const OldRun place;
   const std::string& run = place.run;
   write_bytes(run + "/notes.md", "mine");
@@ -157,7 +157,7 @@ TEST_CASE("--overwrite drops the files of the old run and no others", "[run_fold
   }
 }
 
-TEST_CASE("the owner's data.txt is not taken for a run's", "[run_folder]") {
+TEST_CASE("a data.txt of the user is not replaced", "[run_folder]") {
   const TestFolder place;
   const std::string run = place / "run";
   const std::string expected =
@@ -183,7 +183,7 @@ TEST_CASE("the owner's data.txt is not taken for a run's", "[run_folder]") {
   }
 }
 
-TEST_CASE("a run remembers where its text was", "[run_folder]") {
+TEST_CASE("a run folder stores the path of its text", "[run_folder]") {
   const TestFolder place;
   CHECK_FALSE(remembered_data(place.path()));
   remember_data(place.path(), "/one/te xt");
@@ -195,7 +195,7 @@ TEST_CASE("a run remembers where its text was", "[run_folder]") {
   CHECK(remembered_data(place.path()) == std::filesystem::current_path().string() + "/relative/text.txt");
 }
 
-TEST_CASE("behind a symbolic link the folder moves and the link stays", "[run_folder]") {
+TEST_CASE("with a symbolic link the target folder moves and the link stays", "[run_folder]") {
   const TestFolder place;
   std::filesystem::create_directory(place / "large_disk");
   write_run(place / "large_disk/run", "old");
@@ -211,7 +211,7 @@ TEST_CASE("behind a symbolic link the folder moves and the link stays", "[run_fo
   CHECK(std::filesystem::is_directory(place / "large_disk/run"));
 }
 
-TEST_CASE("a run that cannot be moved aside stays as it is", "[run_folder]") {
+TEST_CASE("a run that cannot be moved aside stays unchanged", "[run_folder]") {
   const OldRun place;
   const std::string& run = place.run;
   const std::string refused = run + ": holds a run that cannot be moved aside: ";
@@ -262,7 +262,7 @@ TEST_CASE("a run that cannot be moved aside stays as it is", "[run_folder]") {
   CHECK(place.entries() == 1);
 }
 
-TEST_CASE("a folder in which a run is at work is neither moved nor emptied", "[run_folder]") {
+TEST_CASE("the folder of an active run is neither moved nor emptied", "[run_folder]") {
   const OldRun place;
   const std::string& run = place.run;
   const std::string busy = ": another run is writing into this folder";
@@ -287,7 +287,7 @@ TEST_CASE("a folder in which a run is at work is neither moved nor emptied", "[r
   CHECK_FALSE(FolderLock(place / "nowhere").has_folder());
 }
 
-TEST_CASE("of runs that start at the same moment one gets the folder", "[run_folder][heavy]") {
+TEST_CASE("of several runs started at the same moment one gets the folder", "[run_folder][heavy]") {
   for (int round = 0; round < 20; ++round) {
     const TestFolder place;
     const std::string run = place / "run";
@@ -367,7 +367,7 @@ std::optional<int> halted_at(int stop, const std::function<int()>& body, const s
 
 }  // namespace
 
-TEST_CASE("at any step, a run that begins and one that goes on do not get into one folder", "[run_folder][traced]") {
+TEST_CASE("a new run and a resumed run never share a folder, stopped at any step", "[run_folder][traced]") {
   int stop = 0, begun = 0;
   for (bool halted = true; halted; ++stop) {
     INFO("stop " << stop);
@@ -394,7 +394,7 @@ TEST_CASE("at any step, a run that begins and one that goes on do not get into o
   CHECK(begun < stop);
 }
 
-TEST_CASE("killed at any step, a run leaves folders of one run each", "[run_folder][traced][heavy]") {
+TEST_CASE("a run killed at any step leaves folders of one run each", "[run_folder][traced][heavy]") {
   const bool overwrite = GENERATE(false, true);
   int stop = 0;
   for (bool killed = true; killed; ++stop) {

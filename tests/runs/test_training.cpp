@@ -50,7 +50,7 @@ Batch some_batch(Index first) {
 
 }  // namespace
 
-TEST_CASE("training: a model with small weights knows nothing, and learns a rule", "[training]") {
+TEST_CASE("training: initial loss is that of a uniform guess, and a rule is learned", "[training]") {
   for (const MixerProperties& properties : Mixers::properties) {
     const char* mixer = properties.name;
     INFO(mixer);
@@ -73,7 +73,7 @@ TEST_CASE("training: a model with small weights knows nothing, and learns a rule
 
 // From moments of 0 AdamW moves every weight equally far, by what the learning rate and the corrections of the step
 // say, and leaves first moments of a tenth of the clipped gradient.
-TEST_CASE("training: a step has the learning rate, the corrections and the clip of its number", "[training]") {
+TEST_CASE("training: each step uses its own learning rate, corrections and clipping", "[training]") {
   const ModelConfig config = small_model("dot");
   TrainingConfig training = small_training();
   training.weight_decay = 0;
@@ -98,7 +98,7 @@ TEST_CASE("training: a step has the learning rate, the corrections and the clip 
   }
 }
 
-TEST_CASE("training: every step and every seed drops something else", "[training]") {
+TEST_CASE("training: every step and every seed has another dropout mask", "[training]") {
   const ModelConfig config = small_model("dot");
   TrainingConfig training = small_training();
   training.dropout = 0.5;
@@ -114,7 +114,7 @@ TEST_CASE("training: every step and every seed drops something else", "[training
   CHECK(loss_of(5 + (std::uint64_t{1} << 32), 3) != loss);
 }
 
-TEST_CASE("training: weights do not depend on the number of threads", "[training]") {
+TEST_CASE("training: weights have the same bits with any number of threads", "[training]") {
   TrainingConfig training = small_training();
   training.dropout = 0.2;
   training.label_smoothing = 0.1;
@@ -127,7 +127,7 @@ TEST_CASE("training: weights do not depend on the number of threads", "[training
   }
 }
 
-TEST_CASE("training: initial weights have the spread of their kind, and are not each other's copies", "[training]") {
+TEST_CASE("training: initial weights have the right standard deviation and differ", "[training]") {
   const ModelConfig config =
       changed(small_model("metric,quadratic"), "channels=32 heads=2 vocabulary_size=50 conv_groups=4");
   const double std_dev = 0.1;
@@ -170,7 +170,7 @@ TEST_CASE("training: initial weights have the spread of their kind, and are not 
   CHECK(firsts.size() >= 10);
 }
 
-TEST_CASE("training: evaluation neither drops, smooths nor changes anything", "[training]") {
+TEST_CASE("training: evaluation has no dropout, no label smoothing and no side effects", "[training]") {
   TrainingConfig training = small_training();
   training.dropout = 0.5;
   training.label_smoothing = 0.3;
@@ -192,7 +192,7 @@ TEST_CASE("training: evaluation neither drops, smooths nor changes anything", "[
   CHECK_FALSE(!(std::abs(loss - first / (B * C)) <= 1e-6));
 }
 
-TEST_CASE("training: the losses of an evaluation are there target by target", "[training]") {
+TEST_CASE("training: an evaluation returns the loss of every target", "[training]") {
   const auto model = model_of(small_model("additive,dot"), small_training());
   Batch batch = some_batch(0);
   batch.target_r[3] = ignored_target;
@@ -212,7 +212,7 @@ TEST_CASE("training: the losses of an evaluation are there target by target", "[
   CHECK_FALSE(!(std::abs(of_one - static_cast<double>(loss_bc[21])) <= 1e-6));
 }
 
-TEST_CASE("training: targets that are ignored do not count in an evaluation", "[training]") {
+TEST_CASE("training: ignored targets do not count in an evaluation", "[training]") {
   const auto model = model_of(small_model("additive"), small_training());
   Batch batch = some_batch(0);
   const auto half = batch.target_r.begin() + B * C / 2;
@@ -235,7 +235,7 @@ TEST_CASE("training: targets that are ignored do not count in an evaluation", "[
   CHECK_FALSE(!(std::abs(alone.loss_sum - a.loss_sum) <= 1e-4 * whole));
 }
 
-TEST_CASE("training: a loss that is no number leaves the weights alone", "[training]") {
+TEST_CASE("training: a NaN loss leaves the weights unchanged", "[training]") {
   const TrainingConfig training = small_training();
   const auto model = model_of(small_model("additive"), training);
   std::vector<float> weights = model->read(Model::Arena::weights);
@@ -248,7 +248,7 @@ TEST_CASE("training: a loss that is no number leaves the weights alone", "[train
   CHECK((model->read(Model::Arena::weights) == weights));
 }
 
-TEST_CASE("training: weights and moments are all that a run needs to go on", "[training]") {
+TEST_CASE("training: weights and moments suffice to resume", "[training]") {
   TrainingConfig training = small_training();
   training.dropout = 0.1;
   training.optimizer = GENERATE("adamw", "muon");
@@ -307,7 +307,7 @@ volatile std::sig_atomic_t heard = 0;
 
 }  // namespace
 
-TEST_CASE("training: a signal stops the run that it was sent to, and no later one", "[training]") {
+TEST_CASE("training: a signal stops the run that received it, and no later run", "[training]") {
   const TestFolder folder;
   std::string text;
   for (Index i = 0; i < 300; ++i) text += static_cast<char>('a' + i * i % 7);

@@ -214,7 +214,7 @@ TEST_CASE("the grammar of the play is unambiguous", "[corpus]") {
   CHECK(found.empty());
 }
 
-TEST_CASE("the check of a grammar finds what makes one ambiguous", "[corpus]") {
+TEST_CASE("the grammar check finds ambiguous rules", "[corpus]") {
   CHECK(faults(Grammar("s = a <x> | b <x>\nx : c d\n")).empty());
   // Each of these has a text with two derivations, or a word border that cannot be seen.
   for (const std::string bad : {
@@ -230,12 +230,12 @@ TEST_CASE("the check of a grammar finds what makes one ambiguous", "[corpus]") {
   CHECK(faults(Grammar("s = <p=x> <q=x-p> <t>\nt = @p | @q\nx : c d\n")).empty());
 }
 
-TEST_CASE("a grammar with a mistake is refused", "[corpus]") {
+TEST_CASE("a grammar with a fault is refused", "[corpus]") {
   CHECK_THROWS_AS(Grammar("s = a <missing>\n"), Error);
   CHECK_THROWS_AS(Grammar("s = <p=x> <p=x>\nx : c d\n"), Error);
 }
 
-TEST_CASE("the choices and the code length come back from the text", "[corpus]") {
+TEST_CASE("choices and code length are recovered from the text", "[corpus]") {
   const Grammar grammar(play);
   for (const std::uint64_t seed : {std::uint64_t{20240229}, std::uint64_t{5}}) {
     Writer writer(grammar, seed);
@@ -246,7 +246,7 @@ TEST_CASE("the choices and the code length come back from the text", "[corpus]")
   }
 }
 
-TEST_CASE("a scene has one derivation among all", "[corpus]") {
+TEST_CASE("a scene has exactly one derivation", "[corpus]") {
   const Grammar grammar(play);
   int tried = 0;
   for (std::uint64_t seed = 0; tried < 8; ++seed) {
@@ -287,7 +287,7 @@ TEST_CASE("entropy and length of small grammars", "[corpus]") {
   }
 }
 
-TEST_CASE("the entropy of the play is what its texts have on average", "[corpus][slow]") {
+TEST_CASE("the entropy of the play is the mean code length of its texts", "[corpus][slow]") {
   const Grammar grammar(play);
   const Expectation expected = expectation(grammar);
   Writer writer(grammar, 17);
@@ -316,7 +316,7 @@ TEST_CASE("the entropy of the play is what its texts have on average", "[corpus]
   CHECK(std::abs(expected.nats / expected.characters - 0.6395) <= 5e-5);
 }
 
-TEST_CASE("the corpus is the same bytes everywhere", "[corpus]") {
+TEST_CASE("the corpus has the same bytes on every machine", "[corpus]") {
   const Grammar grammar(play);
   Writer writer(grammar, 20240229);
   writer.write();

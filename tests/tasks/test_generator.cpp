@@ -62,7 +62,7 @@ std::vector<double> frequencies(std::span<const float> logits_v, const SamplingS
 
 }  // namespace
 
-TEST_CASE("generator: tokens are drawn as often as the softmax says", "[generator][heavy]") {
+TEST_CASE("generator: tokens are drawn with the probabilities of the softmax", "[generator][heavy]") {
   const std::vector<float> logits_v = {1.5f, -2.0f, 0.0f, 3.0f, 2.9f, -30.0f};
   constexpr int draws = 200'000;
   for (const double temperature : {0.5, 1.0, 3.0}) {
@@ -77,7 +77,7 @@ TEST_CASE("generator: tokens are drawn as often as the softmax says", "[generato
   }
 }
 
-TEST_CASE("generator: draws of different places and seeds are not the same", "[generator]") {
+TEST_CASE("generator: draws differ between places and seeds", "[generator]") {
   const std::vector<float> logits_v(16, 0.0f);
   const auto draws_of = [&](std::uint64_t seed) {
     std::vector<Token> tokens;
@@ -90,7 +90,7 @@ TEST_CASE("generator: draws of different places and seeds are not the same", "[g
   CHECK(std::count(tokens.begin(), tokens.end(), tokens[0]) < 16);
 }
 
-TEST_CASE("generator: top-k keeps the k likeliest, ties to the lower id", "[generator]") {
+TEST_CASE("generator: top-k keeps the k most likely tokens, ties to the lower id", "[generator]") {
   const std::vector<float> logits_v = {0, 2, 1, 2, 1, 1};
   const auto support = [&](SamplingSettings settings) {
     std::vector<Token> tokens;
@@ -110,7 +110,7 @@ TEST_CASE("generator: top-k keeps the k likeliest, ties to the lower id", "[gene
   CHECK(support({.temperature = 0}) == Tokens{1});
 }
 
-TEST_CASE("generator: top-p keeps the fewest likeliest that reach p", "[generator]") {
+TEST_CASE("generator: top-p keeps the fewest most likely tokens that reach p", "[generator]") {
   // Probabilities 1/2, 1/4, 1/8, 1/8: exact in floating point but for the logarithms.
   const std::vector<float> logits_v = {0, std::log(4.0f), std::log(2.0f), 0};
   const auto support = [&](double p, Index k = 0) {
@@ -148,7 +148,7 @@ TEST_CASE("generator: extreme temperatures and logits", "[generator]") {
   }
 }
 
-TEST_CASE("generator: within the context it follows the model step by step", "[generator]") {
+TEST_CASE("generator: within the context the logits are those of the model", "[generator]") {
   for (const auto& [mixer, positions, window] :
        Rows<GeneratorCase, WithinContext>::all({{"additive"}, {"metric"}, {"quadratic"}, {"dot"}, {"dot,additive"}})) {
     INFO(mixer);
@@ -165,7 +165,7 @@ TEST_CASE("generator: within the context it follows the model step by step", "[g
   }
 }
 
-TEST_CASE("generator: a full context goes on from its last half", "[generator]") {
+TEST_CASE("generator: a full context restarts from its last half", "[generator]") {
   for (const auto& [mixer, positions, window] : Rows<GeneratorCase, FullContext>::all({{"additive"},
                                                                                        {"dot"},
                                                                                        {"dot", "none"},
@@ -206,7 +206,7 @@ void check_reading(const TextModel& checkpoint, Index threads, const std::vector
 
 }  // namespace
 
-TEST_CASE("generator: of a long prompt no more is read than the model can remember", "[generator]") {
+TEST_CASE("generator: only the usable end of a long prompt is read", "[generator]") {
   for (const Index context : {1, 2, 5, 8}) {
     for (const char* positions : {"learned", "none"}) {
       const TextModel checkpoint = some_checkpoint("additive,dot", positions, "0", context);
@@ -234,7 +234,7 @@ TEST_CASE("generator: of a long prompt no more is read than the model can rememb
   CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(5));
 }
 
-TEST_CASE("generator: without a table of positions a recurrent model never forgets by halves", "[generator]") {
+TEST_CASE("generator: a recurrent model without position table never restarts", "[generator]") {
   for (const auto& [mixer, positions, window] : Rows<GeneratorCase, EndlessText>::all(
            {{"additive", "none"}, {"additive", "alibi"}, {"dot,metric", "none"}, {"dot,quadratic", "alibi"}})) {
     INFO("window " << window << ", positions " << positions << ", " << mixer);
@@ -278,7 +278,7 @@ TEST_CASE("generator: memory does not grow with the text", "[generator]") {
   }
 }
 
-TEST_CASE("generator: a text starts with its prompt and has the length that was asked for", "[generator]") {
+TEST_CASE("generator: a text starts with its prompt and has the requested length", "[generator]") {
   const TextModel checkpoint = some_checkpoint("additive");
   const auto always = [] { return true; };
   const auto text_of = [&](Index threads, std::uint64_t seed) {
@@ -306,7 +306,7 @@ TEST_CASE("generator: a text starts with its prompt and has the length that was 
   }
 }
 
-TEST_CASE("generator: a text opens with a line break where the vocabulary has one", "[generator]") {
+TEST_CASE("generator: a text starts with a line break if the vocabulary has one", "[generator]") {
   CHECK(opening_of_text(Tokenizer::of_bytes()) == "\n");
   CHECK(opening_of_text(Tokenizer::of_characters("ab\nc", "test")) == "\n");
   CHECK(opening_of_text(Tokenizer::of_characters("cab", "test")) == "a");

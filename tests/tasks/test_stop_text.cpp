@@ -27,7 +27,7 @@ std::string shown(const std::string& stop, std::string_view text, std::size_t lo
 
 }  // namespace
 
-TEST_CASE("stop text: whatever lies in front of it comes through, and nothing after", "[stop_text]") {
+TEST_CASE("stop text: text before the stop text passes, text after it does not", "[stop_text]") {
   std::mt19937 random(1);
   for (int turn = 0; turn < 3000; ++turn) {
     // Few letters, so that beginnings of the stop text are many, and lie inside of each other.
@@ -44,7 +44,7 @@ TEST_CASE("stop text: whatever lies in front of it comes through, and nothing af
   }
 }
 
-TEST_CASE("stop text: found once, it stays so, and an empty one never is", "[stop_text]") {
+TEST_CASE("stop text: a found stop text stays found, an empty one is never found", "[stop_text]") {
   StopText until("aab");
   CHECK(until.add("xaa") == "x");
   CHECK(until.held_back() == "aa");
@@ -60,7 +60,7 @@ TEST_CASE("stop text: found once, it stays so, and an empty one never is", "[sto
   CHECK(never.held_back().empty());
 }
 
-TEST_CASE("stop text: bytes of a character are not taken for another's", "[stop_text]") {
+TEST_CASE("stop text: bytes of one character do not match parts of another", "[stop_text]") {
   StopText until("\u00e9!");  // two bytes, of which the first is that of è, too
   std::string out;
   for (const char byte : std::string("\u00e8\u00e9\u00e9?\u00e9!x")) out += until.add({&byte, 1});

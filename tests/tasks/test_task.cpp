@@ -114,7 +114,7 @@ std::vector<float> state_weights(const std::string& run) {
 
 // A training run does not depend on text: it learns, logs, saves and shows a task of another kind as well, with a mask
 // and in shards.
-TEST_CASE("task: a run learns another one", "[task]") {
+TEST_CASE("task: a run learns a task other than text", "[task]") {
   const TestFolder folder;
   const Echo echo;
   for (const Index shards : {1, 2}) {
@@ -170,7 +170,7 @@ class SlowEcho : public Echo {
 };
 
 // Rows have fewer targets than positions: the share of an evaluation that is done is a share of its targets.
-TEST_CASE("task: progress counts what is asked, up to 100 %, and the time left includes the closing line", "[task]") {
+TEST_CASE("task: progress counts targets up to 100 %, and the remaining time includes the closing line", "[task]") {
   const TestFolder folder;
   TrainingRun slow = run_of(folder / "slow", 4, 1);
   slow.training.eval_every = 2;
@@ -250,7 +250,7 @@ int run(Main program, std::vector<std::string> arguments) {
 
 // Programs know of a task what its line in their list says: another one is trained, stopped, resumed and evaluated with
 // flags of its own, and a checkpoint goes to the task that it names.
-TEST_CASE("task: programs take another one by one line of their list", "[task]") {
+TEST_CASE("task: one line in the task list adds a task to the programs", "[task]") {
   const TestFolder folder;
   const std::string whole = folder / "whole", half = folder / "half", text = folder / "text",
                     run_of_text = folder / "r";

@@ -20,7 +20,7 @@ std::string decode_all(const Tokenizer& tokenizer, const std::vector<Token>& ids
 
 }  // namespace
 
-TEST_CASE("a char vocabulary is the sorted distinct code points", "[tokenizer]") {
+TEST_CASE("a char vocabulary consists of the sorted distinct code points", "[tokenizer]") {
   const Tokenizer tokenizer = Tokenizer::of_characters("b\u00e9a\U0001f600ab\n", "x.txt");
   CHECK(tokenizer.kind() == "char");
   CHECK(tokenizer.size() == 5);
@@ -31,7 +31,7 @@ TEST_CASE("a char vocabulary is the sorted distinct code points", "[tokenizer]")
   CHECK(tokenizer.encode("", "prompt").empty());
 }
 
-TEST_CASE("a byte tokenizer takes every byte", "[tokenizer]") {
+TEST_CASE("a byte tokenizer accepts every byte", "[tokenizer]") {
   const Tokenizer tokenizer = Tokenizer::of_bytes();
   CHECK(tokenizer.kind() == "byte");
   CHECK(tokenizer.size() == 256);
@@ -44,7 +44,7 @@ TEST_CASE("a byte tokenizer takes every byte", "[tokenizer]") {
   CHECK(decode_all(tokenizer, ids) == all);
 }
 
-TEST_CASE("UTF-8 is checked as the standard defines it", "[tokenizer]") {
+TEST_CASE("UTF-8 is validated as in the standard", "[tokenizer]") {
   // The first and the last sequence of every length, and both edges of the surrogate gap.
   const std::vector<std::string> valid = {std::string(1, '\0'), "\x7F",         "\xC2\x80",         "\xDF\xBF",
                                           "\xE0\xA0\x80",       "\xED\x9F\xBF", "\xEE\x80\x80",     "\xEF\xBF\xBD",
@@ -128,7 +128,7 @@ TEST_CASE("decode refuses an id outside the vocabulary", "[tokenizer]") {
   CHECK(contains(error_of([&] { return Tokenizer::of_bytes().decode(256); }), "token id 256"));
 }
 
-TEST_CASE("a tokenizer comes back from its metadata", "[tokenizer]") {
+TEST_CASE("a tokenizer is restored from its metadata", "[tokenizer]") {
   std::string text = "the quick\nbrown fox \xC3\xA9\xE2\x82\xAC\xF0\x9F\x98\x80";
   text += '\0';
   const Tokenizer characters = Tokenizer::of_characters(text, "x.txt");
@@ -142,7 +142,7 @@ TEST_CASE("a tokenizer comes back from its metadata", "[tokenizer]") {
   }
 }
 
-TEST_CASE("metadata is not repaired", "[tokenizer]") {
+TEST_CASE("invalid metadata are refused, not repaired", "[tokenizer]") {
   const auto load = [](const std::string& kind, const std::string& vocabulary) {
     return error_of([&] { return Tokenizer::from_metadata(kind, vocabulary, "model.safetensors"); });
   };
@@ -159,7 +159,7 @@ TEST_CASE("metadata is not repaired", "[tokenizer]") {
   }
 }
 
-TEST_CASE("a vocabulary is extended by a text, and its ids are found again", "[tokenizer]") {
+TEST_CASE("a vocabulary is extended by a text, and old ids are mapped", "[tokenizer]") {
   const Tokenizer old = Tokenizer::of_characters("bd\xC3\xA9", "x.txt");
   const Tokenizer both = old.extended_by("abc\xE2\x82\xAC", "y.txt");
   CHECK(both.vocabulary() == "abcd\xC3\xA9\xE2\x82\xAC");
