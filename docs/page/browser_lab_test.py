@@ -626,6 +626,10 @@ class Lab(unittest.TestCase):
         self.assertEqual(told, ["Do: ", "See: ", "Why: "])
         names = self.browser.run("return [...document.querySelectorAll('#experiments option')].slice(1).map((one) => one.value)")
         self.assertGreaterEqual(len(names), 5)
+        self.browser.run("location.hash = 'experiment=rate'")
+        self.until("return document.getElementById('command').textContent === 'build/train --task sort --steps 150'")
+        self.browser.run("location.hash = 'experiment=sort'")
+        self.until("return document.getElementById('command').textContent.endsWith('--mixer identity --steps 200')")
         buttons = "document.querySelectorAll('.runs button')"
         self.browser.run(f"{buttons}[0].click()")
         self.until(f"{STEP} >= 20")

@@ -64,9 +64,9 @@ const EXPERIMENTS = {
   rate: {
     title: "A learning rate that is too high",
     runs: {
-      "0.0005": "task=sort&more=--steps+150",
-      "0.1": "task=sort&more=--steps+150+--learning-rate+0.1",
-      "1": "task=sort&more=--steps+150+--learning-rate+1",
+      "rate 0.0005": "task=sort&more=--steps+150",
+      "rate 0.1": "task=sort&more=--steps+150+--learning-rate+0.1",
+      "rate 1": "task=sort&more=--steps+150+--learning-rate+1",
     },
     told: ["Train with the learning rate of the recipe, then with 200 times and with 2,000 times as much.",
       "At 0.0005, 99 % of the arrays are right after 150 steps. At 0.1 about 15 % are, and at 1 the loss first jumps above 10 and hardly any array is right.",
