@@ -279,7 +279,7 @@ std::map<std::uintptr_t, std::string> lines_of(const std::vector<std::uintptr_t>
       text.erase(0, sources.size() + 1);
       if (innermost.empty()) innermost = text;
       const auto is_in = [&](const char* path) { return text.rfind(path, 0) == 0; };
-      if (is_in("cuda/emulator/") || is_in("cuda/platform.hpp") || is_in("cuda/tensor_core.hpp")) continue;
+      if (is_in("cuda/emulator/") || is_in("cuda/platform.hpp") || is_in("cuda/gemm/tensor_core.hpp")) continue;
       lines = text + (lines.empty() ? "" : ">" + lines);
     }
     finish();

@@ -1,7 +1,7 @@
 // Level 4: tensor cores. A warp has 16 queries, a matrix in its registers; scores of 16 keys are one product, and what
 // they weigh is a second one. The lane that holds a score also passes it on as a factor: nothing is exchanged between.
 
-#include "cuda/tensor_core.hpp"
+#include "cuda/gemm/tensor_core.hpp"
 #include "docs/kernels/ladder.hpp"
 
 namespace abh {

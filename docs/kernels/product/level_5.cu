@@ -1,7 +1,7 @@
 // Level 5: copies in the background. While the threads multiply one pair of tiles, the next pair is on its way to
 // shared memory (cp.async), past the registers. Two pairs of tiles take turns.
 
-#include "cuda/tensor_core.hpp"
+#include "cuda/gemm/tensor_core.hpp"
 #include "docs/kernels/ladder.hpp"
 
 namespace abh {

@@ -1,7 +1,7 @@
 // Level 6: tensor cores. The numbers are bf16, and a warp multiplies 16 x 16 by 16 x 8 numbers in one instruction.
-// Which lane holds which number of such a matrix: cuda/tensor_core.hpp.
+// Which lane holds which number of such a matrix: cuda/gemm/tensor_core.hpp.
 
-#include "cuda/tensor_core.hpp"
+#include "cuda/gemm/tensor_core.hpp"
 #include "docs/kernels/ladder.hpp"
 
 namespace abh {
