@@ -71,6 +71,16 @@ TEST_CASE("relative_attention: nothing before the memory is seen", "[relative_at
   });
 }
 
+TEST_CASE("relative_attention: a masked key has no influence and no gradient", "[relative_attention][gpu]") {
+  for (const Index K : {5, 33}) {
+    RelativeAttentionCase layer = sized(1, 75, 1, K, 30, 20, 50);
+    Array<Token> mask_c(75, 1);
+    mask_c[45] = 0;
+    layer.mask_bs = kept(std::move(mask_c));
+    check_hidden_key(layer, 45);
+  }
+}
+
 TEST_CASE("relative_attention: a row that sees nothing is 0 with infinite lse, and so are its gradients",
           "[relative_attention][gpu]") {
   RelativeAttentionCase layer = sized(1, 40, 1, 3, 16, 8, 24);
