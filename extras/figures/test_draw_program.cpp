@@ -136,6 +136,35 @@ TEST_CASE("programs: draw shows each task in its own form", "[programs][drawing]
   const std::string long_arrays = train_on("sort", "--length 70 --batch 2", "long");
   require_refusal(draw({"--checkpoint", long_arrays, "--example", "0", "--out", folder / "a"}), 1,
                   {"at most 64 digits"});
+  // Arrays with their answers of 128 positions in all, and the next longer ones.
+  const std::string smallest_network = " --layers 1 --channels 4 --heads 1 --batch 1 --eval-tokens 10 --steps 0";
+  for (const std::string length : {"64", "65"}) {
+    const std::string run = train_on("sort", "--length " + length + smallest_network, "sort_" + length);
+    const Arguments first = {"--checkpoint", run, "--example", "0"};
+    if (length == "64") require_page(first, folder / "a");
+    if (length == "65") require_refusal(draw(first + Arguments{"--out", folder / "a"}), 1, {"at most 64 digits"});
+  }
+  // Sources and targets: the one or the other may be too long. The end is a position of the target.
+  std::string lines;
+  for (int i = 0; i < 30; ++i) lines += std::to_string(100 + i) + "\ty\n";
+  for (const auto& [source, target] : {std::pair{128, 127}, {129, 1}, {1, 128}}) {
+    lines += std::string(static_cast<std::size_t>(source), '1') + "\t" +
+             std::string(static_cast<std::size_t>(target), 'y') + "\n";
+  }
+  write_bytes(folder / "pairs.tsv", lines);
+  const std::string pairs = train_on("pairs",
+                                     "--context 130 --data " + (folder / "pairs.tsv") +
+                                         " --encoder-layers 1 --decoder-layers 1 --channels 4 --heads 1 --batch 1 "
+                                         "--eval-tokens 10 --steps 0",
+                                     "pairs");
+  for (const char* example : {"0", "1", "2"}) {
+    const Arguments shown = {"--checkpoint", pairs, "--data", folder / "pairs.tsv", "--example", example};
+    if (*example == '0') require_page(shown, folder / "a");
+    if (*example != '0') {
+      require_refusal(draw(shown + Arguments{"--out", folder / "a"}), 1,
+                      {"at most 128 characters, to be drawn, found "});
+    }
+  }
 
   for (const std::string pooling : {"mean", "cls"}) {
     const std::string reviews = train_on("reviews", "--class-pooling " + pooling, "reviews_" + pooling);
@@ -158,7 +187,7 @@ TEST_CASE("programs: draw shows each task in its own form", "[programs][drawing]
                     {"--text: expected --example"});
   }
   // A file of one's own: words that are not known are one, and examples are counted in the file.
-  std::string lines;
+  lines.clear();
   for (int i = 0; i < 40; ++i) lines += i % 2 == 0 ? "good\ta fine film\n" : "bad\ta poor film\n";
   write_bytes(folder / "texts.tsv", lines);
   const std::string own = train_on("reviews", "--context 5 --data " + (folder / "texts.tsv"), "own");

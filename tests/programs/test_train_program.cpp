@@ -314,13 +314,16 @@ TEST_CASE("programs: train prints its settings, progress and result, and writes 
   CHECK(outcome.out.find('\r') == std::string::npos);
   const std::string number = "[0-9]+\\.[0-9]+";
   const std::string result = "final: corpus text, step 9, train " + number + ", val (" + number + ") nats/char \\((" +
-                             number + ") bits/char\\), best (" + number + ") at step ([0-9]+), [0-9]+ tokens/s";
+                             number + ") bits/char\\), best (" + number + ") at step ([0-9]+), ([0-9]+) tokens/s";
   const std::string line = last_line(outcome.out);
   INFO(line);
   const Parts parts = whole_match(line, result);
   REQUIRE_FALSE(parts.empty());
   CHECK(std::abs(std::stod(parts[2]) - std::stod(parts[1]) / std::log(2.0)) < 2e-4);
   CHECK(outcome.out.ends_with(line + "\n"));
+  // The seconds of the steps alone are fewer than those of the program, and the log has the same figure.
+  CHECK((std::stod(parts[5]) + 1) * outcome.seconds >= 9 * 2 * 8);
+  CHECK(read_bytes(place.run + "/log.csv").ends_with("," + parts[5] + "\n"));
 
   std::vector<std::vector<std::string>> rows;
   for (const std::string& row : lines_of(read_bytes(place.run + "/log.csv"))) rows.push_back(lines_of(row, ','));
