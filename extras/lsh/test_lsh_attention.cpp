@@ -114,8 +114,8 @@ TEST_CASE("lsh_attention: every round orders positions by bucket, masked positio
   });
 }
 
-// The first of equal numbers names the bucket, and a number goes before the opposite of another one: a row of zeros is in
-// bucket 0, on every device. Small whole numbers have exact sums in every type.
+// The first of equal numbers names the bucket, and a number goes before the opposite of another one: a row of zeros is
+// in bucket 0, on every device. Small whole numbers have exact sums in every type.
 TEST_CASE("lsh_attention: ties of the hash", "[lsh_attention][gpu]") {
   const LshAttentionCase layer = sized(1, 60, 2, 3, 2, 4, 8);
   for_each_number([&]<class T>(auto& device, const std::string& name, T) {
