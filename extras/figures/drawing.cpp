@@ -20,16 +20,16 @@ namespace abh {
 
 namespace {
 
-constexpr Index most_at_once = 32;  // copies of the sequence, each with one position masked
+constexpr Index most_at_once = 32;  // copies of the sequence per batch, each with one position masked
 
-// "dot", or "dot, metric" where layers differ.
+// "dot", or "dot, metric" if layers differ.
 std::string mixers_of_layers(const ModelConfig& config) {
   std::string names;
   for (const char c : config.mixer) names += c == ',' ? std::string(", ") : std::string(1, c);
   return names;
 }
 
-// As many pictures as fit; of a single head of a single layer there is nothing to leave out.
+// As many figures as fit; a single head of a single layer is never omitted.
 PicturePage page_of(const Observed& seen, const FigureExample& subject, const TaskFigures& task,
                     const PicturePage& empty) {
   Thinning thinning;
@@ -57,7 +57,8 @@ void make_folder(const std::string& folder) {
   }
 }
 
-// The pictures that an older page in this folder names. Error where it is another's: its files are not to be touched.
+// Figures named by an older page in this folder. Throws Error if the page is not from draw, so that foreign files are
+// kept.
 std::vector<std::string> older_pictures(const std::string& index) {
   std::error_code none;
   if (!std::filesystem::is_regular_file(index, none) || std::filesystem::file_size(index, none) == 0) return {};
@@ -66,7 +67,7 @@ std::vector<std::string> older_pictures(const std::string& index) {
   return *files;
 }
 
-// Removes an older page and then its pictures: a page that stands in the folder always has its own.
+// Removes an older page first and then its figures: a page in the folder always has its own figures.
 void drop_page(const std::filesystem::path& folder, const std::vector<std::string>& pictures) {
   std::error_code ignored;
   std::filesystem::remove(folder / "index.html", ignored);
@@ -76,7 +77,7 @@ void drop_page(const std::filesystem::path& folder, const std::vector<std::strin
   }
 }
 
-// Writes the pictures and then the page.
+// Writes the figures, then the page.
 void write_page(const PicturePage& page, const std::filesystem::path& folder) {
   for (const PictureSection& section : page.sections) {
     for (const Figure& figure : section.figures) {
@@ -114,10 +115,10 @@ class Drawing : public TaskCommand {
     std::string folder = flags.value("out");
     if (folder.empty()) folder = std::filesystem::path(source).replace_filename("pictures").string();
     make_folder(folder);
-    const FolderLock lock(folder);  // two draws at a time would mix their pictures
+    const FolderLock lock(folder);  // two concurrent runs would mix their figures
     const std::string index = (std::filesystem::path(folder) / "index.html").string();
     const std::vector<std::string> older = older_pictures(index);
-    // A page that cannot be written is found now, not when all has been computed.
+    // Checks that the page can be written before the computation starts.
     { const AtomicFile probe(index); }
 
     const Index C = subject.batch.C;

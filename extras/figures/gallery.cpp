@@ -16,7 +16,7 @@ namespace {
 
 using Names = std::vector<std::string>;
 
-constexpr std::size_t most_with_values = 24;  // tokens of a strip that shows its numbers
+constexpr std::size_t most_with_values = 24;  // maximum length of a strip with numbers
 
 std::string quoted(const std::string& name, Index c) { return "\u2018" + name + "\u2019 at " + to_text(c); }
 std::string nats(double loss) { return short_number(loss, 4); }
@@ -35,9 +35,9 @@ Figure figure_of(const std::string& file, const StripPicture& strip, const std::
   return {file + ".svg", strip_svg(strip), strip.text.title + ": " + strip.text.description, caption};
 }
 
-// ---- What it answers ----
+// ---- The prediction ----
 
-// The targets that count, and what each cost.
+// Targets that count, and the loss of each.
 Figure figure_of_losses(const Observed& seen, const FigureExample& subject) {
   StripPicture strip{.text = {"The loss of every answer", "nats that each right answer cost", ""},
                      .cells = {},
@@ -52,7 +52,7 @@ Figure figure_of_losses(const Observed& seen, const FigureExample& subject) {
     strip.cells.push_back({name, loss, name == "\u21b5"});
     if (loss > worst) worst = loss, hardest = name;
   }
-  // A network that guesses pays this much.
+  // Loss of a uniform prediction.
   strip.scale.largest = std::max(worst, std::log(static_cast<double>(subject.answer_o.size())));
   strip.shows_values = strip.cells.size() <= most_with_values;
   strip.text.description = to_text(static_cast<Index>(strip.cells.size())) + " answers, " + nats(seen.losses().mean) +
@@ -112,7 +112,7 @@ PictureSection section_of_answer(const Observed& seen, const FigureExample& subj
   return section;
 }
 
-// ---- Tokens, positions and the stream ----
+// ---- Tokens, positions and the residual stream ----
 
 MatrixPicture matrix_of_distances(const std::string& title, const std::string& of, const double* rows, Index count,
                                   Index width, const Names& names) {
@@ -129,7 +129,7 @@ MatrixPicture matrix_of_distances(const std::string& title, const std::string& o
       if (distance < nearest) nearest = distance, pair = {j, i};
     }
   }
-  // Nearest to paper is nearest: the scale begins a little below the smallest distance, and not at 0, far from all.
+  // The scale of distances begins a little below the smallest distance, so that small distances differ most in colour.
   const double farthest = largest_of(matrix.value_rc);
   if (count > 1) matrix.scale.smallest = std::max(0.0, nearest - (farthest - nearest) / 6);
   matrix.text.description = "Distances between " + to_text(count) + " " + of;
@@ -142,7 +142,7 @@ MatrixPicture matrix_of_distances(const std::string& title, const std::string& o
   return matrix;
 }
 
-// The embedding vectors of the tokens that occur.
+// Embedding vectors of the tokens in the sequence.
 std::optional<Figure> figure_of_embeddings(const Observed& seen, const FigureExample& subject) {
   constexpr std::size_t most = 40;
   const ObservedArray* own_vd = seen.find(seen.config().own_prefix() + "embedding.token_vd");
@@ -187,7 +187,7 @@ std::optional<Figure> figure_of_positions(const Observed& seen) {
                        "). Where a band near to the paper's colour lies along the diagonal, neighbours are alike.");
 }
 
-// By how much of its length each block changes a row.
+// Relative change of the length of a row by each block.
 Figure figure_of_stream(const Observed& seen, const FigureExample& subject) {
   const Index C = seen.positions(), D = seen.config().channels;
   MatrixPicture matrix{.text = {"What every block changes", "length of the change by that of the row", ""},
@@ -213,7 +213,7 @@ Figure figure_of_stream(const Observed& seen, const FigureExample& subject) {
         mean += matrix.value_rc.back() / static_cast<double>(C);
       }
       if (mean > most) most = mean, strongest = matrix.row_names.back();
-      // Where norms stand behind the sums, the next block reads normed rows.
+      // In a post-norm network, the next block reads normalised rows.
       const ObservedArray* normed = seen.find(seen.block_of(layer) + block + ".normed_bcd");
       before = &(normed ? normed : out)->values;
     }
@@ -307,7 +307,7 @@ class LayerPictures {
         "What every channel takes of a position and of those just before it. " + matrix.text.description);
   }
 
-  // Weights as multiples of an even share: a row of many positions has small ones, and would be as good as empty.
+  // Weights as multiples of the uniform weight; otherwise a row of many positions would look empty.
   static std::vector<double> shares_of(const AttentionMap& map, Index C) {
     std::vector<double> share_cs = map.weight_cs;
     for (auto row = share_cs.begin(); row != share_cs.end(); row += C) {
@@ -330,13 +330,13 @@ class LayerPictures {
                            .column_names = subject_.name_c,
                            .value_rc = shares_of(map, seen_.positions()),
                            .scale = {.by_roots = true, .unit = "times an even share"}};
-      // A row of equal weights has even shares alone. An even share lies at the middle of the scale or below.
+      // In a row of equal weights all values are 1. The value 1 is at the middle of the scale or below.
       matrix.scale.largest = std::max(4.0, largest_of(matrix.value_rc));
       add((map.kind.empty() ? "" : map.kind + "-") + "head-" + to_text(map.head), matrix, matrix.text.description);
     }
   }
 
-  // Root mean square, head by head, of what two arrays (BCD) multiply to.
+  // Root mean square, per head, of the product of two arrays (BCD).
   void add_gate(const std::string& file, const std::string& name, const ObservedArray* pooled,
                 const ObservedArray* gate) {
     const Index N = seen_.config().heads, C = seen_.positions(), D = seen_.config().channels, K = D / N;
@@ -384,7 +384,7 @@ class LayerPictures {
     }
   }
 
-  // How much of what lies at each distance a head lets in, where heads learn that.
+  // Learned span mask of each head by distance.
   void add_spans() {
     const ObservedArray* span_n = find("mixer.span_n");
     if (!span_n) return;
@@ -407,7 +407,7 @@ class LayerPictures {
     add("spans", masks, masks.text.description);
   }
 
-  // M of every head, and the squares of the distances that it makes between the rows p that it compares.
+  // M of every head, and the squared distances by M between the rows p.
   void add_metric() {
     const ObservedArray* metric_nkk = find("mixer.metric_nkk");
     if (!metric_nkk) return;
@@ -444,10 +444,10 @@ class LayerPictures {
     }
   }
 
-  // W_q W_k^T of dot-product attention: what two normed rows score before anything is turned or divided.
+  // W_q W_k^T of dot-product attention: the score of two normalised rows before rotation and scaling.
   void add_products() {
     const ObservedArray *query_hd = find("mixer.query_hd"), *key_hd = find("mixer.key_hd");
-    if (!query_hd || !key_hd || find("mixer.score_nk")) return;  // of scores that are no products it says nothing
+    if (!query_hd || !key_hd || find("mixer.score_nk")) return;  // undefined for scores that are not dot products
     constexpr Index most = 64;
     const Index D = query_hd->shape[1], N = seen_.config().heads, K = query_hd->shape[0] / N,
                 step = (D + most - 1) / most;
@@ -495,7 +495,7 @@ class LayerPictures {
   const Thinning& thinning_;
   Index layer_;
   std::string block_, file_;
-  std::size_t number_;  // of the layer among all, those of an encoder first
+  std::size_t number_;  // index among all layers, those of an encoder first
   std::string mixer_;
   bool has_scores_;
   bool has_map_ = false;

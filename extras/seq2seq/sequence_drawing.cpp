@@ -75,7 +75,7 @@ class DrawnSequences : public TaskFigures {
     return subject;
   }
 
-  // Which characters of the source each character of the answer looks at, where it is said; and how a beam finds one.
+  // Attention from each character of the answer to the source, and the tree of a beam search.
   PictureSection section(const FigureExample& subject, const Observed& seen, const Thinning& thinning) const override {
     PictureSection section{"From the source to its answer",
                            "A row for each character of the answer, as it is said, and a column for each one of the "
@@ -115,7 +115,7 @@ class DrawnSequences : public TaskFigures {
   }
 
  private:
-  // All that a beam search kept, with the scores of what it found.
+  // All nodes of a beam search, with the scores of its results.
   Figure figure_of_beam(const std::vector<Hypothesis>& found, const std::vector<BeamNode>& nodes,
                         const std::vector<std::string>& name_v, const SequenceWords& words) const {
     TreePicture tree{.text = {"A beam of " + to_text(decoding_.beam), "down: the answer, token by token", ""},
@@ -164,7 +164,7 @@ class DrawnSequences : public TaskFigures {
             tree.text.description};
   }
 
-  // The source, with what the network writes for it as the target.
+  // The source, with the decoded answer as target.
   static Batch answered(const SequenceWords& words, const std::vector<Token>& source, const Trained& trained) {
     if (const Index longest = trained.config.source_context; static_cast<Index>(source.size()) > longest) {
       throw Error("--text: expected at most " + to_text(longest) + " " + words.source().unit() + "s, found " +

@@ -20,14 +20,14 @@ namespace abh {
 
 namespace {
 
-// All runs see the same arrays, whatever their own seed.
+// All runs use the same arrays, for any seed of the run.
 constexpr std::uint64_t data_seed = 0;
-// The step under which the arrays themselves are looked up; examples are smaller numbers.
+// Philox step that classifies arrays; examples are smaller numbers.
 constexpr std::uint32_t step_of_choice = 0xFFFFFFFF;
 // A quarter of all words is below it.
 constexpr std::uint32_t test_bound = std::uint32_t{1} << 30;
 
-// An array's digits as a number, the first one highest, modulo 2^64 where arrays are longer than that.
+// Digits of an array as a number, most significant digit first, modulo 2^64.
 std::uint64_t number_of(std::span<const Token> array_l, const ArraySize& size) {
   std::uint64_t number = 0;
   for (const Token digit : array_l) {
@@ -44,7 +44,7 @@ std::vector<Token> array_of(Index number, const ArraySize& size) {
   return array_l;
 }
 
-// The first array that an example's words draw which is, or is not, a test array.
+// The first array drawn for an example that is (test) or is not a test array.
 std::vector<Token> drawn(std::uint32_t example, bool test, const ArraySize& size) {
   std::vector<Token> array_l(static_cast<std::size_t>(size.length));
   std::uint64_t word = 0;
@@ -57,7 +57,7 @@ std::vector<Token> drawn(std::uint32_t example, bool test, const ArraySize& size
   return array_l;
 }
 
-// The arrays that are listed, in ascending order, all or those for testing.
+// All enumerated arrays, or the test arrays among them, in ascending order.
 std::vector<std::vector<Token>> listed_arrays(const ArraySize& size, bool all) {
   std::vector<std::vector<Token>> found;
   for (Index number = 0; number < size.arrays(most_listed_arrays); ++number) {
@@ -67,7 +67,7 @@ std::vector<std::vector<Token>> listed_arrays(const ArraySize& size, bool all) {
   return found;
 }
 
-// The arrays of an evaluation, one after the other.
+// Arrays of an evaluation, concatenated.
 std::vector<Token> evaluated(const ArraySize& size, SortTask::Arrays wanted) {
   require_both_kinds(size);
   const bool all = wanted == SortTask::Arrays::all, few = size.arrays(most_listed_arrays) <= most_listed_arrays;
@@ -79,7 +79,7 @@ std::vector<Token> evaluated(const ArraySize& size, SortTask::Arrays wanted) {
   std::vector<std::vector<Token>> arrays;
   if (few) arrays = listed_arrays(size, all);
   if (!few || (!all && static_cast<Index>(arrays.size()) > most_test_arrays)) {
-    // A test array that was drawn before is passed over.
+    // Repeated test arrays are skipped.
     std::set<std::vector<Token>> known;
     arrays.clear();
     for (std::uint32_t example = first_test_example; static_cast<Index>(arrays.size()) < most_test_arrays; ++example) {
@@ -157,7 +157,7 @@ void SortTask::append(Batch& batch, Index example) const { append_array(batch, a
 void append_array(Batch& batch, const std::vector<Token>& array_l) {
   std::vector<Token> sorted_l = array_l;
   std::sort(sorted_l.begin(), sorted_l.end());
-  // The last digit of the array asks for the first one of the answer, and what the answer was for what comes next.
+  // The target at the last digit of the array is the first digit of the answer; each answer digit predicts the next.
   batch.token_bc.insert(batch.token_bc.end(), array_l.begin(), array_l.end());
   batch.token_bc.insert(batch.token_bc.end(), sorted_l.begin(), sorted_l.end() - 1);
   batch.target_r.insert(batch.target_r.end(), array_l.size() - 1, ignored_target);
@@ -193,7 +193,7 @@ void check_sort(const Metadata& metadata, const ModelConfig& config, const std::
   require("vocabulary_size", size.digits, config.vocabulary);
   require("context", size.context(), config.context);
   require("classes", 0, config.classes);
-  require("causal", 1, config.causal ? 1 : 0);  // else it would see the answer
+  require("causal", 1, config.causal ? 1 : 0);  // otherwise it would attend to the answer
   try {
     require_both_kinds(size);
   } catch (const UsageError& error) {
@@ -268,7 +268,7 @@ class SortTraining : public TaskTraining {
   bool predicts() const override { return true; }
   void shape(ModelConfig& model) const override { model.context = size_.context(); }
 
-  // A network as small as minGPT's for this task; how the rest was chosen is in extras/sort/README.md.
+  // As small as minGPT's network for this task; extras/sort/README.md explains the other values.
   void recipe(const std::string&, ModelConfig& model, TrainingConfig& training) const override {
     model = {.layers = 3, .channels = 48, .heads = 3, .context = size_.context(), .mixer = "dot"};
     training = {.batch = 64,
@@ -344,7 +344,7 @@ class DrawnSort : public TaskFigures {
     return subject;
   }
 
-  // The way from the array to its answer: where those look, digit by digit of the array, that say the answer.
+  // Attention from the positions that predict the answer to the digits of the array.
   PictureSection section(const FigureExample& subject, const Observed& seen, const Thinning& thinning) const override {
     const auto L = static_cast<std::size_t>(length_), C = static_cast<std::size_t>(seen.positions());
     PictureSection section{"From the array to its answer",
