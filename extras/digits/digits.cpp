@@ -332,8 +332,8 @@ class DrawnPictures : public TaskFigures {
 
   // Attention from cls, or the mean over all positions without cls.
   PictureSection section(const FigureExample& subject, const Observed& seen, const Thinning& thinning) const override {
-    const std::string who = has_cls_ ? "cls looks" : "all patches look";
-    PictureSection section{"Where " + who, "", {}};
+    const std::string who = has_cls_ ? "from cls" : "from all patches";
+    PictureSection section{"Attention " + who, "", {}};
     const auto C = static_cast<std::size_t>(seen.positions()), first = static_cast<std::size_t>(has_cls_ ? 1 : 0);
     std::vector<double> ink_yx(subject.batch.patch_bpi.size());
     for (std::size_t i = 0; i < ink_yx.size(); ++i) {
@@ -348,17 +348,17 @@ class DrawnPictures : public TaskFigures {
       const std::string head = map.heads == 1 ? "" : ", head " + to_text(map.head);
       PatchesPicture picture{
           .text = {"Layer " + to_text(map.layer) + (map.kind.empty() ? "" : ", weights of " + map.kind) + head,
-                   "where " + who},
+                   "attention " + who},
           .height = grid_.height,
           .width = grid_.width,
           .patch = grid_.patch,
           .ink_yx = ink_yx,
           .value_p = {received.begin() + static_cast<std::ptrdiff_t>(first), received.end()},
-          .unit = "of its weight"};
+          .unit = "of the weight"};
       std::size_t most = first;
       for (std::size_t c = first; c < C; ++c) most = received[c] > received[most] ? c : most;
       picture.text.description = "Most weight, " + fixed_text(100 * received[most], 1) + " %, goes to the patch at " +
-                                 subject.name_c[most] + "; alike would be " +
+                                 subject.name_c[most] + "; uniform weights would be " +
                                  fixed_text(100 / static_cast<double>(C), 1) + " % each.";
       section.figures.push_back({"patches-" + to_text(map.layer) + (map.kind.empty() ? "-" : "-" + map.kind + "-") +
                                      to_text(map.head) + ".svg",

@@ -36,7 +36,7 @@ PicturePage page_of(const Observed& seen, const FigureExample& subject, const Ta
   while (true) {
     PicturePage page = empty;
     if (thinning.heads > 1 || thinning.layers > 1) {
-      page.introduction.push_back("All of this network would be more than a page holds. Drawn are heads 0, " +
+      page.introduction.push_back("The network is too large for one page, which shows heads 0, " +
                                   to_text(thinning.heads) + ", ... of layers 0, " + to_text(thinning.layers) +
                                   ", and so on.");
     }
@@ -127,7 +127,7 @@ class Drawing : public TaskCommand {
     const auto model = make_model(machine.device, config, capacity, 0, machine.type);
     model->write(Model::Arena::weights, trained.weights);
     if (config.classes > 0 && subject.batch.target_r.front() == ignored_target) {
-      subject.notes.push_back("Its label is not known: the loss is that of the network's own answer.");
+      subject.notes.push_back("The label is unknown: the loss is that of the network's own prediction.");
     }
     const Observed seen(*model, config, trained.weights, subject.batch, capacity.B);
 
@@ -135,14 +135,14 @@ class Drawing : public TaskCommand {
     const std::string network = to_text(config.layers) + (config.layers == 1 ? " layer of " : " layers of ") +
                                 mixers_of_layers(config) + ", " + to_text(config.channels) + " channels, " +
                                 to_text(config.heads) + (config.heads == 1 ? " head" : " heads");
-    PicturePage page{.title = "What a network makes of " + subject.title,
+    PicturePage page{.title = "Activations of a network for " + subject.title,
                      .introduction = {network + ", after " + to_text(trained.step) + " steps; " + to_text(C) +
-                                      " positions, " + short_number(seen.losses().mean, 4) + " nats an answer."},
+                                      " positions, " + short_number(seen.losses().mean, 4) + " nats per target."},
                      .sections = {}};
     page.introduction.insert(page.introduction.end(), subject.notes.begin(), subject.notes.end());
     page.introduction.push_back(
-        "Attention is not an explanation: a network may look where its answer does not depend on, and the other way "
-        "round. So beside every map stands what the loss becomes when the position that is looked at most is hidden.");
+        "Attention is not an explanation: a prediction need not depend on a position with a large weight, and may "
+        "depend on others. So the caption of every map gives the loss after masking the position of most weight.");
     page = page_of(seen, subject, *task_, page);
     drop_page(folder, older);
     write_page(page, folder);

@@ -486,7 +486,7 @@ class DrawnReviews : public TaskFigures {
       tokens.push_back(found == known.words.end() ? 1 : static_cast<Token>(found - known.words.begin()));
     }
     if (tokens.empty()) throw Error("--text: expected a word, found none");
-    if (strange > 0) notes.push_back("Words that the network does not know, as ?: " + to_text(strange) + ".");
+    if (strange > 0) notes.push_back("Unknown words, shown as ?: " + to_text(strange) + ".");
     return tokens;
   }
 

@@ -309,7 +309,7 @@ std::string percent(double part) { return fixed_text(100 * part, 1) + " %"; }
 
 std::string agreement(const std::string& what, const std::vector<double>& x, const std::vector<double>& y) {
   const double rho = rank_correlation(x, y);
-  return what + " agree to " + (std::isnan(rho) ? "no degree" : fixed_text(rho, 2)) + " (rank correlation).";
+  return what + " have a rank correlation of " + (std::isnan(rho) ? "NaN" : fixed_text(rho, 2)) + ".";
 }
 
 class DrawnSort : public TaskFigures {
@@ -340,23 +340,24 @@ class DrawnSort : public TaskFigures {
       subject.name_c.push_back(c < length_ ? name : "=" + name);
     }
     subject.notes = {
-        "The array stands first, and behind it its sorted digits, as =1, of which each asks for the next."};
+        "The array comes first, then its sorted digits, written as =1. Each position predicts the next digit."};
     return subject;
   }
 
   // Attention from the positions that predict the answer to the digits of the array.
   PictureSection section(const FigureExample& subject, const Observed& seen, const Thinning& thinning) const override {
     const auto L = static_cast<std::size_t>(length_), C = static_cast<std::size_t>(seen.positions());
-    PictureSection section{"From the array to its answer",
-                           "Above the array, below its answer: every digit of that is joined with those of the array "
-                           "that it looks at where it is said.",
-                           {}};
+    PictureSection section{
+        "Attention from the answer to the array",
+        "Above: the array; below: the answer. Lines join a digit of the answer to the digits of the array "
+        "to which the position that predicts it attends.",
+        {}};
     for (const AttentionMap& map : seen.maps()) {
       if (!thinning.draws(map)) continue;
       const std::string head = map.heads == 1 ? "" : ", head " + to_text(map.head);
       WaysPicture ways{
           .text = {"Layer " + to_text(map.layer) + (map.kind.empty() ? "" : ", weights of " + map.kind) + head,
-                   "above the array, below its answer"}};
+                   "above: array, below: answer"}};
       double given = 0, to_equals = 0, equals = 0;
       std::vector<double> said, looked_at;
       for (std::size_t l = 0; l < L; ++l) {
@@ -377,10 +378,11 @@ class DrawnSort : public TaskFigures {
         said.push_back(answer);
         looked_at.push_back(of_row > 0 ? digit / of_row : 0);
       }
-      ways.text.description = "Of what the answer gives to the array, " + percent(given > 0 ? to_equals / given : 0) +
-                              " goes to digits that equal the one said; were all digits alike, it would be " +
+      ways.text.description = "Of the attention from the answer to the array, " +
+                              percent(given > 0 ? to_equals / given : 0) +
+                              " goes to digits equal to the predicted one; with uniform weights it would be " +
                               percent(equals / static_cast<double>(L * L)) + ". " +
-                              agreement("The digit looked at, in the mean, and the one said", said, looked_at);
+                              agreement("The mean digit attended to and the predicted digit", said, looked_at);
       if (const std::vector<double> square_cs = squares_by_metric(seen, map.layer, map.head); !square_cs.empty()) {
         std::vector<double> square, apart;
         for (std::size_t i = 0; i < L; ++i) {
@@ -389,7 +391,7 @@ class DrawnSort : public TaskFigures {
             apart.push_back(std::abs(subject.batch.token_bc[i] - subject.batch.token_bc[j]));
           }
         }
-        ways.text.description += " " + agreement("Distances by M and how far digits are apart", square, apart);
+        ways.text.description += " " + agreement("Squared distances by M and differences of digits", square, apart);
       }
       section.figures.push_back(
           {"way-" + to_text(map.layer) + (map.kind.empty() ? "-" : "-" + map.kind + "-") + to_text(map.head) + ".svg",
