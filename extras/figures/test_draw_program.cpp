@@ -170,10 +170,10 @@ TEST_CASE("programs: draw shows each task in its own form", "[programs][drawing]
     const std::string reviews = train_on("reviews", "--class-pooling " + pooling, "reviews_" + pooling);
     files = require_page({"--checkpoint", reviews, "--text", "Not good, very bright!"}, folder / "b");
     CHECK(has(files, "classes.svg"));
-    CHECK(contains(page_of(folder / "b"), "Its label is not known"));
+    CHECK(contains(page_of(folder / "b"), "The label is unknown"));
     CHECK(contains(page_of(folder / "b"), "\u201cnot good very bright\u201d"));
     require_page({"--checkpoint", reviews, "--example", "1999"}, folder / "b");
-    CHECK(count(page_of(folder / "b"), "Its label is not known") == 0);
+    CHECK(count(page_of(folder / "b"), "The label is unknown") == 0);
     require_refusal(draw({"--checkpoint", reviews, "--text", "superb", "--out", folder / "b"}), 1,
                     {"--text: expected words of made-up reviews, very, not, good", "\"superb\""});
     require_refusal(draw({"--checkpoint", reviews, "--text", "!?", "--out", folder / "b"}), 1,
@@ -182,7 +182,7 @@ TEST_CASE("programs: draw shows each task in its own form", "[programs][drawing]
     const std::string digits = train_on("digits", "--class-pooling " + pooling, "digits_" + pooling);
     files = require_page({"--checkpoint", digits, "--example", "3"}, folder / "c");
     CHECK(has(files, "patches-1-3.svg"));
-    CHECK(contains(page_of(folder / "c"), pooling == "cls" ? "Where cls looks" : "Where all patches look"));
+    CHECK(contains(page_of(folder / "c"), pooling == "cls" ? "Attention from cls" : "Attention from all patches"));
     require_refusal(draw({"--checkpoint", digits, "--text", "3", "--out", folder / "c"}), 2,
                     {"--text: expected --example"});
   }
@@ -192,7 +192,7 @@ TEST_CASE("programs: draw shows each task in its own form", "[programs][drawing]
   write_bytes(folder / "texts.tsv", lines);
   const std::string own = train_on("reviews", "--context 5 --data " + (folder / "texts.tsv"), "own");
   require_page({"--checkpoint", own, "--text", "a superb film, and then some"}, folder / "d");
-  CHECK(contains(page_of(folder / "d"), "Words that the network does not know, as ?: 4."));
+  CHECK(contains(page_of(folder / "d"), "Unknown words, shown as ?: 4."));
   CHECK(contains(page_of(folder / "d"), "Of 6 words the first 5 are drawn."));
   require_page({"--checkpoint", own, "--example", "3", "--data", folder / "texts.tsv"}, folder / "d");
   require_refusal(draw({"--checkpoint", own, "--example", "3", "--out", folder / "d"}), 1, {"expected --data FILE"});
@@ -207,7 +207,7 @@ TEST_CASE("programs: a large network is drawn in part, and a long text is cut", 
   const auto files = require_page({"--checkpoint", run, "--text", text}, folder / "page");
   CHECK(has(files, "layer-11-head-0.svg"));
   CHECK(!has(files, "layer-0-head-1.svg"));
-  CHECK(contains(page_of(folder / "page"), "All of this network would be more than a page holds."));
+  CHECK(contains(page_of(folder / "page"), "The network is too large for one page"));
   CHECK(contains(page_of(folder / "page"), "Of 300 characters the first 128 are drawn."));
   // A short one has room for more heads, and pictures of the older page are gone.
   const auto few = require_page({"--checkpoint", run, "--text", "the"}, folder / "page");

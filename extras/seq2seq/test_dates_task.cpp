@@ -210,7 +210,7 @@ TEST_CASE("dates: a drawing shows the attention of each character of the answer"
       return run_program_of_build("draw", Arguments{"--checkpoint", place.run, "--out", out, "--device", "cpu"} + what);
     };
     require_success(draw({"--example", "2"}));
-    CHECK(contains(read_bytes(out + "/source-0-1.svg"), "down: the answer, across: its source"));
+    CHECK(contains(read_bytes(out + "/source-0-1.svg"), "rows: answer, columns: source"));
     CHECK(contains(read_bytes(out + "/beam.svg"), ">A beam of 4</text>"));
     require_success(draw({"--text", "3 may 1999", "--beam", "3", "--length-penalty", "0.6"}));
     CHECK(contains(read_bytes(out + "/index.html"), "the loss is that of the network"));
