@@ -57,8 +57,8 @@ __global__ void reused_buffer(float* out, const float* in) {
   out[t] = sum / 2;
 }
 
-// All threads count in one place. A barrier orders the threads of its block, not those of two blocks. On the emulator
-// the racing sum is right, in every order; on a GPU it is not.
+// All threads add to one counter. A barrier orders the threads of its block, not the threads of two blocks. On the
+// emulator the racing sum is right, in every order; on a GPU it is not.
 template <bool broken>
 __global__ void racing_threads(int* count) {
   if constexpr (broken) {
@@ -82,7 +82,7 @@ __global__ void racing_blocks(int* count) {
   }
 }
 
-// The threads of the lower half wait at one barrier, those of the upper half at another one.
+// The threads of the lower half wait at one barrier, the threads of the upper half at another.
 template <bool broken>
 __global__ void divergent_barrier(float* out, const float* in) {
   auto& row = shared_memory<Row>();

@@ -61,7 +61,7 @@ TEST_CASE("a log of a task with answers has an accuracy column after the loss", 
   CHECK(log.rows()[0].accuracy == 0.75);
   CHECK_FALSE(log.rows()[1].accuracy.has_value());
   CHECK(log.position() == position);
-  // The header of one kind is none of the other.
+  // The header of one kind of log is invalid for the others.
   CHECK(error_of(path, 20).starts_with(path + ": line 1: expected the header "));
 }
 
@@ -170,7 +170,7 @@ TEST_CASE("a file that is no log is refused, with file and line", "[log]") {
   CHECK(error(header + "1,4,,1,1,5\r\n") == "line 2: tokens_per_s: expected a whole number, found \"5 \"");
   CHECK(error(header + "10,4,,1,1,5\n10,4,,1,1,5\n") == "line 3: expected a step above 10, found 10");
   CHECK(error(header + "10,4,,1,1,5\n9,4,,1,1,5\n") == "line 3: expected a step above 10, found 9");
-  // A line beyond the step is cut, but still has to be one.
+  // A row after the step is removed, but must be valid.
   CHECK(error(header + "2000,4,,1,1\n") == "line 2: expected 6 fields, found 5");
 }
 
