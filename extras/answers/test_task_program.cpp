@@ -40,7 +40,7 @@ TEST_CASE("tasks: the last line has loss and accuracy of the last and of the kep
   for (const char* task : {"sort", "recall", "dates", "pairs", "reviews", "digits"}) {
     INFO(task);
     const TaskPlace place;
-    // A learning rate that rises beyond what is good, so that the weights of an early step are the best.
+    // A learning rate that becomes too large, so that the weights of an early step are the best.
     const std::string settings = "--steps 12 --eval-every 2 --log-every 1 --learning-rate 20 --warmup 200 ";
     const Outcome outcome = require_success(train(place.flags(task, settings)));
     const std::vector<std::string> found = whole_match(
@@ -51,7 +51,7 @@ TEST_CASE("tasks: the last line has loss and accuracy of the last and of the kep
     const std::string last = found[1] + " nats, accuracy " + found[2], best = found[3] + " nats, accuracy " + found[5];
     CHECK(found[4] != "12");
     CHECK(found[4] == std::to_string(model_of(place.run).step));
-    // evaluate says the same of both models.
+    // evaluate prints the same for both models.
     const auto judged = [&](const std::string& checkpoint) {
       Arguments flags = {"--checkpoint", checkpoint};
       if (std::string(task) == "pairs") flags = flags + Arguments{"--data", place.pairs};
@@ -65,7 +65,7 @@ TEST_CASE("tasks: the last line has loss and accuracy of the last and of the kep
     write_checkpoint(place / "last.safetensors", of_last);
     CHECK(judged(place / "last.safetensors") == last + " %");
 
-    // A resumed run says the same, even one that an older program began, whose file lacks the accuracy.
+    // A resumed run prints the same, even if an older program started it, whose file lacks the accuracy.
     for (const bool is_old : {false, true}) {
       const std::string copy = place / (is_old ? "old" : "new");
       copy_run(place.run, copy);
@@ -149,7 +149,7 @@ TEST_CASE("programs: --init-from with another context keeps the shared positions
       const std::string run = place / (name + std::string(context));
       const Outcome outcome = require_success(train(begun + Arguments{"--context", context, "--out", run}));
       const Checkpoint after = model_of(run);
-      // No example is longer than ten tokens, and none is changed by a longer table of positions.
+      // No example is longer than ten tokens, so a longer position table changes none of them.
       if (task != "recall") CHECK(last_losses(outcome) == losses);
       CHECK(bool(contains(outcome.out, "positions from 13 on are new")) == (after.config.context > 12));
       for (const auto& [tensor, values] : by_name(after.config, after.weights)) {

@@ -51,7 +51,7 @@ TEST_CASE("pairs: BLEU of single words and of pairs of words", "[pairs]") {
   CHECK(bleu("a", "") == 0);
   CHECK(bleu("b", "a") == 0);
   CHECK(bleu("a", "a") == 1);  // one word has no pairs
-  // Three of four words, and one of three pairs, are there; none is short of the reference.
+  // Three of four words and one of three word pairs match; the length equals that of the reference.
   const double expected = std::pow(3.0 / 4, 0.5) * std::pow(1.0 / 3, 0.25);
   CHECK_FALSE(!(std::abs(bleu("a b x c", "a b c") - expected) <= 1e-15));
   // A word that comes twice counts as often as the reference has it.
@@ -203,7 +203,7 @@ TEST_CASE("pairs: training, resumption, evaluation and questions", "[pairs][prog
   CHECK(generated({"--checkpoint", place.run, "--prompt", "-"}, {.input = "\uFEFF12\r\n"}) ==
         generated({"--checkpoint", place.run, "--prompt", "12"}));
 
-  // A file of one's own as a whole, however short it is.
+  // A whole user file as the test set, of any length.
   const Arguments all = {"--checkpoint", place.run, "--all", "--data"};
   CHECK(last_line(require_success(evaluate(all + Arguments{place.data})).out)
             .starts_with("evaluate: pairs, 300 examples, "));
