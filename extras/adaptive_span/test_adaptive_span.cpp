@@ -34,7 +34,7 @@ TEST_CASE("adaptive_span: every derivative, at every SIMD width", "[adaptive_spa
   check_layer(span_case(3, 40, 4, 9));
   check_layer(span_case(1, 1, 2, 5));
   check_layer(span_case(2, 70, 12.5, 30, true));
-  check_layer(span_case(2, 9, 20, 30));  // the ramp ends behind the last distance
+  check_layer(span_case(2, 9, 20, 30));  // the ramp ends after the last distance
   check_widths([](Index size) { return span_case(2, 3 * size, 5, static_cast<double>(size)); });
 }
 
@@ -57,7 +57,7 @@ TEST_CASE("adaptive_span: the worked example of the chapter", "[adaptive_span][g
     }
     CHECK(std::vector<Index>(layer.first_n, layer.first_n + 2) == std::vector<Index>{2, 1});
     CHECK(std::vector<Index>(layer.reach_n, layer.reach_n + 2) == std::vector<Index>{5, 4});
-    // 3/3 + 2/2 + 1/1, and the same of another head; what is said of other distances counts for nothing.
+    // 3/3 + 2/2 + 1/1, and the same for another head; values at other distances have no effect.
     const Values<T> d_bias = {{T(9), T(9), T(3), T(2), T(1), T(9), T(9), T(6), T(4), T(2), T(9), T(9)}};
     const Array<double> d_span = run_backward<T>(layer, device, in, d_bias)[0];
     CHECK_FALSE(!(std::abs(d_span[0] - 3) <= 1e-6));

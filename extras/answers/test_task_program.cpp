@@ -75,7 +75,7 @@ TEST_CASE("tasks: the last line has loss and accuracy of the last and of the kep
     write_checkpoint(place / "last.safetensors", of_last);
     CHECK(judged(place / "last.safetensors") == last + " %");
 
-    // A resumed run says the same, even one that an older program began, whose file lacks the accuracy.
+    // A resumed run prints the same, even if an older program started it, whose file lacks the accuracy.
     for (const bool is_old : {false, true}) {
       const std::string copy = place / (is_old ? "old" : "new");
       copy_run(place.run, copy);
@@ -181,7 +181,7 @@ TEST_CASE("programs: --init-from with another context keeps the shared positions
       const std::string run = place / (name + std::string(context));
       const Outcome outcome = require_success(train(begun + Arguments{"--context", context, "--out", run}));
       const Checkpoint after = model_of(run);
-      // No example is longer than ten tokens, and none is changed by a longer table of positions.
+      // No example is longer than ten tokens, so a longer position table changes none of them.
       if (task != "recall") CHECK(last_losses(outcome) == losses);
       CHECK(bool(contains(outcome.out, "positions from 13 on are new")) == (after.config.context > 12));
       for (const auto& [tensor, values] : by_name(after.config, after.weights)) {

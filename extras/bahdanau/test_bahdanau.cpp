@@ -34,7 +34,7 @@ TEST_CASE("bahdanau: with a mask", "[bahdanau]") {
   block.mask_bc = {1, 1, 0, 0, 1, /**/ 0, 0, 1, 1, 0};  // a hole; padding on both sides
   for_each_direction(block, [](const auto& each) { check_layer(each); });
 
-  // Row 0 of the second sequence sees no key: only the residual is left of it.
+  // Row 0 of the second sequence has no key: its output is the residual.
   const Values<double> in = random_values(block.inputs(), 4);
   CpuDevice<Isa::baseline> device(1);
   const Array<double> out = run_forward<double>(block, device, in)[0];

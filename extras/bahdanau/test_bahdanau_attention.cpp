@@ -31,7 +31,7 @@ TEST_CASE("bahdanau_attention: another sequence, past keys, a window, a distance
   check_layer(BahdanauAttentionCase{{.B = 2, .C = 11, .N = 1, .K = 3, .window = 3}});
   check_layer(BahdanauAttentionCase{{.B = 1, .C = 7, .N = 3, .K = 2, .distances = 7}});
   check_layer(BahdanauAttentionCase{{.B = 1, .C = 6, .N = 2, .K = 2, .causal = false, .window = 2, .distances = 6}});
-  // No query sees the first keys, or no key is in reach.
+  // The first keys belong to no query, or no key lies in the window.
   check_layer(BahdanauAttentionCase{{.B = 1, .C = 3, .N = 1, .K = 2, .S = 6, .query_offset = 3, .window = 2}});
   check_layer(BahdanauAttentionCase{{.B = 1, .C = 6, .N = 1, .K = 2, .S = 3, .query_offset = 4, .window = 2}});
 }
@@ -55,7 +55,7 @@ TEST_CASE("bahdanau_attention: SIMD widths agree at every odd size", "[bahdanau_
   check_widths([](Index size) { return BahdanauAttentionCase{{.B = 1, .C = size, .N = 2, .K = size}}; });
 }
 
-// Some rows are beyond what their powers can be of, in one channel of one head at least.
+// Some rows exceed the range of their exponentials, in at least one channel of one head.
 TEST_CASE("bahdanau_attention: rows of any size", "[bahdanau_attention][gpu]") {
   for (const double scale : {8.0, 20.0, 100.0}) {
     for (const bool causal : {true, false}) {
@@ -71,13 +71,13 @@ TEST_CASE("bahdanau_attention: rows of any size", "[bahdanau_attention][gpu]") {
   }
 }
 
-// Beyond what the products of four can hold, then every softmax has one weight.
+// Beyond the range of products of four exponentials, every softmax has a single weight.
 TEST_CASE("bahdanau_attention: scores of any magnitude", "[bahdanau_attention][gpu]") {
   const auto layer_of = [](double scale) { return BahdanauAttentionCase{{.B = 2, .C = 37, .N = 2, .K = 6}, scale}; };
   check_scales({1e9, 1e12, 1e20, 1e36}, layer_of, 1e-6);
 }
 
-// In which some of the changed rows are far, and none was before.
+// Some of the changed rows have large entries; none of the original rows has.
 TEST_CASE("bahdanau_attention: later tokens change no bit of earlier outputs", "[bahdanau_attention][gpu]") {
   for (const Index K : {5, 33}) {
     check_causality(BahdanauAttentionCase{{.B = 1, .C = 75, .N = 2, .K = K}}, 1000, {1, 20, 63, 64, 74});
@@ -260,7 +260,7 @@ TEST_CASE("bahdanau_attention: the worked example of the chapter", "[bahdanau_at
 
 TEST_CASE("bahdanau_attention: GPU kernels at every size", "[bahdanau_attention][gpu]") {
   const auto check = [](const std::string& what, const AttentionCase& layer) {
-    // Logits of unit size, however many channels they are sums over.
+    // Logits of unit standard deviation for any number of channels.
     check_gpu("bahdanau_attention", what, BahdanauAttentionCase{layer, 2 / std::sqrt(double(layer.K))});
   };
   check("odd sizes", {.B = 3, .C = 37, .N = 5, .K = 8});

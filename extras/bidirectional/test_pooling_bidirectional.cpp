@@ -49,7 +49,7 @@ TEST_CASE("pooling: bidirectional on the GPU gives every row the same bits", "[p
     }
     INFO(name);
     CHECK(different == 0);
-    CHECK(not_zero == 0);  // all of it is masked
+    CHECK(not_zero == 0);  // fully masked
   });
 }
 

@@ -11,7 +11,7 @@ namespace {
 TEST_CASE("evaluation: each target has the same loss in chunks and in one pass", "[evaluation][chunks][heavy]") {
   const Index size = 301;
   const std::string letters = "ab\n\xc3\xa9";
-  bool rounds = false;  // otherwise than at once, as a pooling does that goes on from its average
+  bool rounds = false;  // not the pass over the whole sequence: pooling continues from its average
   const std::string text = mixed_text({"a", "b", "\n", "\xc3\xa9"}, size);
   for (const std::string positions : {"learned", "none", "sinusoidal", "rotary", "alibi"}) {
     for (const std::string mixer : {"additive,dot", "leap,additive", "quadratic,metric"}) {

@@ -1,5 +1,5 @@
-// The gradient that crosses the border of two chunks: that of the logarithm of the sums of weights. test_chunks.cpp
-// tests networks in chunks, test_pooling_long.cpp thousands of borders.
+// The gradient across the border of two chunks, of the logarithm of the sums of weights. test_chunks.cpp tests networks
+// in chunks, test_pooling_long.cpp thousands of borders.
 
 #include <cmath>
 #include <limits>
@@ -18,7 +18,7 @@ TEST_CASE("pooling: the gradient of the logarithm of the sums", "[pooling]") {
   }
 }
 
-// The incoming gradient of positions that see nothing has no meaning and no effect.
+// The incoming gradient at positions without unmasked positions has no meaning and no effect.
 TEST_CASE("pooling: the gradient of the logarithm of an empty sum is not read", "[pooling]") {
   for_each_cpu(1, [&](auto& device, const std::string& name) {
     for (bool causal : {true, false}) {
@@ -50,7 +50,7 @@ TEST_CASE("pooling: on the GPU, the gradient of the logarithm of the sums", "[po
   for (Index window : {0, 3}) check_alignment(LseCase{decaying({{1, 9, 2, 8, window, true, 2}})});
 }
 
-// The incoming gradient of positions that see nothing has no meaning and no effect. Masked inputs get exactly 0.
+// The incoming gradient at positions without unmasked positions has no effect. Masked inputs get exactly 0.
 TEST_CASE("pooling: on the GPU, the gradient of the logarithm of an empty sum is not read", "[pooling][gpu]") {
   const Index C = 530;
   for (bool causal : {true, false}) {

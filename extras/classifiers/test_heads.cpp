@@ -27,7 +27,7 @@ struct Classifier {
   }
 };
 
-// The loss and, where asked for, all gradients.
+// The loss and, on request, all gradients.
 template <class Device>
 double loss_of(Device& device, const Classifier& c, const Array<double>& weights, Array<double>* gradients = nullptr,
                Array<double>* logits_bo = nullptr) {

@@ -1,4 +1,4 @@
-// A few steps of every task whose examples have answers, on the emulated GPU and on the CPU.
+// A few steps of every task with answers, on the emulated GPU and on the CPU.
 
 #if defined(ABH_EMULATOR)
 

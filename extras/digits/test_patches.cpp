@@ -34,7 +34,7 @@ Batch batch_of(const ModelConfig& config, Index B, std::uint32_t number = 0) {
   return batch;
 }
 
-// The loss of a batch, and where they are asked for all gradients.
+// The loss of a batch and, on request, all gradients.
 template <class Device, class T>
 T loss_of(const ModelConfig& config, const Batch& batch, const Array<T>& weights, Array<T>* gradients = nullptr) {
   Device device = device_of<Device>(1);
@@ -103,7 +103,7 @@ TEST_CASE("patches: a model learns from patches", "[patches][gpu]") {
     std::vector<float> first;
     std::vector<double> losses;
     for (const std::string& device : float_devices()) {
-      const bool emulated = device == "emulated";  // slow, and has threads of its own
+      const bool emulated = device == "emulated";  // slow, and has its own threads
       for (const Index shards : {1, 4}) {
         if (emulated && shards > 1 && variant != variants[0]) continue;
         for (const Index threads : {1, 2}) {

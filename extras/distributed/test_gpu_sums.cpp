@@ -52,7 +52,7 @@ class ThreadAsProcess : public Processes {
   Meeting& meeting_;
 };
 
-// body(processes, device) in as many threads; what one of them throws.
+// Runs body(processes, device) in this number of threads; rethrows the exception of any of them.
 void in_threads(Index size, const std::function<void(Processes&, Device&)>& body) {
   Meeting meeting(size);
   std::vector<std::exception_ptr> errors(static_cast<std::size_t>(size));
@@ -103,7 +103,7 @@ bool same_bits(const Numbers& a, const float* b) {
   return true;
 }
 
-// The sums of `count` numbers that are begun in these parts, the last first, as a network does, in pieces of so many.
+// Sums `count` numbers in these parts, the last part first, as a network does, in pieces of the given size.
 void check_sums(Index size, Index count, const std::vector<Index>& borders, Index piece, Index times = 1) {
   INFO(size << " processes, " << count << " numbers, " << borders.size() << " borders, pieces of " << piece);
   std::vector<Numbers> parts;
@@ -119,7 +119,7 @@ void check_sums(Index size, Index count, const std::vector<Index>& borders, Inde
     device.copy_from_host(given.as<float>(), parts[rank].data(), count);
     Device::CapturedGraph step;
     good[rank] = 1;
-    for (Index time = 0; time < times; ++time) {  // as it is, then recorded, then again
+    for (Index time = 0; time < times; ++time) {  // directly, then captured, then replayed
       step.run(device, [&] {
         device.copy(values, given.as<float>(), count);
         Index end = count;
@@ -163,7 +163,7 @@ TEST_CASE("gpu sums: non-contiguous arrays", "[gpu_sums][threads]") {
     float* values = memory.as<float>();
     for (int i = 0; i < 4; ++i) values[i] = static_cast<float>(10 * i + processes.rank());
     sums.begin_sum(values, 1);
-    sums.begin_sum(values + 2, 1);  // not before what was begun
+    sums.begin_sum(values + 2, 1);  // not before the work that was started
     sums.begin_sum(values + 3, 1);
     sums.finish_sums();
     const float own = static_cast<float>(10 + processes.rank());

@@ -23,7 +23,7 @@ Outcome draw(const Arguments& arguments, const RunOptions& options = {}) {
 
 std::string page_of(const std::string& folder) { return read_bytes(folder + "/index.html"); }
 
-// Draws, and checks all that a page promises; gives back its pictures.
+// Draws, and checks every property of a page; returns its pictures.
 std::vector<std::string> require_page(const Arguments& arguments, const std::string& folder) {
   const Outcome outcome = require_success(draw(arguments + Arguments{"--out", folder}));
   CHECK(last_line(outcome.out) == "pictures: " + folder + "/index.html");
@@ -103,12 +103,12 @@ TEST_CASE("programs: draw follows the settings of a network", "[programs][drawin
     CHECK(has(files, "layer-1-spans.svg") == (std::count(flags.begin(), flags.end(), "--span") > 0));
   }
   CHECK(contains(page_of(folder / "page"), "Layer 1: identity"));
-  // The same words, and the same bytes: on any number of threads, and once more over what is there.
+  // The same words and the same bytes, with any number of threads, and repeated over existing files.
   const std::string html = page_of(folder / "page"), run = trained(settings.back());
   require_success(run_program_of_build(
       "draw", {"--checkpoint", run, "--text", "the cat", "--out", folder / "page", "--threads", "3"}));
   CHECK(page_of(folder / "page") == html);
-  // Beside the checkpoint, and by the plain loops.
+  // Next to the checkpoint, and with the plain loops.
   const std::string copy = folder / "run";
   copy_run(run, copy);
   CHECK(last_line(require_success(draw({"--checkpoint", copy, "--text", "the cat", "--device", "plain"})).out) ==
@@ -257,7 +257,7 @@ TEST_CASE("programs: draw refuses invalid settings", "[programs][drawing]") {
   require_success(draw({"--checkpoint", run, "--text", "the cat", "--out", folder / "full"}));
   require_refusal(draw({"--checkpoint", run, "--text", "the", "--out", folder / "full"}, full), 1, {"full/", "svg"});
   CHECK(!exists(folder / "full/index.html"));
-  // A page of somebody else's stays as it is, and so do other files.
+  // A page of another program is not changed, nor are other files.
   std::filesystem::create_directories(folder / "mine");
   write_bytes(folder / "mine/index.html", "<html><img src=\"mine.svg\"/></html>");
   require_refusal(draw({"--checkpoint", run, "--text", "the", "--out", folder / "mine"}), 1, {"is no page of draw"});

@@ -18,7 +18,8 @@ namespace {
 
 Observed observed_of(const ModelConfig& config, Batch& batch, Index most = 4, const std::string& device = "cpu") {
   std::vector<float> weights = some_weights(config, 0.5, 3);
-  for (std::size_t i = 0; i < weights.size(); ++i) weights[i] += 0.1F * static_cast<float>(i % 7);  // none starts as 0
+  for (std::size_t i = 0; i < weights.size(); ++i)
+    weights[i] += 0.1F * static_cast<float>(i % 7);  // no weight starts as 0
   const auto model =
       with_weights(make_model({.device = device, .threads = 1}, config, {.B = most, .C = batch.C}), weights);
   return Observed(*model, config, weights, batch, most);
@@ -68,7 +69,7 @@ TEST_CASE("observed: weight maps of every mixer, and the influence of a position
     }
     CHECK(seen.find("embedding.token_vd")->shape == std::vector<Index>{7, 12});
     CHECK(!seen.find("nothing"));
-    // Each position masked by itself gives the same as all at once; the last one is seen by nobody but itself.
+    // Masking each position alone gives the same as all in one pass; only the last position attends to itself.
     const ObservedLosses& losses = seen.losses();
     for (const Index most : {1, 9}) {
       Batch again = some_batch(9);
@@ -82,7 +83,7 @@ TEST_CASE("observed: weight maps of every mixer, and the influence of a position
     Index worth_something = 0;
     for (std::size_t c = 0; c < 8; ++c) worth_something += losses.without_c[c] != losses.mean;
     CHECK((name == "identity" ? worth_something == 0 : worth_something >= 4));
-    // No target asks behind it, so nothing is lost with it.
+    // No target follows it, so its removal changes no loss.
     if (!mixer.takes("hashing")) CHECK(losses.without_c[8] == losses.mean);  // else the last one moves others
   }
 }

@@ -1,4 +1,4 @@
-// Pictures of a network: colours, matrix, strip, ways, patches, and the page that they stand on.
+// Pictures of a network: colours, matrix, strip, connections, patches, and their page.
 
 #include <cmath>
 #include <string>
@@ -39,7 +39,7 @@ TEST_CASE("colours: levels are perceptually uniform and displayable", "[pictures
       CHECK(count(colour_rules(kind, dark), "{--v:#") == colour_levels);
     }
   }
-  // There and back; Ottosson's own example of a red.
+  // Round trip; Ottosson's own example of a red.
   const OkLab red = ok_lab_of({1, 0, 0});
   CHECK(std::abs(red.L - 0.628) < 1e-3);
   CHECK(std::abs(red.a - 0.225) < 1e-3);
@@ -86,8 +86,8 @@ TEST_CASE("pictures: a matrix has one path per level", "[pictures]") {
         "<path class=\"v4\" d=\"m0 1h1\"/>", ">4 nats</text>", ">\u65e5</text>"})
     CHECK(contains(svg, part));
   CHECK(count(svg, "<path") == 2);
-  CHECK(count(svg, "http") == 1);  // the name space; nothing is fetched
-  // Some columns are numbered if there are many. An empty matrix is a valid picture, too.
+  CHECK(count(svg, "http") == 1);  // the XML namespace; nothing is loaded
+  // Only some of many columns are numbered. An empty matrix is a valid picture, too.
   picture.column_names.assign(100, "name");
   picture.value_rc.assign(200, NAN);
   const std::string wide = matrix_svg(picture);
@@ -106,7 +106,7 @@ TEST_CASE("pictures: a strip breaks at line ends, and its text contrasts with ev
   CHECK(contains(svg,
                  "<rect class=\"g v16\" x=\"14\" y=\"60\" width=\"11\" height=\"21\"/>"
                  "<text class=\"token over\""));
-  CHECK(contains(svg, "<rect class=\"g v0\" x=\"14\" y=\"83\""));  // behind the line break
+  CHECK(contains(svg, "<rect class=\"g v0\" x=\"14\" y=\"83\""));  // after the line break
   CHECK(contains(svg, ">&lt;b&gt;</text>"));
   picture.shows_values = true;
   CHECK(contains(strip_svg(picture), "class=\"label\""));

@@ -15,7 +15,7 @@ TEST_CASE("kernel_regression: every derivative, at every SIMD width", "[kernel_r
   check_layer(KernelRegressionCase{.C = 3, .S = 5, .leave_one_out = true});
   check_layer(KernelRegressionCase{.C = 9, .S = 4, .leave_one_out = true, .learned = false});
   check_layer(KernelRegressionCase{.C = 4, .S = 6, .learned = false, .fixed_width = -2.5});
-  // More queries and keys than a task takes, and a rest of vectors and scalars.
+  // More queries and keys than one task takes, with a rest of vectors and scalars.
   check_layer(KernelRegressionCase{.C = 37, .S = 83});
   // Several runs of a sum.
   check_float(KernelRegressionCase{.C = 7, .S = 2101, .leave_one_out = true}, 1);
@@ -24,7 +24,7 @@ TEST_CASE("kernel_regression: every derivative, at every SIMD width", "[kernel_r
 }
 
 TEST_CASE("kernel_regression: SIMD widths agree at every odd size", "[kernel_regression]") {
-  // With one key and leave_one_out nothing is seen.
+  // With one key and leave_one_out the query has no key.
   check_widths([](Index size) { return KernelRegressionCase{.C = size, .S = size + 2, .leave_one_out = true}; });
   check_widths([](Index size) { return KernelRegressionCase{.C = 3, .S = size, .learned = size % 4 == 1}; });
 }
@@ -78,7 +78,7 @@ TEST_CASE("kernel_regression: a query without keys", "[kernel_regression][gpu]")
   const Values<float> in = {{1, 2}, {3}, {4}, {2}};
   for_each_device(2, [&](auto& device, const std::string& name) {
     INFO(name);
-    // The second query sees the key.
+    // The second query has the key.
     CHECK(run_forward<float>(alone, device, in)[0] == Array<float>{0, 4});
     const Values<double> d_in = run_backward<float>(alone, device, in, {{5, 7}});
     CHECK(d_in == Values<double>{{0, 0}, {0}, {7}, {0}});
@@ -92,8 +92,8 @@ TEST_CASE("kernel_regression: a query without keys", "[kernel_regression][gpu]")
 }
 
 TEST_CASE("kernel_regression: far from all keys the nearest key determines the output", "[kernel_regression][gpu]") {
-  // Scores of -1,300, of -1e8 and of -2e9: without the maximum every sum would be 0. The last two keys are as far from
-  // the last query as float can tell, and the nearer one is right all the same.
+  // Scores of -1,300, of -1e8 and of -2e9: without the maximum every sum would be 0. In float the last two keys have
+  // the same distance from the last query, but the nearer key must win.
   const KernelRegressionCase layer{.C = 3, .S = 3};
   const Values<float> in = {{-51, 20000, -60000}, {0, 0.001f, 1}, {5, 6, 7}, {1}};
   for_each_device(1, [&](auto& device, const std::string& name) {
@@ -139,7 +139,7 @@ TEST_CASE("kernel_regression: only the square of the width matters", "[kernel_re
   const Values<double> d_negative = run_backward<double>(layer, device, in, d_out);
   CHECK(d_negative[0] == d_in[0]);
   CHECK(std::abs(d_negative[3][0] + d_in[3][0]) < 1e-15);
-  // At 0 it is the average, and no step leads away.
+  // At width 0 the output is the average, and the gradient is 0.
   in[3][0] = 0;
   const Values<double> d_average = run_backward<double>(layer, device, in, d_out);
   CHECK(largest(d_average[0]) == 0);
@@ -164,7 +164,7 @@ TEST_CASE("kernel_regression: NaN propagates", "[kernel_regression][gpu]") {
         in[spec][spec == 3 ? 0 : at] = nan;
         const Array<float> out = run_forward<float>(layer, device, in)[0];
         for (std::size_t c = 0; c < out.size(); ++c) {
-          // A query reaches its own row, a key and a value all rows but that which leaves it out.
+          // A query influences its own row; a key and a value influence all rows, except the row that leaves them out.
           CHECK(std::isnan(out[c]) == (spec == 3 || (spec == 0) == (c == at)));
         }
       }
@@ -172,8 +172,8 @@ TEST_CASE("kernel_regression: NaN propagates", "[kernel_regression][gpu]") {
   });
 }
 
-// One heavy key and very many light ones, all alike: the output is the share of the light ones. And as many queries,
-// all alike, of a key: its gradients are as many times that of one.
+// One heavy key and many equal light keys: the output is the share of the light keys. With as many equal queries, a
+// key's gradients are that number times the gradient from one query.
 template <class Device>
 void check_long_sums(Device& device, const std::string& name, std::size_t light) {
   INFO(name);

@@ -143,7 +143,7 @@ TEST_CASE("a picture of a regression shows every point, curve and weight", "[reg
   CHECK(contains(svg, "&lt;width&gt; with a largest weight of 0.750"));
   CHECK(count(svg, "class=\"point\"") == 3);
   CHECK(count(svg, "<polyline") == 2);
-  // Equal neighbours are one rectangle, and nothing is none.
+  // Equal neighbours form one rectangle, and 0 forms none.
   CHECK(contains(svg, "<rect x=\"514.0\" y=\"76.0\" width=\"100.0\" height=\"75.0\" fill-opacity=\"0.7\"/>"));
   CHECK(count(svg, "fill-opacity") == 3);
   CHECK(well_formed(regression_svg({})));

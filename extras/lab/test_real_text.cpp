@@ -1,4 +1,4 @@
-// Numbers as text in a page (extras/lab/real_text.cpp), which has another library, are those of the programs.
+// Numbers as text in a page (extras/lab/real_text.cpp, with another library) equal those of the programs.
 
 #include <bit>
 #include <cmath>

@@ -18,8 +18,7 @@ BlockCase<MakeLeap> leap_case(Index N, Index K, Index B, Index C, Index window =
   return block;
 }
 
-// Every form of the logits, with everything that can be rescaled; of a head of two channels rescaling leaves but a
-// sign.
+// Every form of the logits, with every rescaling; with two channels per head, rescaling leaves only a sign.
 template <class Body>
 void for_each_form(BlockCase<MakeLeap> block, const Body& body) {
   for (const char* focus : {"elu", "exp"}) {
@@ -40,7 +39,7 @@ TEST_CASE("leap: every derivative, at every SIMD width, in every form", "[leap]"
   for_each_form(leap_case(2, 4, 1, 4), [](const auto& block) { check_layer(block); });
   check_layer(leap_case(2, 5, 3, 7));
   check_layer(leap_case(2, 1, 1, 3));
-  // One channel: the norm returns its bias, and divides rounding errors by sqrt(epsilon). In double alone.
+  // One channel: the norm returns its bias, and divides rounding errors by sqrt(epsilon). In double only.
   check_gradients(leap_case(1, 1, 1, 1), 1);
 }
 
@@ -64,11 +63,11 @@ TEST_CASE("leap: with a mask, causal and bidirectional", "[leap]") {
     block.options.causal = causal;
     block.mask_bc = {1, 1, 0, 0, 1, /**/ 0, 0, 1, 1, 0};  // a hole; padding on both sides
     for_each_form(block, [](const auto& each) { check_layer(each); });
-    block.mask_bc = {0, 0, 0, 0, 0, /**/ 0, 1, 0, 0, 0};  // nothing; a single position
+    block.mask_bc = {0, 0, 0, 0, 0, /**/ 0, 1, 0, 0, 0};  // all masked; a single position
     check_layer(block);
   }
 
-  // Rows of the first sequence see nothing: only the residual is left of them.
+  // The first sequence is fully masked: its outputs are the residual.
   const Values<double> in = random_values(block.inputs(), 4);
   CpuDevice<Isa::baseline> device(1);
   const Array<double> out = run_forward<double>(block, device, in)[0];
@@ -131,7 +130,7 @@ TEST_CASE("leap: matches the definition", "[leap]") {
 }
 
 TEST_CASE("leap: rescaled logits stay within their bound", "[leap]") {
-  // Queries and keys a thousand times as large: not a bit of difference that epsilon does not make.
+  // Queries and keys a thousand times as large: only epsilon makes a difference.
   BlockCase<MakeLeap> block = leap_case(2, 3, 1, 5);
   block.config.rescale = 4;
   block.options.norm = block.options.residual = false;

@@ -77,7 +77,7 @@ const Rows<std::string, FiveMixers> five = {"additive,dot,metric,quadratic,leap"
 const Rows<ShownPooling> poolings = {{"leap", "weight_bncs", "key_bcd", "pooled_key_bcd"},
                                      {"leap", "weight_bncs", "value_bcd", "pooled_value_bcd"}};
 
-// The output is the gated pooled value plus the residual, and nothing else.
+// The output is the gated pooled value plus the residual.
 const Rows<ShownBlock> shown_blocks = {
     {"leap", [](const auto& shown) {
        const std::vector<double>& passed_bcn = shown.at("blocks.0.mixer.passed_bcn");

@@ -36,8 +36,7 @@ TEST_CASE("lsh: with dropout, without norm, without residual", "[lsh]") {
   check_without_norm_and_residual(lsh_case(4, 1, 4, 1, 4, 2, 2, 2));
 }
 
-// extras/lsh/README.md: one token at the end, and many rows before it have other candidates, or other neighbours in
-// theirs.
+// extras/lsh/README.md: after a change of the last token, many earlier rows have other candidates.
 TEST_CASE("lsh: the last token changes the keys of earlier positions", "[lsh]") {
   const NetworkCase network = network_case("lsh", "0", 0, "layers=1 context=64 lsh_buckets=8 lsh_piece=8");
   NetworkCase long_one = network;

@@ -20,7 +20,7 @@ LshAttentionCase with(LshAttentionCase layer, bool causal, bool counted, bool wi
   return layer;
 }
 
-// The order that a device finds.
+// The order computed by a device.
 struct Order {
   Array<Token> bucket, place, position;
 };
@@ -49,12 +49,12 @@ TEST_CASE("lsh_attention: every derivative, at every SIMD width", "[lsh_attentio
   check_layer(sized(1, 13, 1, 4, 3, 3, 2));                           // pairs that meet in several rounds
   check_layer(with(sized(2, 9, 2, 2, 2, 2, 4), false, false));        // later positions are met, too
   check_layer(with(sized(1, 12, 2, 3, 3, 2, 3), true, true));         // and count as often as they are
-  check_layer(with(sized(2, 10, 1, 3, 2, 2, 5), true, false, true));  // of the own bucket alone
+  check_layer(with(sized(2, 10, 1, 3, 2, 2, 5), true, false, true));  // only the own bucket
   check_layer(with(sized(1, 10, 1, 3, 2, 1, 3), false, true, true));
   check_layer(sized(1, 7, 1, 3, 2, 2, 1));   // pieces of one position
   check_layer(sized(2, 6, 1, 3, 1, 2, 20));  // and one piece of all
-  check_layer(sized(3, 1, 2, 2, 2, 2, 4));   // a position that is alone
-  // A key of one channel is a sign, all but a step at 0: numbers away from it are where differences can tell.
+  check_layer(sized(3, 1, 2, 2, 2, 2, 4));   // a position without others
+  // A key of one channel is a sign, constant except at 0: differences are computed away from 0.
   LshAttentionCase one_channel = sized(1, 8, 3, 1, 2, 1, 3);
   one_channel.query_offset = 3;
   one_channel.query_scale = 0.5;
@@ -86,7 +86,7 @@ TEST_CASE("lsh_attention: SIMD widths agree at every odd size", "[lsh_attention]
   check_widths([](Index size) { return sized(1, size, 2, size, 2, (size + 1) / 2, 5); });
 }
 
-// Places are a permutation, in the order of buckets, then of positions; what is masked stands behind.
+// Places are a permutation, ordered by bucket, then by position; masked positions come last.
 TEST_CASE("lsh_attention: every round orders positions by bucket, masked positions last", "[lsh_attention][gpu]") {
   LshAttentionCase layer = sized(2, 75, 2, 6, 3, 3, 8);
   layer.mask_bc = holes(2, 75);
@@ -226,7 +226,7 @@ TEST_CASE("lsh_attention: padding at the end changes no bit of real positions", 
   });
 }
 
-// The layer is not causal though no query sees a later key: order and pieces are made from all of them.
+// The layer is not causal although no query attends to a later key: order and pieces depend on all positions.
 TEST_CASE("lsh_attention: a later token moves earlier positions to other pieces", "[lsh_attention]") {
   const LshAttentionCase layer = sized(1, 256, 1, 16, 2, 8, 16);
   PlainDevice plain;

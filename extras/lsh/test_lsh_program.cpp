@@ -1,4 +1,4 @@
-// Programs with the mixer lsh: what it refuses, runs that end in the same bits, rotations that stay as they were drawn.
+// Programs with the mixer lsh: its errors, runs with the same bits, and rotations that stay as drawn.
 
 #include <string>
 

@@ -85,7 +85,7 @@ TEST_CASE("rescale: a head with equal channels", "[rescale][gpu]") {
   });
 }
 
-// Both passes where they write over what they read.
+// Both passes in place.
 template <class Device>
 void check_rescales_in_place(Device& device, const RescaleCase& layer) {
   const Array<float> in = converted<float>(random_values(layer.inputs(), 3))[0];

@@ -102,7 +102,7 @@ TEST_CASE("rotary: the table of angles", "[rotary]") {
   CHECK_FALSE(!(std::abs(rotary_turn(70, 3, 5) - std::sin(70 * std::pow(10000, -0.4))) <= 1e-15));
 }
 
-// Both passes where they write over what they read.
+// Both passes in place.
 template <class Device>
 void check_turns_in_place(Device& device, const RotaryCase& layer) {
   const Array<float> turn_ck = turns<float>(layer.C, layer.K);

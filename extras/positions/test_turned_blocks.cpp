@@ -1,4 +1,4 @@
-// Dot-product and metric attention whose queries and keys are turned by their position, or rescaled.
+// Dot-product and metric attention with rotary positions or rescaled queries and keys.
 
 #include <cmath>
 
@@ -41,8 +41,8 @@ TEST_CASE("dot: rescaled queries and keys, with and without rotary positions", "
 }
 
 TEST_CASE("dot: a rescaled score is bounded and has its own scale", "[dot]") {
-  // Heads of two channels are rescaled to (1, -1) / sqrt(2) or its opposite: scores are c / 2 or -c / 2. One channel
-  // in, and every query and key is its own opposite where the input is.
+  // Heads of two channels are rescaled to (1, -1) / sqrt(2) or its negative, so scores are c / 2 or -c / 2. A change of
+  // sign in the one input channel negates every query and key.
   BlockCase<MakeDot> block = dot_case(1, 1, 2, 1, 2);
   block.options.norm = block.options.residual = false;
   block.config.rescale = 3;
@@ -76,7 +76,7 @@ TEST_CASE("metric: queries and keys with rotary positions", "[metric][gpu]") {
 }
 
 TEST_CASE("metric: a rotated score is not symmetric in query and key", "[metric]") {
-  // At distance 0 the turn is none, and a sequence of one position the same with it and without.
+  // At distance 0 there is no rotation, so a sequence of one position is the same with and without it.
   BlockCase<MakeMetric> block = turned_case(MetricForm::packed, 5, 2, 4, 3, 1);
   const Values<double> in = random_values(block.inputs(), 3);
   CpuDevice<Isa::baseline> device(1);

@@ -17,7 +17,7 @@
 namespace abh {
 namespace {
 
-// A sequence as its tokens, one digit each, with the symbol that is asked for and how far back it stands.
+// A sequence as tokens, one digit each, with the requested symbol and its distance.
 std::string line_of(const RecallExample& example) {
   std::string text;
   for (const Token token : example.token_c) text += to_text(token);
@@ -30,7 +30,7 @@ TEST_CASE("recall: examples are the same on every machine", "[recall]") {
   CHECK(line_of(recall_example(1, size)) == "6584101135718 4 9");
   CHECK(line_of(recall_example(2, size)) == "3507832251448 3 7");
   CHECK(line_of(recall_example(first_test_example, size)) == "4502863021458 6 7");
-  // Computed by another program, from the definition alone.
+  // Computed by an independent program from the definition.
   const auto check_value = [](const RecallSize& of) {
     std::string text;
     for (std::uint32_t e = 0; e < 200; ++e) text += line_of(recall_example(first_test_example + e, of)) + "\n";
@@ -66,7 +66,7 @@ TEST_CASE("recall: a row has one target symbol, and accuracy is reported in eigh
   CHECK(config.vocabulary == 9);
   CHECK(config.context == 13);
   CHECK(task.validation_rows() == 1000);
-  // Step 1 takes the examples behind those of step 0; the seed of the run changes nothing.
+  // Step 1 takes the examples after those of step 0; the seed of the run changes nothing.
   const Batch batch = task.training_batch(2, 77, 1);
   REQUIRE(batch.B == 2);
   CHECK(batch.mask_bc.empty());
@@ -125,7 +125,7 @@ TEST_CASE("recall: every mixer trains on the task", "[recall][programs]") {
     INFO(mixer.name);
     const RecallPlace place;
     require_success(train(place.flags("--context 3 --steps 60 " + flags_of(mixer.name))));
-    CHECK(model_of(place.run).validation_loss.value() < 1.9);  // that of guessing is ln 8 = 2.08
+    CHECK(model_of(place.run).validation_loss.value() < 1.9);  // the loss of guessing is ln 8 = 2.08
   }
   const RecallPlace place;
   require_success(train(place.flags("--steps 2 --optimizer muon --device plain --chunk 4 --mixer additive")));

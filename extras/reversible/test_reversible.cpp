@@ -1,4 +1,4 @@
-// Reversible networks: what is undone is what was there, to the roundings that the way back adds.
+// Reversible networks: reconstructed streams equal the original ones, up to rounding in the reconstruction.
 
 #include <algorithm>
 #include <cmath>
@@ -137,7 +137,7 @@ double largest(const Array<T>& numbers) {
   return distance(numbers, Array<T>(numbers.size(), T(0)));
 }
 
-// Relative to the largest entry of its tensor, the worst tensor; NaN if there is one.
+// Largest error of all tensors, relative to the largest entry of the tensor; NaN if any number is NaN.
 template <class T>
 double worst_gradient(const std::vector<Array<T>>& got, const std::vector<Array<double>>& expected) {
   double worst = 0;
@@ -168,7 +168,7 @@ TEST_CASE("reversible: gradients equal those with all streams saved", "[reversib
   check(cpu);
 }
 
-// The table of the chapter: build/tests "reversible: the drift*" -s prints it. Bounds are some times what was measured.
+// The chapter's table; build/tests "reversible: the drift*" -s prints it. Bounds are a few times the measured errors.
 TEST_CASE("reversible: the drift of the reconstructed streams", "[reversible]") {
   struct Row {
     double scale;
@@ -197,7 +197,7 @@ TEST_CASE("reversible: the drift of the reconstructed streams", "[reversible]") 
     CHECK_FALSE(!(in_float <= row.in_float));
     CHECK_FALSE(!(undone <= row.gradients));
     CHECK_FALSE(!(stored <= row.kept));
-    CHECK(in_float > 0);  // it is computed back, and not kept
+    CHECK(in_float > 0);  // it is reconstructed, not saved
   }
 }
 
@@ -249,7 +249,7 @@ TEST_CASE("reversible: in chunks, memory hardly grows with the sequence length",
   }
 }
 
-// The sequence of a classifier, of which only the mean of all positions is asked.
+// The sequence of a classifier, of which only the mean of all positions has a target.
 TEST_CASE("reversible: every gradient of a classifier", "[reversible]") {
   for (const std::string pooling : {"mean", "cls"}) {
     NetworkCase network = network_case("dot,additive", "0", 2, "reversible=1 causal=0 classes=3 pooling=" + pooling);

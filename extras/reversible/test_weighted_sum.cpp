@@ -17,7 +17,7 @@ TEST_CASE("weighted sum over several tasks", "[weighted_sum]") {
   for (Index count : {16383, 16385, 40001}) check_threads(WeightedSumCase{.count = count, .p = 0.7, .q = 0.2}, 1);
 }
 
-// The chapter's example, in place on both sides: what a step adds, the difference takes away again.
+// The chapter's example, in place on both sides: the difference undoes the sum.
 TEST_CASE("weighted sum: difference and mean, in place", "[weighted_sum][gpu]") {
   for_each_device(2, [](auto& device) {
     using Device = std::remove_reference_t<decltype(device)>;

@@ -1,4 +1,4 @@
-// --keep-checkpoints, and the program that averages what it leaves.
+// --keep-checkpoints, and the program that averages the kept checkpoints.
 
 #include <cmath>
 #include <filesystem>
@@ -165,7 +165,7 @@ TEST_CASE("average checkpoints: a run folder means its kept checkpoints, else it
   CHECK(require_success(average({place.run, "--out", out})).out ==
         "average: of 3 checkpoints, up to step 6, into " + out + "\n");
   CHECK(read_bytes(out) == read_bytes(of_files));
-  // Beside files, and of a run that kept none.
+  // Next to other files, and for a run without kept checkpoints.
   require_success(average({place.run, files[0], "--out", out}));
   for (const std::string& file : files) std::filesystem::remove(file);
   CHECK(contains(require_success(average({place.run + "/", "--out", out})).out, "average: of 1 checkpoint, "));

@@ -11,7 +11,7 @@
 namespace abh {
 namespace {
 
-// A network whose logits are random numbers of what it has read so far, in places that it is told to copy.
+// A network whose logits are random functions of its earlier tokens, with states that are copied on request.
 class Oracle {
  public:
   Oracle(Index V, Index width, double spread = 1)
@@ -69,7 +69,7 @@ BeamSettings settings(Index width, Index most_tokens, double alpha = 0) {
 }
 
 TEST_CASE("beam search: a beam wider than all sequences is an exhaustive search", "[beam_search]") {
-  // Tokens 0 and 1 go on, 2 ends: sequences of at most 4.
+  // Tokens 0 and 1 continue, 2 ends: sequences of at most 4.
   for (const double alpha : {0.0, 0.6, 2.0}) {
     Oracle oracle(3, 81);
     const std::vector<Hypothesis> found = beam_search(settings(81, 4, alpha), oracle.next(), oracle.copy());
@@ -149,7 +149,7 @@ TEST_CASE("beam search: the tree records the kept hypotheses and their ends", "[
   Oracle oracle(6, 5, 2), alone(6, 5, 2);
   std::vector<BeamNode> tree;
   const std::vector<Hypothesis> found = beam_search(settings(5, 7), oracle.next(), oracle.copy(), &tree);
-  // Each node is its parent and one token more, as likely as the network says.
+  // Each node is its parent plus one token, with the network's probability.
   std::vector<std::vector<Token>> tokens;
   std::vector<Index> kept(7), children(tree.size());
   for (std::size_t i = 0; i < tree.size(); ++i) {
@@ -164,7 +164,7 @@ TEST_CASE("beam search: the tree records the kept hypotheses and their ends", "[
     }
     CHECK_FALSE(!(std::abs(tree[i].log_probability - oracle.log_probability(tokens[i])) <= 1e-12));
   }
-  // Every hypothesis found ends in a leaf of the tree. Each step keeps the width minus the earlier finished ones.
+  // Every found hypothesis ends in a leaf of the tree. Each step keeps the width minus the earlier finished ones.
   Index finished = 0;
   for (std::size_t step = 0; step < 7; ++step) {
     CHECK(kept[step] == 5 - finished);
@@ -176,7 +176,7 @@ TEST_CASE("beam search: the tree records the kept hypotheses and their ends", "[
     CHECK(tree[node].log_probability == each.log_probability);
     CHECK(children[node] == 0);
   }
-  // Asked for or not, the search is the same.
+  // The search is the same with and without the tree.
   const std::vector<Hypothesis> again = beam_search(settings(5, 7), alone.next(), alone.copy());
   REQUIRE(again.size() == found.size());
   for (std::size_t i = 0; i < found.size(); ++i) CHECK((again[i].tokens == found[i].tokens));

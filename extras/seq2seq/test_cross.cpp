@@ -9,7 +9,7 @@
 namespace abh {
 namespace {
 
-// The block and what it reads.
+// The block and its inputs.
 template <class T>
 struct HasSource {
   Source<T> source;
@@ -109,7 +109,7 @@ TEST_CASE("cross: with norm, residual and dropout, saved or recomputed", "[cross
   }
 }
 
-// Keys and values are made once, and a position asks them by itself.
+// Keys and values are computed once, and single positions attend to them.
 TEST_CASE("cross: inference equals the full pass", "[cross][gpu]") {
   CrossCase layer = cross_case(9, 5, 3, 4, 1, 6, 7);
   layer.options = {};

@@ -121,7 +121,7 @@ TEST_CASE("dates: every mixer learns the task, in encoder and decoder, on every 
     const DatesPlace place;
     require_success(
         train(place.flags(std::string("--steps 30 --learning-rate 0.01 --warmup 5 --mixer ") + mixer.name)));
-    CHECK(model_of(place.run).validation_loss.value() < 2.2);  // that of guessing is ln 14 = 2.64
+    CHECK(model_of(place.run).validation_loss.value() < 2.2);  // the loss of guessing is ln 14 = 2.64
     CHECK_FALSE(
         whole_match(generated({"--checkpoint", place.run, "--prompt", "3 may 1999"}), "[-0-9]{0,11}\n").empty());
   }
@@ -174,7 +174,7 @@ TEST_CASE("dates: a trained model is evaluated and answers questions", "[dates][
   }
   require_refusal(generate(ask + Arguments{"3 may 1999", "--n-best", "2"}), 2,
                   {"--n-best: expected at most the 1 of --beam, found 2"});
-  // A beam as wide as there are answers, and wider than there are texts.
+  // A beam as wide as the number of answers, and wider than the number of texts.
   const std::vector<std::string> all =
       lines_of(generated(ask + Arguments{"3 may 1999", "--beam", "1024", "--n-best", "1024"}));
   std::set<std::string> texts;
@@ -214,7 +214,7 @@ TEST_CASE("dates: a drawing shows the attention of each character of the answer"
     CHECK(contains(read_bytes(out + "/beam.svg"), ">A beam of 4</text>"));
     require_success(draw({"--text", "3 may 1999", "--beam", "3", "--length-penalty", "0.6"}));
     CHECK(contains(read_bytes(out + "/index.html"), "the loss is that of the network"));
-    // The scores below the ends are those that generate prints.
+    // The scores below the ends equal those that generate prints.
     const std::string beam = read_bytes(out + "/beam.svg");
     const std::vector<std::string> found = lines_of(generated(
         words("--checkpoint " + place.run + " --device cpu --beam 3 --length-penalty 0.6 --n-best 3 --prompt") +
@@ -236,7 +236,7 @@ TEST_CASE("dates: a drawing shows the attention of each character of the answer"
 TEST_CASE("dates: a drawn beam marks equal texts", "[dates][drawing][programs]") {
   const DatesPlace place;
   require_success(train(place.flags("--steps 0")));
-  // All tokens are equally likely, and of equals the lowest win: padding and begin, which say nothing, and the end.
+  // All tokens are equally likely, and ties go to the lowest: padding and begin, which print nothing, and the end.
   Checkpoint model = model_of(place.run);
   std::fill(model.weights.begin(), model.weights.end(), 0.0F);
   write_checkpoint(place / "zeros", model);

@@ -38,7 +38,7 @@ TEST_CASE("encoder: padding of a source changes no bit, real tokens change the o
   }
 }
 
-// Cross-attention to a source without a single real token gives 0, and no gradient.
+// Cross-attention to a fully masked source gives 0 and zero gradients.
 TEST_CASE("encoder: a source of one token, and an empty source", "[encoder]") {
   for (const std::string mixer : {"dot", "additive", "metric", "bahdanau"}) {
     CAPTURE(mixer);
@@ -104,7 +104,7 @@ TEST_CASE("encoder: a model trains alike on every device, with sources of severa
   }
 }
 
-// Each hypothesis goes on from what it has read itself, and a copy from where its original stood.
+// Each hypothesis continues from its own tokens, and a copy from the state of its original.
 TEST_CASE("encoder: each hypothesis has its own state", "[encoder][gpu]") {
   for (const std::string mixer : {"dot", "additive", "leap"}) {
     const ModelConfig config = encoder_case(mixer, 1, 1, "conv_kernel=3 conv_groups=0").config;

@@ -52,7 +52,7 @@ TEST_CASE("pairs: BLEU of single words and of pairs of words", "[pairs]") {
   CHECK(bleu("a", "") == 0);
   CHECK(bleu("b", "a") == 0);
   CHECK(bleu("a", "a") == 1);  // one word has no pairs
-  // Three of four words, and one of three pairs, are there; none is short of the reference.
+  // Three of four words and one of three word pairs match; the length equals that of the reference.
   const double expected = std::pow(3.0 / 4, 0.5) * std::pow(1.0 / 3, 0.25);
   CHECK_FALSE(!(std::abs(bleu("a b x c", "a b c") - expected) <= 1e-15));
   // A word that comes twice counts as often as the reference has it.

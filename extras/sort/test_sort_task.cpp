@@ -74,7 +74,7 @@ TEST_CASE("sort: a row is an array with its sorted digits, which are the only ta
   task.shape(config);
   CHECK(config.vocabulary == 3);
   CHECK(config.context == 11);
-  // Step 1 takes the examples behind those of step 0; the seed of the run changes nothing.
+  // Step 1 takes the examples after those of step 0; the seed of the run changes nothing.
   const Batch batch = task.training_batch(2, 77, 1);
   REQUIRE(batch.B == 2);
   REQUIRE(batch.C == 11);
@@ -127,7 +127,7 @@ TEST_CASE("sort: other lengths and digits have at most 1,000 test arrays by the 
   CHECK(different.size() == 1000);
   CHECK(array_text(std::vector<Token>{9, 0, 3}) == "10 1 4");
 
-  // Sizes with nothing to learn or nothing to test.
+  // Sizes without training or test arrays.
   CHECK_THROWS_WITH(SortTask({.length = 2, .digits = 2}),
                     "--length 2 --digits 2: none of the 4 arrays are kept for testing; expected longer arrays, or more "
                     "digits");
@@ -156,14 +156,14 @@ TEST_CASE("sort: a run has the same bits with more threads, in shards and resume
   CHECK_FALSE(contains(outcome.out, "inference: "));
   CHECK((state_of(place / "half").task == keys));
 
-  // A preset knows of no arrays.
+  // A preset has no sizes of arrays.
   const std::string preset = place / "preset", tuned = place / "second";
   const Arguments by_preset = words("--task sort --preset tiny --layers 1 --channels 16 --steps 1 --batch 2");
   require_success(train(by_preset + Arguments{"--out", preset}));
   require_success(train(words("--preset tiny --layers 1 --channels 16 --batch 2 --resume " + preset)));
   require_refusal(train(words("--preset baby --resume " + preset)), 2, {"--preset: cannot change"});
 
-  // A new run begins with these weights, and with no others than those of its arrays.
+  // A new run starts with these weights only if they were trained on its arrays.
   require_refusal(train(words("--task sort --digits 4 --init-from " + place.run + " --out " + tuned)), 1,
                   {"--digits: expected 3, as in "});
   require_refusal(train(words("--task sort --context 13 --init-from " + place.run + " --out " + tuned)), 2,
@@ -178,7 +178,7 @@ TEST_CASE("sort: every mixer and every position encoding learns the task", "[sor
       INFO(name << " " << positions);
       const SortPlace place;
       require_success(train(place.flags("--steps 30 --positions " + positions + " " + flags_of(name))));
-      CHECK(model_of(place.run).validation_loss.value() < 1.05);  // that of guessing is ln 3 = 1.0986
+      CHECK(model_of(place.run).validation_loss.value() < 1.05);  // the loss of guessing is ln 3 = 1.0986
       if (mixer.takes("hashing")) continue;                       // it has no steps
       const std::string answer = generated({"--checkpoint", place.run, "--prompt", "1 1 2 3 2 1"});
       CHECK_FALSE(whole_match(answer, "([123] ){5}[123]\n").empty());

@@ -5,7 +5,7 @@
 namespace abh {
 namespace {
 
-// Every third position, then those before them; some rows come from nowhere.
+// Every third position, then the positions before them; some rows have no source.
 const Token* some_of(Index P, Index C) {
   Array<Token> index_p(static_cast<std::size_t>(P), -1);
   Index p = 0;
@@ -20,7 +20,7 @@ TEST_CASE("gather_rows: every derivative, at every SIMD width", "[gather_rows]")
   check_layer(GatherRowsCase{.B = 2, .P = 5, .C = 4, .columns = 7, .index_p = some_of(5, 4)});
   check_layer(
       GatherRowsCase{.B = 2, .P = 3, .C = 8, .columns = 5, .index_p = some_of(3, 8), .from_gap = 3, .d_from_gap = 4});
-  check_layer(GatherRowsCase{.B = 3, .P = 6, .C = 4, .columns = 3});  // without an index: the first ones, then none
+  check_layer(GatherRowsCase{.B = 3, .P = 6, .C = 4, .columns = 3});  // without an index: the first rows, then none
   check_layer(GatherRowsCase{.B = 1, .P = 1, .C = 1, .columns = 1});
   check_widths(
       [](Index size) { return GatherRowsCase{.B = 2, .P = 4, .C = 5, .columns = size, .index_p = some_of(4, 5)}; });

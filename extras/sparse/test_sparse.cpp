@@ -1,4 +1,4 @@
-// Patterns: who sees whom, in folds. extras/sparse/README.md.
+// Sparse attention patterns, computed as folds. extras/sparse/README.md.
 
 #include <algorithm>
 #include <cmath>
@@ -55,7 +55,7 @@ void for_each_pattern(const std::vector<std::pair<Index, Index>>& sizes, const B
   }
 }
 
-// All at once: a row of scores a query, and a softmax over those that the pattern lets it see.
+// In one pass: one row of scores per query, and a softmax over the keys in the pattern.
 Array<double> by_definition(const SparseAttentionCase& layer, const Values<double>& in) {
   const Index B = layer.B, C = layer.C, N = layer.N, K = layer.K, H = layer.H();
   Array<double> out(in[0].size());
@@ -128,7 +128,7 @@ TEST_CASE("sparse: GPU kernels", "[sparse][gpu]") {
   });
 }
 
-// A stair by itself: queries of a stretch stand at one key.
+// A single stair: all queries of a stretch attend to the same last key.
 TEST_CASE("sparse: stairs at every offset", "[sparse][attention]") {
   for (const auto& [queries, keys] :
        {std::pair<Index, Index>{1, 3}, {3, 1}, {4, 2}, {7, 7}, {40, 9}, {64, 64}, {100, 3}}) {
@@ -242,7 +242,7 @@ TEST_CASE("sparse: a sequence shorter than the context", "[sparse][gpu]") {
   });
 }
 
-// The shown weights are positive exactly where a query sees a key.
+// Inspected weights are positive exactly where a query attends to a key.
 TEST_CASE("sparse: inspected weights are positive exactly inside the pattern", "[sparse][inspector]") {
   for_each_pattern({{3, 2}, {5, 1}}, [](const Pattern& pattern) {
     const SparseAttentionCase layer = sparse_case(pattern, 2, 13, 2, 3, holes(2, 13));
@@ -274,7 +274,7 @@ TEST_CASE("sparse: inspected weights are positive exactly inside the pattern", "
 
 // ---- Cost ----
 
-// Pairs in the tiles of 64 that the folds of a pattern look at, as a share of half of C^2.
+// Pairs in the tiles of 64 that the folds of a pattern compute, as a share of half of C^2.
 double share_of_pairs(const Pattern& pattern, Index C) {
   const Index tile = 64;
   const Folds folds = folds_of(pattern, pattern.part, {}, C, C);

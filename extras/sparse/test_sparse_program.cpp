@@ -1,4 +1,4 @@
-// Patterns as users meet them: trained, resumed, asked to write, refused.
+// Sparse patterns in the programs: training, resumption, generation and errors.
 
 #include "tests/harness/catch.hpp"
 #include "tests/harness/program.hpp"

@@ -9,7 +9,7 @@
 namespace abh {
 namespace {
 
-// Patterns, with a layer that has none.
+// Patterns, and a layer without one.
 const Rows<NetworkCase> networks([] {
   std::vector<NetworkCase> cases;
   for (const char* pattern :

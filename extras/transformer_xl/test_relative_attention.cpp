@@ -166,7 +166,7 @@ OneCall call(Device& device, const RelativeAttentionCase& layer, const Values<do
   return result;
 }
 
-// Two segments in one pass, and each in a pass of its own, the second with the first before it.
+// Two segments in one pass, and each in its own pass, the second with the first as its memory.
 TEST_CASE("relative_attention: a pass over all segments equals separate passes", "[relative_attention]") {
   const Index S = 6, H = 6;
   const RelativeAttentionCase all = sized(1, 2 * S, 2, 3, S, 4, S + 4), first = sized(1, S, 2, 3, S, 4, S + 4),

@@ -17,7 +17,7 @@ BlockCase<MakeTransformerXl> xl_case(Index D, Index N, Index K, Index B, Index C
   return block;
 }
 
-// Without a memory: dual numbers know nothing of a constant.
+// Without a memory, as dual numbers would differentiate the constant memory.
 TEST_CASE("transformer_xl: every derivative, at every SIMD width", "[transformer_xl]") {
   check_layer(xl_case(4, 1, 4, 2, 3, 3, 0));
   check_layer(xl_case(6, 3, 0, 1, 7, 3, 0));

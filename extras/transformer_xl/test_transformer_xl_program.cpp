@@ -1,4 +1,4 @@
-// Programs with the mixer transformer_xl: what it refuses, runs that end in the same bits, other memories than in
+// Programs with the mixer transformer_xl: its errors, runs with the same bits, and other memory lengths than in
 // training.
 
 #include <cmath>

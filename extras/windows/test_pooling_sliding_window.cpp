@@ -1,5 +1,5 @@
-// Pooling over a window. What holds for every pooling is checked by functions of tests/layers/test_pooling*.cpp, which
-// these tests call with windows.
+// Pooling over a window. Properties of every pooling are checked with windows by functions of
+// tests/layers/test_pooling*.cpp.
 
 #include <cmath>
 #include <numeric>

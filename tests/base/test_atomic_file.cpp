@@ -28,7 +28,7 @@ struct OldFile : TestFolder {
   OldFile() { write_file_atomically(path, "old"); }
   const std::string path = *this / "file";
 
-  // Everything beside the file: the temporaries of its writers.
+  // All files except the given one: the temporaries of its writers.
   std::vector<std::string> temporaries() const {
     std::vector<std::string> found;
     for (const auto& entry : fs::directory_iterator(this->TestFolder::path())) {

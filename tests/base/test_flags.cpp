@@ -211,13 +211,13 @@ TEST_CASE("a bare flag takes no value", "[flags]") {
   CHECK(message_of({"--overwrite", "1"}) == "--overwrite: takes no value, found \"1\"");
   CHECK(message_of({"--overwrite", "--overwrite"}) == "--overwrite: given twice, expected once");
   CHECK(message_of({"--overwrit"}) == "unknown flag --overwrit; did you mean --overwrite?");
-  // Where there are arguments that are no flags, they stand before it or behind `--`.
+  // A program with positional arguments accepts them before it or after `--`.
   CHECK(message_of({"--overwrite", "FILE"}, "FILE...") == "--overwrite: takes no value, found \"FILE\"");
   Program program("FILE...");
   program.parse({"a", "--overwrite", "--", "b"});
   CHECK(program.overwrite);
   CHECK(program.flags.positionals() == std::vector<std::string>{"a", "b"});
-  // peek_flag finds the flag behind --overwrite before --overwrite is known to be a bare flag.
+  // peek_flag finds the flag after --overwrite, before --overwrite is known as a bare flag.
   const Arguments line{"--overwrite", "--preset", "baby"};
   CHECK(peek_flag(line.argc(), line.argv(), "preset") == "baby");
 }
@@ -379,7 +379,7 @@ TEST_CASE("flag names of other programs are answered with ours", "[flags]") {
   CHECK(message_of(program.flags, {"--epochs=1"}) == "unknown flag --epochs; did you mean --steps?");
   program.flags.also_called("max-iters", "steps");
   CHECK(message_of(program.flags, {"--max_iters", "1"}) == "unknown flag --max_iters; did you mean --steps?");
-  // No flag of this program: the nearest one it is.
+  // An unknown flag is answered with the nearest flag.
   CHECK(message_of(program.flags, {"--batch-size", "1"}) != "unknown flag --batch-size; did you mean --batch?");
 }
 
@@ -420,7 +420,7 @@ TEST_CASE("a program turns exceptions into one line and a status", "[flags]") {
 }
 
 TEST_CASE("a program detects that its output was lost", "[flags]") {
-  // Runs a program that prints, in a process of its own whose standard output `prepare` spoils.
+  // Runs a program that prints, in its own process, with a standard output that `prepare` breaks.
   const auto run = [](void (*prepare)()) {
     int ends[2];
     REQUIRE(::pipe(ends) == 0);
@@ -473,7 +473,7 @@ TEST_CASE("a program detects that its output was lost", "[flags]") {
 TEST_CASE("control characters do not start a new line", "[flags]") {
   CHECK(one_line(std::string(3999, 'a') + "\xc3\xa9" + std::string(1 << 20, 'b')) == std::string(3999, 'a') + " ...");
   CHECK(one_line("a\nb\r\x1b[1m\x7f c\xc3\xa9") == "a b  [1m  c\xc3\xa9");
-  // CSI, separators of lines and paragraphs, turns of direction; not what scripts are made of, nor what is no UTF-8.
+  // CSI, line and paragraph separators and direction marks; but neither letters of other scripts nor invalid UTF-8.
   CHECK(one_line("a\u009bb\u2028\u2029c\u202ed\u2066e\u200ff") == "a b  c d e f");
   CHECK(one_line("e\u0301 \u0e01\u0e34 \u05d0 \u200d\xff\x9b") == "e\u0301 \u0e01\u0e34 \u05d0 \u200d\xff\x9b");
 }

@@ -14,7 +14,7 @@
 #include "tests/harness/red_zones.hpp"
 #include "tests/harness/subprocess.hpp"
 
-// Sanitizers otherwise end the program where the system would refuse memory. Both symbols are theirs to look up.
+// Without this, sanitizers end the program when the system refuses memory. Both symbols are read by them.
 extern "C" const char* __asan_default_options() { return "allocator_may_return_null=1"; }
 extern "C" const char* __tsan_default_options() { return "allocator_may_return_null=1"; }
 
@@ -23,7 +23,7 @@ namespace {
 
 std::uintptr_t address(const void* memory) { return reinterpret_cast<std::uintptr_t>(memory); }
 
-// A source that counts what it gives; plain functions, so the counters are global.
+// A source that counts its allocations; it consists of plain functions, so the counters are global.
 int allocations = 0;
 int releases = 0;
 MemorySource counting_memory() {
@@ -105,7 +105,7 @@ TEST_CASE("memory: the second step allocates nothing and reuses the same memory"
     std::vector<std::vector<void*>> steps(3);
     int after_first_step = 0;
     for (std::vector<void*>& step : steps) {
-      // A large piece that needs a chunk of its own, between small ones, and a scope within.
+      // A large block that needs its own chunk, between small blocks, and an inner scope.
       Workspace::Scope scope(workspace);
       step.push_back(scope.take<char>(100));
       step.push_back(scope.take<char>(static_cast<Index>(3 * mebibyte)));
@@ -178,7 +178,7 @@ TEST_CASE("memory: the process reports its peak and its page faults", "[memory]"
     std::memset(memory.as<char>(), 1, bytes);
     CHECK(memory.as<char>()[bytes - 1] == 1);
   }
-  // Only Linux says.
+  // Only Linux reports them.
   if (exists("/proc/self/clear_refs")) CHECK(peak_memory() >= before + bytes * 9 / 10);
   CHECK(page_faults() > faults);
 }
@@ -265,7 +265,7 @@ TEST_CASE("memory: addresses without memory behind them", "[memory]") {
     CHECK(subprocess_status([=] { *static_cast<volatile char*>(place) = 1; }) != 0);
   }
   source.release(first);
-  // All that can be addressed, once; and again when all was given back.
+  // The whole address space, once; and again after everything was freed.
   for (int time = 0; time < 2; ++time) {
     CHECK_THROWS_AS(source.allocate(std::numeric_limits<std::size_t>::max()), Error);
     CHECK_THROWS_AS(source.allocate(std::size_t{1} << 55), Error);
@@ -277,7 +277,7 @@ TEST_CASE("memory: addresses without memory behind them", "[memory]") {
 }
 
 #if !defined(__SANITIZE_ADDRESS__) || defined(ABH_EMULATOR)
-// Aligned, and begun at another place: in both cases no byte lies between the array and the page.
+// Arrays with aligned and with shifted start: in both cases no byte lies between the array and the page.
 TEST_CASE("memory: a read past an array of the tests is stopped", "[memory]") {
   if (has_real_gpu()) return;  // pinned memory has no guards
   for (const std::size_t shift : {0u, 4u}) {

@@ -28,7 +28,7 @@ std::string file_of(const std::string& header, const std::string& data = "") {
   return length_bytes(header.size()) + header + data;
 }
 
-// The check value of a file whose own is eight zeros.
+// The checksum of a file whose checksum field contains eight zeros.
 std::string crc_of(const std::string& header, const std::string& data = "") {
   char crc[9];
   std::snprintf(crc, sizeof crc, "%08x", crc32(data.data(), data.size(), crc32(header.data(), header.size())));
@@ -44,7 +44,7 @@ std::string parse_error(const std::string& file) {
   return error_of([&] { parse(file); });
 }
 
-// The message, less the path, of a header whose data section is `data_size` bytes.
+// The message without the path, for a header whose data section has `data_size` bytes.
 std::string header_error(const std::string& header, std::size_t data_size = 0) {
   const std::string message = parse_error(file_of(header, std::string(data_size, 'd')));
   return message.starts_with("x.st: ") ? message.substr(6) : message;
@@ -61,7 +61,7 @@ std::string data_of(const SafetensorsFile& file) {
   return data;
 }
 
-// A small file with everything in it, as the writer makes it.
+// A small file with every kind of content, as the writer writes it.
 std::string small_file() {
   const TestFolder folder;
   const std::string path = folder / "x.safetensors";
@@ -137,7 +137,7 @@ TEST_CASE("safetensors: the exact bytes of a file", "[safetensors]") {
   // Check values that come with the metadata, as from a file that was read, are replaced.
   write_safetensors(path, outputs, {{"k", "v"}, {"crc32", "old"}, {"abh_crc32", "old"}, {"abh_version", "0"}});
 
-  // Wide before narrow, otherwise in the order given; header padded with spaces to a multiple of 8.
+  // Wide types before narrow types, otherwise in the given order; the header is padded with spaces to a multiple of 8.
   const std::string data = "\x04\x05\x06\x07\x01\x02\x03";
   std::string header =
       "{\"__metadata__\":{\"abh_crc32\":\"00000000\",\"abh_version\":\"3\",\"k\":\"v\"},"
@@ -253,7 +253,7 @@ TEST_CASE("safetensors: headers are accepted and refused as by other readers", "
 }
 
 TEST_CASE("safetensors: tensors at odd addresses are copied to aligned memory", "[safetensors]") {
-  // Header lengths of every remainder by 8, and a tensor behind a single byte.
+  // Header lengths with every remainder modulo 8, and a tensor after a single byte.
   for (std::size_t padding = 0; padding < 8; ++padding) {
     const std::string header =
         "{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]},"
@@ -324,7 +324,7 @@ TEST_CASE("safetensors: headers that are not the expected JSON", "[safetensors]"
       {"{\"__metadata__\":{\"k\":1}}", 21, "found '1', expected a string"},
       {"{\"__metadata__\":{\"k\":\"v\",\"k\":\"v\"}}", 28, "\"k\" appears twice, expected once"},
       {"{\"__metadata__\":{},\"__metadata__\":{}}", 33, "\"__metadata__\" appears twice, expected once"},
-      // Strings; the letters stand at byte 2 of the header.
+      // Strings; their letters start at byte 2 of the header.
       {"{\"", 2, end + "the closing quote of a string"},
       {"{\"abc", 5, end + "the closing quote of a string"},
       {"{\"\n\"", 2, "found byte 0x0a, expected no control character in a string"},

@@ -19,7 +19,7 @@ void run(Threads& threads, Index tasks, Body&& body) {
               tasks);
 }
 
-// How often each task ran, by whom, and how many tasks or workers were out of range.
+// Number of runs per task, the worker of each task, and the number of tasks or workers out of range.
 struct Record {
   explicit Record(Index tasks) : runs(static_cast<std::size_t>(tasks)), worker(static_cast<std::size_t>(tasks), -1) {}
 
@@ -56,8 +56,8 @@ TEST_CASE("threads: every task runs exactly once", "[threads]") {
 }
 
 TEST_CASE("threads: no run waits for a worker that is busy elsewhere", "[threads]") {
-  // The first task ends when all others are done: their shares have to be taken by whoever is free. A new team shares
-  // its first run, however short; later a run like one of two microseconds may be the caller's alone.
+  // The first task ends after all others, so free workers must take their shares. A new team shares its first run,
+  // however short. Later, the caller may do a run of about two microseconds without the workers.
   for (Index count : {2, 3, 7}) {
     for (int time = 0; time < 20; ++time) {
       Threads threads(count);
@@ -77,7 +77,7 @@ TEST_CASE("threads: no run waits for a worker that is busy elsewhere", "[threads
 }
 
 TEST_CASE("threads: each worker number belongs to one thread at a time", "[threads]") {
-  // As scratch memory is found by it.
+  // Scratch memory is found by the same number.
   std::vector<std::atomic<int>> busy(7);
   std::atomic<int> collisions = 0;
   Threads threads(7);
@@ -142,7 +142,7 @@ TEST_CASE("threads: a run reads the results of the run before", "[threads]") {
 TEST_CASE("threads: sleeping workers wake up for a long run", "[threads]") {
   Threads threads(3);
   for (int time = 1; time <= 3; ++time) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));  // far longer than they look for work
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));  // far longer than workers spin
     Record record(3000);
     run(threads, 3000, [&](Index task, Index worker) {
       std::this_thread::sleep_for(std::chrono::microseconds(50));

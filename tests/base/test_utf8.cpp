@@ -16,7 +16,7 @@ std::string utf8_of(char32_t code) {
   return text;
 }
 
-// Whether nothing valid starts at the front of `text`, and reading it stays there.
+// true: no valid sequence starts at the front of `text`, and reading stays at that place.
 bool is_refused(std::string_view text) {
   std::size_t position = 0;
   return next_code_point(text, position) == invalid_code_point && position == 0;
@@ -29,7 +29,8 @@ TEST_CASE("utf8: known sequences, encoded and decoded", "[utf8]") {
     char32_t code;
     std::string_view text;
   };
-  // The first and the last code point of every length, those beside the surrogates, and noncharacters, which are valid.
+  // The first and the last code point of every length, the neighbours of the surrogates, and noncharacters, which are
+  // valid.
   const Known known[] = {{0, "\0"sv},
                          {'a', "a"},
                          {0x7F, "\x7F"},

@@ -7,7 +7,7 @@ TEST_CASE("additive: every derivative, at every SIMD width, in every form", "[ad
   for_each_form(additive_case(1, 3, 2, 5), [](const auto& block) { check_layer(block); });
   for_each_form(additive_case(3, 2, 1, 4), [](const auto& block) { check_layer(block); });
   check_layer(additive_case(2, 3, 3, 7));
-  // One channel: the norms return their bias, and divide rounding errors by sqrt(epsilon). In double alone.
+  // One channel: the norms return their bias, and divide rounding errors by sqrt(epsilon). In double only.
   check_gradients(additive_case(1, 1, 1, 1), 1);
 }
 
@@ -64,8 +64,8 @@ TEST_CASE("additive: with dropout and fixed masks", "[additive]") {
 }
 
 TEST_CASE("additive: dropout of the first pooling has its own mask", "[additive]") {
-  // With everything of the first pooling dropped, what follows does not depend on the keys. A projection mixes what is
-  // left, and nothing is dropped behind it.
+  // If the first pooling is dropped completely, the output does not depend on the keys. A projection mixes the
+  // remaining vectors, without dropout after it.
   for (const bool projection : {false, true}) {
     BlockCase<MakeAdditive> block = additive_case(1, 6, 1, 1);
     block.config.additive.skip = "normed";
@@ -76,7 +76,8 @@ TEST_CASE("additive: dropout of the first pooling has its own mask", "[additive]
     const Array<double> out = run_forward<double>(block, device, in)[0];
     std::size_t key = 0;
     while (block.inputs()[key].name != "key_dd") ++key;
-    // Row d of the key matrix matters exactly where element d of the first mask is kept, or anything with a projection.
+    // Row d of the key matrix has an influence exactly if element d of the first mask is kept, or always with a
+    // projection.
     bool any_kept = false, any_dropped = false;
     for (std::size_t d = 0; d < 6; ++d) {
       Values<double> moved = in;

@@ -21,7 +21,7 @@ TEST_CASE("conv: every derivative, at every SIMD width", "[conv]") {
   check_layer(conv_case(6, 0, 4, 2, 7));  // depthwise
   check_layer(conv_case(6, 2, 3, 1, 5));
   check_layer(conv_case(5, 1, 4, 2, 3));  // dense; the kernel is longer than the sequence
-  check_layer(conv_case(9, 3, 1, 2, 3));  // one tap: every position alone
+  check_layer(conv_case(9, 3, 1, 2, 3));  // one tap: positions are independent
   check_layer(conv_case(1, 1, 2, 1, 1));
 }
 
@@ -31,8 +31,8 @@ TEST_CASE("conv: with dropout, without norm, without residual", "[conv]") {
 }
 
 TEST_CASE("conv: before the first position the normalized input is 0", "[conv]") {
-  // With weights of 0 in all taps but the first, the first kernel - 1 positions pass unchanged, although the norm's
-  // bias is not 0; the next one gets what the norm made of position 0.
+  // With weights of 0 in all taps except the first, the first kernel - 1 positions pass unchanged, although the norm's
+  // bias is not 0. The next position receives the normalized position 0.
   const BlockCase<MakeConv> block = conv_case(3, 0, 3, 1, 4);
   Values<double> in = random_values(block.inputs(), 11);
   REQUIRE(block.inputs()[3].name == "weight_dgj");

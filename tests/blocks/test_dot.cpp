@@ -17,7 +17,7 @@ TEST_CASE("dot: with a mask", "[dot]") {
   block.mask_bc = {1, 1, 0, 0, 1, /**/ 0, 0, 1, 1, 0};  // a hole; padding on both sides
   for_each_form(block, [](const auto& each) { check_layer(each); });
 
-  // Row 0 of the second sequence sees no key: only the residual and the biases are left of it.
+  // Row 0 of the second sequence has no key: its output is the residual plus the biases.
   block.config.attention_bias = false;
   const Values<double> in = random_values(block.inputs(), 4);
   CpuDevice<Isa::baseline> device(1);
@@ -32,7 +32,7 @@ TEST_CASE("dot: biases by distance", "[dot][gpu]") {
   check_causality(block);
   check_steps(block);
 
-  // Query and key are 0: what is left of a score is -slope * distance. The slopes of 2 heads are 1/16 and 1/256.
+  // Query and key are 0, so a score is -slope * distance. The slopes of 2 heads are 1/16 and 1/256.
   block = dot_case(2, 2, 1, 1, 3);
   block.config.positions = "alibi";
   block.options.norm = block.options.residual = false;

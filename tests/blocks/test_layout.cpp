@@ -6,7 +6,7 @@
 namespace abh {
 namespace {
 
-// The weights of a network in miniature, in the order in which blocks claim theirs.
+// The weights of a small network, in the order of the blocks' declarations.
 std::vector<Weight<float>> claim_weights(Layout<float>& layout) {
   return {layout.weight("norm_d", {3}, Init::one, Kind::undecayed),
           layout.weight("query_dd", {3, 3}, Init::normal, Kind::linear),
@@ -34,7 +34,7 @@ TEST_CASE("layout: weights with decay come first, without gaps, in declaration o
   }
   CHECK(layout.weight_count() == 35);
 
-  // The table says where they are, whether the layout has memory or not.
+  // The table has the places of the weights with and without memory.
   for (const Layout<float>* each : {&measured, &layout}) {
     const std::vector<Parameter> table = each->parameters();
     REQUIRE(table.size() == 5);
@@ -94,7 +94,7 @@ TEST_CASE("layout: states are those of the current hypothesis", "[layout]") {
   of_hypothesis = states + measured.state_bytes();
   CHECK(static_cast<float*>(kept[0]) == at(3));
   CHECK(static_cast<float*>(kept[1]) == at(5));
-  // A place that all share stays where it is.
+  // A shared place does not move.
   CHECK(static_cast<float*>(PerHypothesis<float>(at(1))) == at(1));
   CHECK(static_cast<float*>(PerHypothesis<float>()) == nullptr);
 }

@@ -17,7 +17,7 @@ TEST_CASE("metric: with a mask", "[metric]") {
   block.mask_bc = {1, 1, 0, 0, 1, /**/ 0, 0, 1, 1, 0};  // a hole; padding on both sides
   for_each_form(block, [](const auto& each) { check_layer(each); });
 
-  // The first two rows of the second sequence see no key: only the residual is left of them.
+  // The first two rows of the second sequence have no key: their output is the residual.
   const Values<double> in = random_values(block.inputs(), 4);
   CpuDevice<Isa::baseline> device(1);
   const Array<double> out = run_forward<double>(block, device, in)[0];

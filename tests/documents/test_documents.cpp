@@ -23,7 +23,7 @@ TEST_CASE("documents: mixer chapters state the size of the pooling's state", "[d
                               {"docs/blocks/average.md", 1, 1, {false}}};
   for (const auto& [path, poolings, payloads, decays] : chapters) {
     CAPTURE(path);
-    // The last sizes of a chapter are those of the state.
+    // The last sizes in a chapter are the sizes of the state.
     std::vector<Parts> sizes = matches(document(path), "\\$(\\d+)D \\+ (\\d+)N\\$");
     REQUIRE(sizes.size() >= decays.size());
     sizes.erase(sizes.begin(), sizes.end() - static_cast<std::ptrdiff_t>(decays.size()));

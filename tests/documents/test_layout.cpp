@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 
 const fs::path root = ABH_SOURCE_DIR;
 
-// visit(path from the root, lines) for every file in a folder, and in those in it.
+// Calls visit(path from the root, lines) for every file in a folder and its subfolders.
 template <class Visit>
 void for_each_file(const std::string& folder, const Visit& visit) {
   for (const auto& entry : fs::recursive_directory_iterator(root / folder)) {
@@ -53,7 +53,7 @@ TEST_CASE("layout: no folder and no file exceeds its budget", "[documents]") {
     REQUIRE(words >> path >> lines);
     budgets[path] = lines;
   }
-  std::set<std::string> too_small;  // files that no longer need what they are allowed
+  std::set<std::string> too_small;  // files that no longer need their exception
   for (const auto& [path, lines] : budgets) {
     if (!fs::is_directory(root / path)) too_small.insert(path);
   }

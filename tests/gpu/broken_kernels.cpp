@@ -44,8 +44,8 @@ __global__ void reused_buffer(float* out, const float* in) {
   out[t] = sum / 2;
 }
 
-// All threads count in one place. A barrier orders the threads of its block, not those of two blocks. On the emulator
-// the racing sum is right, in every order; on a GPU it is not.
+// All threads add to one counter. A barrier orders the threads of its block, not the threads of two blocks. On the
+// emulator the racing sum is right, in every order; on a GPU it is not.
 template <bool broken>
 __global__ void racing_threads(int* count) {
   if constexpr (broken) {

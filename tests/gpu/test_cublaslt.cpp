@@ -1,4 +1,4 @@
-// The emulator's stand-in for cuBLASLt: what it computes, and what it refuses.
+// The emulator's stand-in for cuBLASLt: its results and its errors.
 #if defined(ABH_EMULATOR)
 
 #include <array>
@@ -12,8 +12,8 @@ namespace {
 
 using emulator_test::require_words;
 
-// D = 2 op(A) op(B) + 3 C and a bias, of two batches, as it should be asked for: A is 4 x 2, B transposed 3 x 2. The
-// numbers between the columns, and between the batches, are NaN, and D's have to stay.
+// A valid product D = 2 op(A) op(B) + 3 C and a bias, for two batches: A is 4 x 2, B transposed 3 x 2. The numbers
+// between the columns and between the batches are NaN, and those of D must stay NaN.
 struct Product {
   cublasLtMatmulDescOpaque_t operation;
   cublasLtMatrixLayoutOpaque_t a, b, c, d;

@@ -20,7 +20,7 @@ using namespace emulator_test;
 
 constexpr unsigned whole_warp = 0xFFFFFFFF;
 
-// Every thread says where it is.
+// Every thread writes its indices.
 __global__ void where_kernel(unsigned* found, int* visits) {
   const unsigned block = (blockIdx.z * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
   const unsigned thread = (threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x;
@@ -80,7 +80,7 @@ __global__ void votes_kernel(Votes* out) {
   votes.not_all = __all_sync(whole_warp, t % 32 != 7);
 }
 
-// Neighbouring warps work at different speeds: values of one operation must not mix with those of another one.
+// Neighbouring warps have different speeds: values of one operation must not mix with those of another.
 __global__ void many_shuffles_kernel(int* wrong) {
   const int lane = static_cast<int>(threadIdx.x % 32), warp = static_cast<int>(threadIdx.x / 32);
   for (int i = 0; i < 20 * (warp + 1); ++i) {
@@ -231,8 +231,8 @@ __global__ void partial_warp_kernel(float* out) {
   out[threadIdx.x] = sum;
 }
 
-// Whole warps leave; the others go on with operations of their own, and those of the last warp in halves: the mask
-// names lanes 0 to 15, which are all that are left.
+// Whole warps exit; the others continue with their own operations. The last warp works in halves: the mask has lanes 0
+// to 15, the only remaining lanes.
 __global__ void leaving_kernel(float* out) {
   const unsigned warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   if (warp == 1) return;
@@ -248,7 +248,7 @@ __global__ void leaving_kernel(float* out) {
 
 __global__ void dynamic_kernel(float* out, int* not_nan, int count) {
   auto* numbers = static_cast<float*>(dynamic_shared_memory());
-  auto& shared = shared_memory<Floats>();  // beside it
+  auto& shared = shared_memory<Floats>();  // next to it
   const int t = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
   for (int i = t; i < count; i += threads) {
     if (!std::isnan(numbers[i])) atomicAdd(not_nan, 1);
@@ -415,7 +415,7 @@ Outcome broken_kernel(const std::string& name, bool corrected) {
   abh::RunOptions options;
   options.environment = {{"TSAN_OPTIONS", "atexit_sleep_ms=0"}};
 #if __has_include(<sys/personality.h>)
-  // Where addresses are very random, ThreadSanitizer does not find its place.
+  // With highly random addresses ThreadSanitizer cannot map its shadow memory.
   const int before = ::personality(0xFFFFFFFF);
   ::personality(static_cast<unsigned>(before) | ADDR_NO_RANDOMIZE);
 #endif

@@ -63,7 +63,7 @@ __global__ void warp_kernel(int* out) {
     __syncthreads();
   } else if constexpr (mistake == 5) {  // different masks
     __syncwarp(lane < 16 ? 0xFFFF : 0xFFFF0000);
-  } else if constexpr (mistake == 6) {  // from a lane that is not there
+  } else if constexpr (mistake == 6) {  // from a lane outside the mask
     out[t] = __shfl_down_sync(whole_warp, 1, 1);
   } else if constexpr (mistake == 7) {
     out[t] = emulator::warp_gather(1)[0];
@@ -84,7 +84,7 @@ __global__ void big_kernel() { shared_memory<Big>().x[threadIdx.x] = 1; }
 
 __global__ void wide_kernel(const float* four) { require_aligned(four + 4 * threadIdx.x, 16); }
 
-// Eight bytes of shared memory that has ten numbers, and more behind the launch's 100 bytes; or of global memory.
+// Writes past the ten numbers of shared memory, past the launch's 100 bytes, or past global memory.
 struct Ten {
   float x[10];
 };
@@ -105,7 +105,7 @@ __global__ void launching_kernel() { launch(empty_kernel, 1, 1, 0, nullptr); }
 __global__ void beyond_shared_kernel(int i) { shared_memory<Ten>().x[i] = 1; }
 __global__ void beyond_dynamic_kernel(int i) { static_cast<char*>(dynamic_shared_memory())[i] = 1; }
 
-// Reads before anything was written, in blocks after others that wrote.
+// Reads before any write, in blocks that run after writing blocks.
 __global__ void uninitialised_kernel(float* out) {
   const float found = shared_memory<Ten>().x[4];
   __syncthreads();

@@ -1,4 +1,4 @@
-// The device of cuda/gpu.hpp on every GPU of this build, and that there is one where there must be.
+// The device of cuda/gpu.hpp on every GPU of this build, and the presence of a GPU where one is required.
 
 #include <cstddef>
 #include <cstdlib>
@@ -64,8 +64,8 @@ TEST_CASE("gpu device: an exception in the body discards the capture, and the ne
   });
 }
 
-// On every GPU; on the emulator a recording's second run and those after it are done in the order of the graph's edges
-// alone, of three orders that these allow.
+// On every GPU. On the emulator, the second and later runs of a captured graph follow only the graph's edges, in three
+// orders.
 template <class Body>
 void in_every_order(const Body& body) {
   for_each_gpu([&](auto& device, const std::string& name) {
@@ -153,7 +153,7 @@ TEST_CASE("gpu device: a branch may run before or after concurrent work", "[gpu_
       recording.run(device, [&] {
         GpuDevice<Backend::emulated>::SideStream branch(device);
         gelu(branch.fork(), found, read);
-        gelu(device, read, in);  // which a branch that is not joined may or may not find
+        gelu(device, read, in);  // an unjoined branch may or may not have it
       });
     }
     CHECK(found[0] == (order == 0 ? 0.0f : 100.0f));
@@ -235,7 +235,7 @@ TEST_CASE("gpu device: a refused allocation does not affect later work", "[gpu_d
     INFO(name);
     CHECK_THROWS_AS(device.memory().allocate(std::size_t{1} << 50), Error);
 #if defined(ABH_EMULATOR)
-    CHECK(emulator::cudaGetLastError() == emulator::cudaSuccess);  // a real launch would ask for itself
+    CHECK(emulator::cudaGetLastError() == emulator::cudaSuccess);  // a real launch would check the error itself
 #endif
     const Array<float> in(5, 100.0f);
     Array<float> out(5);

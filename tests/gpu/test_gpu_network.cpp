@@ -163,15 +163,15 @@ TEST_CASE("gpu network: the recipe of every preset, on a small network, follows 
 }
 
 #if defined(ABH_EMULATOR)
-// The counts of docs/results/gpu.md: what a step gains or loses in launches should be meant, and in what has to wait
-// for each other.
+// The counts of docs/results/gpu.md. A change in the number of launches, or in the length of the critical path, should
+// be intended.
 TEST_CASE("gpu network: a training step has a fixed number of launches and a fixed critical path",
           "[gpu_network][gpu]") {
   const auto check = [](const std::string& preset, const std::string& mixer, const std::string& optimizer,
                         std::size_t pieces, std::size_t way) {
     CAPTURE(preset, mixer, optimizer);
     Setting s = small_preset(preset);
-    // Heads and sequences that fit a tile of pooling, or do not, as those of the preset.
+    // Heads and sequences fit a tile of pooling exactly if those of the preset do.
     s.model.channels = 16 * s.model.heads;
     if (preset == "shakespeare") s.model.context = 257;
     if (!mixer.empty()) s.model.mixer = mixer;
@@ -234,12 +234,13 @@ TEST_CASE("gpu network: recomputed activations have the same bits", "[gpu_networ
       const Setting s =
           setting_of(mixers, "layers=5 embedding_norm=1 final_norm=1 logit_bias=1 projection=1 attention_bias=1");
       std::vector<std::vector<float>> runs;
-      for (const int order : {0, 1, 2}) {  // of what a graph leaves open: gradients of weights beside those of inputs
+      for (const int order :
+           {0, 1, 2}) {  // orders that a graph leaves open: weight gradients concurrent with input gradients
         set_thread_order(order);
         for (const bool recompute : {false, true}) {
           const auto model = model_on(device, s, type, recompute);
           std::vector<float>& run = runs.emplace_back();
-          for (Index step = 0; step < 3; ++step) {  // a GPU records the second one and replays what follows
+          for (Index step = 0; step < 3; ++step) {  // a GPU captures the second step and replays the graph after it
             const Model::StepResult result = train(*model, s, step);
             run.push_back(static_cast<float>(result.loss));
             run.push_back(static_cast<float>(result.gradient_norm));
@@ -258,7 +259,7 @@ TEST_CASE("gpu network: evaluation and inference follow the CPU", "[gpu_network]
   for (const std::string& device : gpu_devices()) {
     std::vector<SteppedMixers> rows = {{"dot,additive", "positions=alibi"}, {"metric,quadratic", "positions=alibi"}};
     for (const MixerProperties& properties : Mixers::properties) {
-      if (!properties.takes("hashing")) rows.push_back({properties.name});  // what hashes has no steps
+      if (!properties.takes("hashing")) rows.push_back({properties.name});  // lsh has no inference
     }
     for (const auto& [mixers, changes] : Rows<SteppedMixers>::all(rows)) {
       const Setting s = setting_of(mixers, changes);
@@ -313,7 +314,7 @@ TEST_CASE("gpu network: the average is of the exact weights, and may replace the
     s.training.weight_average = 3;
     const auto model = model_on(device, s, type), expected = model_on(device, s, type);
     std::vector<double> mean(static_cast<std::size_t>(model->weight_count()));
-    for (Index step = 0; step < 5; ++step) {  // a GPU records the second one and replays what follows
+    for (Index step = 0; step < 5; ++step) {  // a GPU captures the second step and replays the graph after it
       CHECK(train(*model, s, step).loss == train(*expected, s, step).loss);
       const std::vector<float> weights = model->read(Model::Arena::weights);
       const double share = 1 / static_cast<double>(std::min<Index>(step + 1, 3));

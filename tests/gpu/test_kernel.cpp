@@ -40,8 +40,8 @@ std::string argument_at(const std::string& text, std::size_t at) {
   return argument;
 }
 
-// One that does not wait would read what the kernel before it has not written yet, which no emulator shows; and one
-// that does not say what it is compiled for is launched here with any block.
+// A kernel that does not wait could read data that its predecessor has not written, which the emulator cannot show. A
+// kernel without launch bounds could be launched here with any block size.
 TEST_CASE("kernel: every kernel waits for its predecessor and declares its launch bounds", "[kernel][gpu]") {
   Index kernels = 0, bounded = 0;
   std::vector<std::filesystem::path> files;

@@ -153,7 +153,7 @@ void check_slope_of_zero(Index window) {
 
 TEST_CASE("pooling: a slope of 0 changes no bit", "[pooling]") { check_slope_of_zero(0); }
 
-// A window and earlier positions change only a logit; positions outside the window change no bit.
+// A large change of a position changes every output whose window includes it, and no bit of the others.
 void check_influence_with_decay(Index window) {
   for (Index C : {23, 600}) {
     const PoolingCase layer = decaying({{1, C, 2, 21, window, true, 2}});

@@ -5,8 +5,7 @@
 namespace abh {
 namespace {
 
-// Tokens at positions that the mask leaves out change nothing, in training and in evaluation: no bit of a loss, a
-// gradient or a weight.
+// Tokens at masked positions change no bit of a loss, a gradient or a weight, in training and in evaluation.
 TEST_CASE("batch: masked positions change no bit", "[batch][gpu]") {
   for (const MixerProperties& mixer : Mixers::properties) {
     const ModelConfig config =
@@ -38,7 +37,7 @@ TEST_CASE("batch: masked positions change no bit", "[batch][gpu]") {
           const Score first = one->evaluate(batch), second = two->evaluate(other);
           CHECK(first.loss_sum == second.loss_sum);
           CHECK(first.hits == second.hits);
-          // And the mask says something, but to what never looks back.
+          // The mask matters: without it the loss changes, except for identity, which reads no earlier position.
           CHECK((one->evaluate(unmasked).loss_sum != first.loss_sum) == (std::string(mixer.name) != "identity"));
         }
       }

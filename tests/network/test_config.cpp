@@ -163,8 +163,8 @@ TEST_CASE("config: training settings out of range are refused", "[config]") {
   }
   const TrainingConfig no_number{.learning_rate = std::nan("")};
   CHECK(error_of([&] { no_number.check(); }).starts_with("--learning-rate: expected "));
-  CHECK(TrainingConfig::from_metadata({}, "file").shards == 1);          // of before there were shards
-  CHECK(TrainingConfig::from_metadata({}, "file").weight_average == 0);  // of before there were averages
+  CHECK(TrainingConfig::from_metadata({}, "file").shards == 1);          // a file written before shards existed
+  CHECK(TrainingConfig::from_metadata({}, "file").weight_average == 0);  // a file written before averages existed
 }
 
 TEST_CASE("config: metadata round trip", "[config]") {
@@ -201,7 +201,7 @@ TEST_CASE("config: metadata round trip", "[config]") {
       "learning_rate=0.30000000000000004 schedule=linear dropout=0.3333333333333333 shards=4 weight_average=1000000000 "
       "seed=18446744073709551615",
       Rows<std::string, TrainingConfig>::all());
-  // A key that is there only where its value is not 0, in files of any version: those without it stay as they were.
+  // A key that is written only if its value is not 0, in files of any version: files without it stay unchanged.
   kept["eval_tokens"] = "1000000";
   const TrainingConfig training = TrainingConfig::from_metadata(kept, "file");
   CHECK(training.metadata() == kept);
@@ -261,7 +261,7 @@ TEST_CASE("config: presets", "[config]") {
   check_settings(model, "heads=1 embedding_norm=1 final_norm=0 logit_bias=1 skip=stream");
   check_settings(training, "label_smoothing=0.1");
 
-  apply_preset("tiny", model, training);  // nothing is left of the preset before
+  apply_preset("tiny", model, training);  // nothing remains of the preset before
   check_settings(model, "layers=4 channels=128 context=64 embedding_norm=0");
   check_settings(training, "batch=12 steps=4000 label_smoothing=0");
   CHECK(error_of([&] { apply_preset("huge", model, training); }) ==
@@ -313,7 +313,7 @@ TEST_CASE("config: linear schedule ends at 0, inverse-root schedule ignores the 
   const double before = learning_rate_at(training, 70);
   training.steps = 1000;
   CHECK(learning_rate_at(training, 70) == before);
-  // The same rise, whatever follows; no warm-up; a single step.
+  // The same warm-up for every schedule; no warm-up; a single step.
   for (const char* schedule : {"cosine", "linear", "inverse-sqrt"}) {
     training.schedule = schedule;
     CHECK(near(learning_rate_at(training, 4), 2.0 * 5 / 11));

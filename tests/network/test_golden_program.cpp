@@ -1,4 +1,4 @@
-// Golden files and command lines that make no sense, and several files at once.
+// Invalid golden files and command lines, and several files at once.
 
 #include <cmath>
 #include <iostream>
@@ -16,7 +16,7 @@
 namespace abh {
 namespace {
 
-// Status 2, nothing compared, and one line on standard error that names the file and holds `part`.
+// Status 2, nothing compared, and one line on standard error that names the file and contains `part`.
 template <class Change>
 void check_unusable(Content content, const std::string& part, const Change& change) {
   change(content);
@@ -84,7 +84,7 @@ TEST_CASE("settings of an impossible case have status 2", "[golden]") {
   check_unusable(no_table, "expected learned, none, sinusoidal, rotary or alibi", with("positions", "sine"));
   check_unusable(dot, "expected none, rotary or alibi, found \"learned\"", with("positions", "learned"));
 
-  // A key that a case would pass over, unless it says what holds anyway.
+  // A key that the case would ignore is refused, unless it states the default.
   for (const char* key : {"rescael", "heads", "label_smoothing", "positions"}) {
     check_unusable(linear, std::string("metadata ") + key + ": the case has no use for it", with(key, "1"));
   }
@@ -97,7 +97,7 @@ TEST_CASE("settings of an impossible case have status 2", "[golden]") {
   Content more = additive;
   more.metadata.insert({{"rescale", "0"}, {"focus", "elu"}, {"conv_kernel", "0"}, {"source", "me"}, {"format", "pt"}});
   CHECK(run_golden_on(more).status == 0);
-  more = network;  // all that a checkpoint says
+  more = network;  // all keys of a checkpoint
   more.metadata.insert({{"tokenizer", "char"}, {"step", "7"}, {"channels", "4"}, {"context", "5"}});
   CHECK(run_golden_on(more).status == 0);
   check_unusable(dot, "expected formula or interleaved", with("alibi_slopes", "bloom"));
@@ -158,7 +158,7 @@ TEST_CASE("missing, impossible or wrongly typed tensors have status 2", "[golden
       const std::string& name = entry.first;
       const Content::Tensor<double>& tensor = entry.second;
       const bool optional = is_compared(name) || name.ends_with("position_cd");
-      // Without its only bias an attention core has none.
+      // Without its only bias, an attention core has no biases.
       const bool only_bias = name.ends_with("value_bias_h");
       if (!optional) check_unusable(content, only_bias ? "does not produce it" : "is missing", without(name));
       if (name == "weight.embedding.position_cd") check_unusable(content, "does not produce it", without(name));
@@ -248,7 +248,7 @@ TEST_CASE("unwritable results have status 2", "[golden]") {
   linear_by_hand().write(path);
   char* argv[] = {program.data(), path.data()};
   struct Full : std::streambuf {
-  } full;  // takes nothing
+  } full;  // accepts no argument
   std::streambuf* const old_out = std::cout.rdbuf(&full);
   int status = -1;
   try {

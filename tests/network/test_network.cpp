@@ -20,7 +20,7 @@ TEST_CASE("network: the gradient of every weight against dual numbers", "[networ
     std::vector<TensorSpec> specs;
     Values<double> got, by_dual;
     for (const Parameter& parameter : parameters) {
-      // 64 elements drawn by the seed, or all if there are fewer.
+      // 64 random elements, or all elements if there are fewer.
       const Index count = std::min<Index>(parameter.count, 64);
       specs.push_back(weight(parameter.name, {count}));
       got.emplace_back();
@@ -123,7 +123,7 @@ TEST_CASE("network: dropout is off without a state", "[network]") {
 }
 
 TEST_CASE("network: the embedding has its own dropout mask", "[network]") {
-  // With blocks of zeros alone, logits are dropout(token) token^T.
+  // If all blocks add 0, logits are dropout(token) token^T.
   NetworkCase network = network_case("dot", "0", 0, "positions=none final_norm=0");
   network.dropout = 0.5;
   Array<double> weights = network.weights();
@@ -163,7 +163,7 @@ NetworkCase wider(NetworkCase network) {
 
 TEST_CASE("network: causal, bit for bit, in every instruction set", "[network]") {
   for (const NetworkCase& each : all_cases()) {
-    if (!why_no_decoding(each.config).empty()) continue;  // later positions decide whom earlier ones meet
+    if (!why_no_decoding(each.config).empty()) continue;  // later positions change the keys of earlier ones
     const NetworkCase network = wider(each);
     CAPTURE(network.config.mixer, network.config.window, network.config.conv_kernel, network.config.positions);
     const Array<double> weights = network.weights();
@@ -245,7 +245,7 @@ TEST_CASE("network: inference equals the full pass", "[network]") {
 
 TEST_CASE("network: training has the same bits with any number of threads", "[network][slow]") {
   for (const NetworkCase& each : all_cases()) {
-    // Additive with everything switched on, windows too; the same for dot; all mixers at once.
+    // Additive with every option, also with windows; dot with every option; all mixers together.
     const bool full = each.masked && (each.config.window != "0" || each.config.mixer == "dot");
     if (!full && each.config.layers == 2) continue;
     NetworkCase network = wider(each);
@@ -289,8 +289,8 @@ TEST_CASE("network: training has the same bits with any number of threads", "[ne
   }
 }
 
-// Scratch memory side by side, as in a program, and scattered (tests/harness/red_zones.hpp), elsewhere in every run.
-// Rows of odd widths end in scalars, which a compiler is not to round by where arrays lie.
+// Scratch memory contiguous, as in a program, and scattered (tests/harness/red_zones.hpp), at other addresses in every
+// run. Rows of odd widths end in scalars, whose rounding must not depend on the alignment.
 TEST_CASE("network: training has the same bits wherever scratch memory lies", "[network][threads]") {
   std::vector<NetworkCase> cases;
   for (const MixerProperties& mixer : Mixers::properties) {

@@ -113,7 +113,7 @@ void check_step(Device& device, const ScratchCase& s) {
 void check_step_on_cpus(const ScratchCase& s, Index threads) {
   for_each_cpu(threads, [&](auto& device, const std::string& name) {
     CAPTURE(name, threads);
-    if (name == "scalar" && s.C > 100) return;  // no scratch memory of its own, and slow
+    if (name == "scalar" && s.C > 100) return;  // has no scratch memory of its own, and is slow
     check_step<float>(device, s);
   });
 }
@@ -142,7 +142,7 @@ TEST_CASE("network: the memory estimate holds on a GPU", "[network][memory][gpu]
   });
 }
 
-// Terabytes, on every device: nothing is touched, or this would end.
+// Terabytes, on every device: no memory is touched, otherwise this test would be killed.
 TEST_CASE("network: sizes beyond any machine's memory are counted", "[network][memory]") {
   const auto check = []<class T>(auto& device) {
     using Any = Network<std::decay_t<decltype(device)>, T>;
@@ -176,7 +176,7 @@ TEST_CASE("network: memory of inference", "[network]") {
   const NetworkMemory memory = Network<Reference, float>::memory(device, model, capacity);
   CHECK(memory.gradient_bytes == 0);
   CHECK(memory.moment_bytes == 0);
-  // Each part on its own 64 bytes: two convolution rings of 2 D, two pooling states of N (2 K + 3), keys and values.
+  // Each part is aligned to 64 bytes: two convolution rings of 2 D, two pooling states of N (2 K + 3), keys and values.
   CHECK(memory.state_bytes == 2 * 64 + 2 * 128 + 2 * 512);
   const std::size_t before = aligned_bytes;
   Network<Reference, float> net(device, model, capacity);

@@ -87,7 +87,7 @@ TEST_CASE("network: an update uses the training settings and the norm of all gra
   }
   CHECK(updated[0] != updated[1]);
 
-  // Every matrix in its own shape: maps up and down have as many elements.
+  // Every matrix has its own shape, although up and down maps have the same number of elements.
   Reference device(1);
   for (const Parameter& parameter : network.parameters()) {
     if (parameter.kind != Kind::linear) continue;
@@ -120,7 +120,7 @@ TEST_CASE("network: weight decay applies to matrices only", "[network]") {
   StepState state = first_step(training);
   built.update(training, state);
   for (const Parameter& parameter : network.parameters()) {
-    // A matrix is what has two dimensions or more and is neither a table of positions nor a set of pooling vectors.
+    // A matrix has two dimensions or more and is neither a position table nor a set of pooling vectors.
     const bool matrix = parameter.shape.size() >= 2 && parameter.name.find("position") == std::string::npos &&
                         parameter.name.find("pool") == std::string::npos;
     const double factor = matrix ? 1 - 0.125 * 0.5 : 1;

@@ -1,4 +1,4 @@
-// A batch in shards: parts whose gradients are computed one after the other and summed as a binary tree.
+// A batch in shards: gradients of the parts are computed one after the other and summed as a binary tree.
 
 #include <algorithm>
 #include <cmath>
@@ -35,8 +35,8 @@ TEST_CASE("shards: gradients are summed as a balanced binary tree", "[shards][gp
     for (const Index shards : {1, 2, 4, 8, 16}) {
       INFO(name << ", " << shards << " shards");
       Network<Device, float> net(device, network.config, {.B = 1, .C = 1, .training = true, .shards = shards});
-      for (int step = 0; step < 2; ++step) {  // the second on what the first left behind
-        // Gradients of sizes so different that every order of summation gives another sum.
+      for (int step = 0; step < 2; ++step) {  // the second run uses the memory of the first
+        // Gradients of very different sizes, so that every order of summation gives another sum.
         std::vector<Array<float>> gradients;
         for (Index shard = 0; shard < shards; ++shard) {
           Array<float>& gradient = gradients.emplace_back();
@@ -63,7 +63,7 @@ TEST_CASE("shards: gradients are summed as a balanced binary tree", "[shards][gp
   });
 }
 
-// Gradient of a whole batch, computed in so many shards.
+// Gradient of a whole batch, computed in the given number of shards.
 template <class T>
 Array<T> gradient_in_shards(const NetworkCase& network, Index shards) {
   Reference device(2);
@@ -98,8 +98,8 @@ Array<T> gradient_in_shards(const NetworkCase& network, Index shards) {
   return Array<T>(net.weights().gradients(), net.weights().gradients() + net.weights().count());
 }
 
-// Every mixer with all its dropouts: a mask that began anew in each shard would be another gradient, and so would a
-// divisor of its own.
+// Every mixer with all its dropouts. A mask that restarts in each shard, or a divisor per shard, would change the
+// gradient.
 TEST_CASE("shards: the gradient equals that of the whole batch, with dropout", "[shards]") {
   for (NetworkCase network : all_cases()) {
     CAPTURE(network.config.mixer, network.config.window, network.config.conv_kernel);
@@ -169,7 +169,7 @@ std::unique_ptr<Model> model_in_shards(Index shards, const std::string& device =
   return new_model({.device = device, .threads = threads}, odd_model(), odd_training(shards), 0.1);
 }
 
-// A step made anew: every shard in a network of its own, the sums by recursion on the host.
+// An independent step: every shard in its own network, the sums by recursion on the host.
 template <class Device>
 struct Recomputed {
   template <class... Threads>  // those of a CPU
@@ -260,7 +260,7 @@ TEST_CASE("shards: a batch without targets has loss 0, and a failing shard fails
   std::fill(batch.target_r.begin(), batch.target_r.end(), ignored_target);
   CHECK(model->train_step(batch, odd_training(4), 0).loss == 0);
   std::vector<float> weights = model->read(Model::Arena::weights);
-  // One row of the table of positions: a NaN in every shard, or in none that looks there.
+  // A NaN in the weights makes the loss of every shard that uses it NaN.
   weights[0] = std::numeric_limits<float>::quiet_NaN();
   model->write(Model::Arena::weights, weights);
   const Model::StepResult result = model->train_step(batch_of(0), odd_training(4), 0);

@@ -9,7 +9,7 @@
 namespace abh {
 namespace {
 
-// A device with a memory of its own, which reads what it is sent when somebody waits for it.
+// A device with separate memory, which copies data only when the host waits.
 struct Remote {
   MemorySource memory() const { return abh::host_memory(); }
   MemorySource host_memory() const { return abh::host_memory(); }

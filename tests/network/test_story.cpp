@@ -1,4 +1,5 @@
-// src/apps/story.cpp, the program to read first: it computes what the network computes, and looks as it promises.
+// src/apps/story.cpp, the first program to read: it computes the same as the network, and its text has the promised
+// form.
 
 #include <algorithm>
 #include <cmath>
@@ -63,7 +64,7 @@ std::vector<StepLoss> losses_of_story(const Outcome& outcome) {
   return losses;
 }
 
-// The lines of one of its lists: what is called, with which arguments, and the tags.
+// The lines of one of its lists: called function, arguments and tags.
 std::vector<Parts> calls(const std::string& list) {
   const std::string source = read_bytes(std::string(ABH_SOURCE_DIR) + "/src/apps/story.cpp");
   const std::size_t begin = source.find("  void " + list + "() {\n"), end = source.find("\n  }\n", begin);
@@ -171,7 +172,7 @@ TEST_CASE("story: backward mirrors forward line by line", "[story]") {
     INFO(line[0] << facing[0]);
     const std::string room = line[1].ends_with("_forward") ? line[1].substr(0, line[1].size() - 8) : line[1];
     CHECK(facing[1] == room + "_backward");
-    // Backward takes or gives the gradient of the output of forward, or, for a loss, of its input.
+    // A backward function takes or returns the gradient of the output of forward; for a loss, of its input.
     const std::string arguments = line[2].starts_with("plain, ") ? line[2].substr(7) : line[2];
     CHECK((", " + facing[2] + ",").find(", d_" + arguments.substr(0, arguments.find(',')) + ",") != std::string::npos);
   }

@@ -1,4 +1,4 @@
-// evaluate as its users meet it: what it prints and draws, and what it refuses.
+// evaluate from the command line: its output, drawings and errors.
 
 #include <cmath>
 #include <string>
@@ -32,7 +32,7 @@ TEST_CASE("programs: evaluate reproduces the loss of training", "[programs]") {
 }
 
 TEST_CASE("programs: evaluate counts characters and bytes", "[programs]") {
-  // Weights of 0 know nothing: every token costs the same.
+  // With weights of 0 every token has the same loss.
   const Workplace place;
   std::string text = some_text(3000);
   for (std::size_t at = 0; (at = text.find('a', at)) != text.npos; at += 2) text.replace(at, 1, "\xc3\xa9");

@@ -1,4 +1,4 @@
-// generate as its users meet it: what it writes, and what it refuses.
+// generate from the command line: its output and errors.
 
 #include <algorithm>
 #include <cmath>

@@ -38,7 +38,7 @@ TEST_CASE("programs: --init-from starts with the weights of the model", "[progra
   const double expected = std::stod(line.substr(line.find("characters, ") + 12));
   CHECK_FALSE(!(std::abs(logged(place.run, 0, 1) - expected) <= 6e-5));
 
-  // On the text of the model itself, from its file, and before any step, it is that model.
+  // On the model's own text, from its file and before any step, the new model equals the old one.
   const Workplace same;
   require_success(train({"--init-from", model + "/model.safetensors", "--data", same.data, "--out", same.run, "--steps",
                          "0", "--batch", "2"}));
@@ -119,7 +119,7 @@ TEST_CASE("programs: --init-from refuses an incompatible model", "[programs][hea
   require_refusal(train(with(flags, {"--init-from", place / "other.safetensors"})), 1,
                   {place / "other.safetensors: ", "later positions"});
   CHECK_FALSE(exists(place.run));
-  // Flags that repeat the file's settings change nothing. Flags that are no part of the model may have any value.
+  // Flags that repeat the file's settings change nothing. Flags outside the model may have any value.
   require_success(train(place.flags({"--init-from", model, "--conv-groups", "0", "--dropout", "0.5", "--seed", "9"})));
   const std::string tiny = place / "tiny";
   require_success(train({"--data", place.data, "--preset", "tiny", "--steps", "0", "--context", "32", "--out", tiny}));

@@ -1,4 +1,4 @@
-// Texts that are none, and paths that are hard to print, as users of train, evaluate and generate meet them.
+// Files that are no text, and paths that are hard to print, with train, evaluate and generate.
 
 #include <csignal>
 #include <cstdlib>
@@ -49,7 +49,7 @@ TEST_CASE("programs: the real format of a text that is not UTF-8 is named", "[pr
   require_refusal(generate({"--checkpoint", run, "--prompt", "-"}, {.input = utf16("the cat sat on a mat")}), 1,
                   {"prompt: is UTF-16 text (little-endian), ", "; iconv -f UTF-16LE -t UTF-8 converts it"});
 
-  // As bytes it is as good as any, but it is said.
+  // As bytes the file is accepted, with a note.
   const Outcome bytes = require_success(train(place.flags({"--data", zipped, "--tokenizer", "byte"})));
   CHECK(bytes.out.starts_with(zipped + ": is a gzip file; its bytes are taken as they are\ndata: text, "));
   const Outcome evaluated = require_success(evaluate({"--checkpoint", place.run, "--data", zipped}));
@@ -65,7 +65,7 @@ TEST_CASE("programs: a byte order mark at the start of a text is dropped with a 
   const Outcome outcome = require_success(train(place.flags({"--data", marked, "--out", place / "marked"})));
   CHECK(outcome.out.starts_with(marked + dropped));
   require_equal_runs(place / "marked", place.run);
-  // It goes on with either text.
+  // The run resumes with either text.
   for (const std::string& data : {marked, place.data}) {
     const Outcome resumed = require_success(train({"--resume", place / "marked", "--data", data, "--steps", "8"}));
     CHECK(contains(resumed.out, "resume: goes on from step "));
@@ -90,7 +90,7 @@ TEST_CASE("programs: a byte order mark at the start of a text is dropped with a 
 }
 
 TEST_CASE("programs: a run that kept the byte order mark resumes with it", "[programs]") {
-  // As runs did that began before marks were dropped: theirs is a character like others.
+  // Older runs kept the byte order mark as an ordinary character.
   const Workplace place;
   write_bytes(place.data, mark + some_text(1500) + mark + some_text(1500));
   require_success(train(place.flags()));

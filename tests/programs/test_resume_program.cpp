@@ -1,4 +1,4 @@
-// Runs that end early and go on: what --resume accepts and refuses, and what a killed run leaves behind.
+// Stopped and resumed runs: what --resume accepts and refuses, and the files after a kill.
 
 #include <cmath>
 #include <csignal>
@@ -40,7 +40,7 @@ TEST_CASE("programs: a stopped run resumes with the same bits", "[programs][heav
     const Parts parts = whole_match(last_line(stopped.out), "stopped at step ([0-9]+); go on with --resume (.*)");
     REQUIRE_FALSE(parts.empty());
     CHECK(parts[2] == run);
-    // Its sample is that of its model.
+    // The sample comes from the saved model.
     const Outcome sample = require_success(generate({"--checkpoint", run, "--tokens", "1000"}));
     CHECK(sample.out == read_bytes(run + "/sample.txt") + "\n");
     // The resume file is enough.
@@ -73,7 +73,7 @@ TEST_CASE("programs: a stopped run may end at its stop", "[programs]") {
 }
 
 TEST_CASE("programs: the reported validation loss is that of the last step", "[programs]") {
-  // Stopped behind its first evaluation and far from the next: what was evaluated are no longer the weights.
+  // The run stops after its first evaluation and long before the next, so the evaluated weights are outdated.
   const Workplace place;
   const Index eval_every = 997;
   const Arguments flags =
@@ -96,7 +96,7 @@ TEST_CASE("programs: the reported validation loss is that of the last step", "[p
   CHECK(last_losses(ended) == last_losses(whole));
 }
 
-// As a shell does with Ctrl-C for what it starts in the background.
+// A shell ignores Ctrl-C for background jobs in the same way.
 TEST_CASE("programs: an ignored signal does not stop a run", "[programs]") {
   const Workplace place;
   const int signal = GENERATE(SIGINT, SIGHUP);  // nohup ignores the latter
@@ -120,7 +120,7 @@ TEST_CASE("programs: on a terminal the stop message replaces the progress line",
 
 namespace {
 
-// A run whose evaluations last long enough to be shown on a terminal, where the signal is sent that stops it.
+// A run with evaluations long enough to be shown on a terminal, where the stop signal is sent.
 Outcome stopped_in_evaluation(const Arguments& flags, int signal) {
   return train(flags, {.environment = {{"TERM", "xterm"}, {"NO_COLOR", "1"}},
                        .signal = signal,
@@ -134,7 +134,7 @@ TEST_CASE("programs: a signal stops an evaluation, and the resumed run repeats i
   const Workplace place;
   write_bytes(place.data, some_text(6'000'000));
   const std::string average = GENERATE("0", "3");
-  // An evaluation takes more than a second, where the program says five times a second how far it is.
+  // An evaluation takes more than a second, and the program shows its progress five times a second.
   const Arguments flags = place.flags(words("--steps 8 --eval-every 4 --log-every 3 --checkpoint-every 4 --batch 8 "
                                             "--layers 2 --channels 64")) +
                           Arguments{"--weight-average", average};
@@ -163,7 +163,7 @@ TEST_CASE("programs: a signal stops an evaluation, and the resumed run repeats i
   REQUIRE(killed.signal == SIGKILL);
   require_success(train({"--resume", place.run}));
   require_equal_runs(place.run, expected);
-  // A run that was killed after it had written its row of the log, and before it saved.
+  // The run was killed after it had written its log row, and before it saved.
   const std::string log = read_bytes(expected + "/log.csv");
   write_bytes(place / "twice/log.csv", log.substr(0, log.find("\n6,") + 1));
   const Outcome resumed = require_success(train({"--resume", place / "twice"}));
@@ -201,7 +201,7 @@ TEST_CASE("programs: a stopped run does not wait for a slow sample", "[programs]
   CHECK(last_line(stopped.out) == place.run + "/sample.txt: left out, it takes too long");
   CHECK_FALSE(exists(place.run + "/sample.txt"));
   CHECK(state_of(place.run).step >= 1);
-  // Nor does that of another model stay.
+  // The sample of another model is removed, too.
   write_bytes(place.run + "/sample.txt", "of another model");
   REQUIRE(train({"--resume", place.run}, {.signal = SIGINT, .signal_at = "\nstep "}).status == 130);
   CHECK_FALSE(exists(place.run + "/sample.txt"));
@@ -223,7 +223,7 @@ std::optional<double> logged(const std::string& run, Index step, std::optional<d
 TEST_CASE("programs: --eval-tokens evaluates a part, the last evaluation all", "[programs][heavy]") {
   const Workplace place;
   const std::string average = GENERATE("0", "4");
-  // The first windows of the split are easy: on them alone every loss is low.
+  // The first windows of the split are easy: evaluated on them only, every loss is low.
   std::string text = some_text(3000);
   text.replace(2700, 30, std::string(30, text[2700]));
   write_bytes(place.data, text);
@@ -268,7 +268,7 @@ TEST_CASE("programs: --eval-tokens evaluates a part, the last evaluation all", "
     CHECK(contains(last_line(outcome.out), best_so_far + ","));
     check_best(state, run);
     CHECK(contains(read_bytes(run + "/loss.svg"), best_so_far + "<"));
-    // On the way the model says on how much it was measured. What was killed goes on to the same end.
+    // During the run the model states the size of its evaluation. A killed run resumes to the same result.
     train_until_killed(with(part, {"--out", stopped}), {.signal_at = "step 30/"});
     const RunState then = state_of(stopped);
     if (then.step < 60) {
@@ -280,7 +280,7 @@ TEST_CASE("programs: --eval-tokens evaluates a part, the last evaluation all", "
     copy_run(stopped, stopped + "again");
     require_success(train({"--resume", stopped}));
     require_equal_runs(stopped, run);
-    // Another part from here on: the best so far is measured on it, too, before it is compared.
+    // Another part from here on: the best model is evaluated on it, too, before the comparison.
     require_success(train({"--resume", stopped + "again", "--eval-tokens", "0"}));
     const RunState changed = read_run_state(stopped + "again/resume.safetensors");
     Index best = then.best_step;
@@ -291,7 +291,7 @@ TEST_CASE("programs: --eval-tokens evaluates a part, the last evaluation all", "
     CHECK(changed.best_loss == of_whole(best));
     CHECK(changed.training.eval_tokens == 0);
   }
-  // As many as there are, or more, are all: the same run, but for its settings.
+  // A part of at least all targets is the whole split: the same run, except for its settings.
   require_success(train(with(flags, {"--eval-tokens", "299", "--out", place / "all"})));
   CHECK(log_without_speed(place / "all") == log_without_speed(whole));
   CHECK((read_bytes(place / "all/model.safetensors") == read_bytes(whole + "/model.safetensors")));
@@ -327,7 +327,7 @@ TEST_CASE("programs: a resumed run reports that its learning rate rises again", 
     const RunState before = state_of(place.run);
     CHECK(said(train({"--resume", place.run})).empty());
     const Parts parts = said(train({"--resume", place.run, "--steps", "30"}));
-    if (schedule == "inverse-sqrt") {  // falls whatever the number of steps
+    if (schedule == "inverse-sqrt") {  // decreases for any number of steps
       CHECK(parts.empty());
       continue;
     }
@@ -361,7 +361,7 @@ TEST_CASE("programs: a run saves when its terminal closes", "[programs]") {
 
 namespace {
 
-// Kills `runs` runs at random moments and goes on with each.
+// Kills `runs` runs at random moments and resumes each.
 void kill_and_resume(int runs, unsigned seed) {
   const Workplace place;
   const Arguments flags =
@@ -378,7 +378,7 @@ void kill_and_resume(int runs, unsigned seed) {
       INFO("run " << i << ", kill " << kill << ", after " << moment << " of " << whole << " s");
       const Outcome killed = train_until_killed(arguments, {.signal_after_s = moment});
       CHECK(killed.err.empty());
-      // Whatever carries the name of a checkpoint is a whole one.
+      // Every file named like a checkpoint is complete.
       if (exists(run + "/model.safetensors")) {
         require_success(generate({"--checkpoint", run, "--tokens", "3"}));
       }
@@ -469,7 +469,7 @@ TEST_CASE("programs: a run remembers the path of its text, and accepts another p
   require_success(train(place.flags({"--data", "text.txt"}), {.folder = place.path()}));
   CHECK(read_bytes(place.run + "/data.txt") == place.data + "\n");
   require_success(train({"--resume", "../run", "--steps", "8"}, {.folder = place / "elsewhere"}));
-  // Moved, it is found no more until somebody says where it is.
+  // After a move the text is missing until a flag states the new path.
   std::filesystem::rename(place.data, place / "moved.txt");
   const std::string model = read_bytes(place.run + "/model.safetensors");
   require_refusal(train({"--resume", place.run, "--steps", "10"}), 1,
@@ -478,7 +478,7 @@ TEST_CASE("programs: a run remembers the path of its text, and accepts another p
   require_success(
       train({"--resume", place.run, "--steps", "10", "--data", "../moved.txt"}, {.folder = place / "elsewhere"}));
   require_success(train({"--resume", place.run, "--steps", "12"}));
-  // A folder of an older run has no such file, and one that is something else is left alone.
+  // A folder of an older run has no such file; a file with other content is not changed.
   for (const bool older : {true, false}) {
     older ? static_cast<void>(std::filesystem::remove(place.run + "/data.txt"))
           : write_bytes(place.run + "/data.txt", "my notes");
@@ -562,7 +562,7 @@ TEST_CASE("programs: a run killed while it moves an old run aside leaves one run
     const bool moved = exists(run + ".1/log.csv");
     require_equal_runs(moved ? run + ".1" : run, old);
     if (!moved) continue;
-    // Whatever is in the new folder is the new run's.
+    // The new folder contains only files of the new run.
     if (exists(run + "/resume.safetensors")) {
       CHECK(state_of(run).training.seed == 2);
       require_success(train({"--resume", run}));
@@ -618,7 +618,7 @@ TEST_CASE("programs: a resume file with impossible contents is refused", "[progr
     require_refused(file, {"second_moment.embedding.token_vd"});
   }
   SECTION("a vocabulary that is not the text's") {
-    // One character replaced by another that the text does not have: everything else still fits.
+    // One character is replaced by another that the text does not have, so everything else still matches.
     file.metadata["vocabulary"].back() = '~';
     file.write(path);
     const Outcome outcome = train({"--data", place.data, "--resume", place / "bad", "--steps", "20"});
@@ -651,7 +651,7 @@ TEST_CASE("programs: a resumed run without its own log starts a new log", "[prog
   const Outcome resumed = require_success(train(place.resume({"--steps", "34"})));
   CHECK(contains(resumed.out, message));
   CHECK(whole_match(read_bytes(log), header + "32,[^\n]*\n34,[^\n]*\n").size() == 1);
-  // From here on it is the run's own.
+  // From here on the log is the run's own.
   CHECK(state_of(place.run).log_position.starts_with("2 rows, "));
   const Outcome again = require_success(train(place.resume({"--steps", "36"})));
   CHECK_FALSE(contains(again.out, "not the log of this run"));

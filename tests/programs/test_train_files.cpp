@@ -28,7 +28,7 @@ TEST_CASE("programs: the same run writes the same bytes, with any number of thre
   require_equal_runs(place / "less", place / "run0");
   require_success(train(with(flags, {"--out", place / "other", "--seed", "2"})));
   CHECK_FALSE(same_model(place / "other", place / "run0"));
-  // The sample is what generate makes of the model, with the run's seed.
+  // The sample equals the output of generate for the model with the run's seed.
   const Outcome sample = generate({"--checkpoint", place / "other", "--tokens", "1000", "--seed", "2"});
   CHECK(sample.out == read_bytes(place / "other/sample.txt") + "\n");
 }
@@ -93,7 +93,7 @@ TEST_CASE("programs: a new run moves the old run aside, or deletes it with --ove
   require_refusal(train(seeded("5"), {.folder = place.run}), 1, {place.run, "moved aside", "current folder"});
   require_seeds({{"", "4"}, {".1", "1"}, {".2", "2"}});
   CHECK(place.entries() == 4);  // the text and three runs
-  // The one that was moved goes on where it is.
+  // The moved run resumes in its new folder.
   require_success(train({"--resume", place.run + ".1", "--steps", "8"}));
   CHECK(read_run_state(place.run + ".1/resume.safetensors").step == 8);
   require_seeds({{"", "4"}, {".2", "2"}});
@@ -111,7 +111,7 @@ TEST_CASE("programs: a full disk stops the run and keeps the old checkpoint", "[
     require_refusal(outcome, 1, {place.run + "/", "File too large"});
     CHECK_FALSE(contains(outcome.out, "final: "));
     CHECK((read_bytes(place.run + "/resume.safetensors") == resume));
-    // The model comes first, so that there is one wherever there is a state to go on from.
+    // The model is written first, so that a folder with a state always has a model.
     CHECK((read_bytes(place.run + "/model.safetensors") == model) == (limit < model.size()));
     require_no_leftovers(place.run);
     require_success(generate({"--checkpoint", place.run, "--tokens", "5"}));

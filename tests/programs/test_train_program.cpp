@@ -1,5 +1,4 @@
-// train as its users meet it: what it prints and writes, and what it refuses. What it leaves in its run folder is
-// tested in test_train_files.cpp.
+// train from the command line: its output, files and errors. Its run folder is tested in test_train_files.cpp.
 
 #include <algorithm>
 #include <cmath>
@@ -31,7 +30,7 @@ std::string binary_content() {
   return binary;
 }
 
-// "FLAG: REASON" of every flag that is said to change nothing.
+// "FLAG: REASON" for every flag that train reports as without effect.
 std::vector<std::string> notes_of(const Outcome& outcome) {
   std::vector<std::string> found;
   for (const Parts& note :
@@ -165,7 +164,7 @@ TEST_CASE("programs: invalid flags are refused with status 2 before any file is 
     std::string line = each.program;
     for (const std::string& word : each.arguments) line += " " + word;
     INFO(line);
-    // If a file were read first, the file that is not there would be the error.
+    // If a file were read first, the missing file would be the error.
     const bool training = each.program == "train";
     Arguments arguments = each.arguments;
     if (training) arguments.push_back("--data=" + no_such_file);
@@ -185,7 +184,7 @@ TEST_CASE("programs: --help names every flag with its default, --version the rel
     for (const char* flag : {"--device", "--threads", "--help", "--version"}) {
       CHECK(contains(help.out, flag));
     }
-    CHECK((help.out.find("--seed") != std::string::npos) == (name != "evaluate"));  // nothing is drawn there
+    CHECK((help.out.find("--seed") != std::string::npos) == (name != "evaluate"));  // no picture there
     const Outcome release = require_success(run_program_of_build(name, {"--version"}));
     CHECK_FALSE(whole_match(release.out, name + " \\(Attention by Hand\\) [0-9]+\\.[0-9]+\\.[0-9]+\n").empty());
   }
@@ -214,7 +213,7 @@ TEST_CASE("programs: too large a network is refused at once", "[programs]") {
       REQUIRE(contains(text, word));
       return std::stod(text.substr(text.find(word) + word.size()));
     };
-    // The settings say the same, but for the fraction.
+    // The settings are the same, except for the fraction.
     CHECK(std::fabs(number_after(outcome.out, "; memory: ") - number_after(outcome.err, "this needs ")) <= 1);
     CHECK_FALSE(exists(place.run));
   }
@@ -259,7 +258,7 @@ TEST_CASE("programs: the plain loops train, resume, generate and are measured", 
   const Workplace again;
   require_success(train(again.flags(changes)));
   CHECK(read_bytes(again.run + "/resume.safetensors") == read_bytes(place.run + "/resume.safetensors"));
-  // A run may change its device; 4 steps of plain loops end where the CPU's do but for rounding.
+  // A run may change its device: 4 steps of the plain loops equal those of the CPU up to rounding.
   require_success(train({"--data", again.data, "--resume", again.run, "--steps", "5", "--device", "plain"}));
   const Workplace on_cpu;
   const Outcome other = require_success(train(on_cpu.flags({"--device", "cpu", "--steps", "4", "--dropout", "0.1"})));
@@ -343,7 +342,7 @@ TEST_CASE("programs: train prints its settings, progress and result, and writes 
     CHECK(std::stod(row[5]) > 0);
     CHECK(std::stoll(row[6]) > 0);
   }
-  require_equal_runs(place.run, place.run);  // every file is there, and none besides
+  require_equal_runs(place.run, place.run);  // exactly the expected files
   CHECK(read_bytes(place.run + "/loss.svg").starts_with("<svg"));
   CHECK(read_bytes(place.run + "/sample.txt").size() == 1001);
 }
@@ -362,8 +361,8 @@ TEST_CASE("programs: the settings name the device and the memory by purpose", "[
   const std::string run = line_with("run: ");
   INFO(outcome.out);
   CHECK(contains(run, "device cpu (baseline), float, "));
-  CHECK_FALSE(contains(run, "library"));                      // whose products those of the CPU are not
-  const bool all_work = run.find("256 threads") != run.npos;  // on a machine of so many processors
+  CHECK_FALSE(contains(run, "library"));                      // its products differ from those of the CPU
+  const bool all_work = run.find("256 threads") != run.npos;  // on a machine with this number of processors
   CHECK((all_work || run.find(" (256 asked for; ") != run.npos));
 
   std::string memory = line_with("memory: ");
@@ -396,7 +395,7 @@ TEST_CASE("programs: the model is the one with the lowest validation loss", "[pr
   const Checkpoint best = model_of(place.run);
   CHECK(best.step == std::stoll(best_step));
   CHECK(best.validation_loss == lowest);
-  // A run that ends there has the same weights.
+  // A run that ends at this step has the same weights.
   require_success(train(with(flags, {"--steps", best_step, "--out", place / "ended"})));
   CHECK((model_of(place / "ended").weights == best.weights));
 }
@@ -407,10 +406,10 @@ TEST_CASE("programs: 0 steps write the initial model", "[programs]") {
   CHECK(contains(last_line(outcome.out), "step 0, train -, val 2."));
   require_equal_runs(place.run, place.run);
   require_success(generate({"--checkpoint", place.run, "--tokens", "5"}));
-  // And training may go on from there.
+  // Training may continue from there.
   require_success(train(place.resume({"--steps", "3"})));
 
-  // Weights of 0 know nothing: every target of the validation split, also of its last batch, costs the same.
+  // With weights of 0 every target of the validation split, also in the last batch, has the same loss.
   require_success(train(place.flags({"--steps", "0", "--init-std", "0"})));
   const Checkpoint model = model_of(place.run);
   const double nothing_known = std::log(static_cast<double>(model.config.vocabulary));
@@ -427,7 +426,7 @@ TEST_CASE("programs: 0 for evaluation, checkpoints and log means only at the end
   CHECK_FALSE(contains(outcome.out, "step 29/30"));
   CHECK(contains(outcome.out, "best "));
   CHECK(contains(last_line(outcome.out), " at step 30,"));
-  // An evaluation is logged where there is a log.
+  // An evaluation is logged if there is a log.
   require_success(train(place.flags({"--eval-every", "10", "--log-every", "0", "--steps", "30"})));
   CHECK(log_lines() == 2);
   require_success(train(place.flags({"--eval-every", "10", "--log-every", "15", "--steps", "30"})));
@@ -467,7 +466,7 @@ TEST_CASE("programs: every mixer, and a mixed list, learns and generates", "[pro
 TEST_CASE("programs: every flag of train is accepted and changes the settings", "[programs]") {
   const Workplace place;
   using Values = std::map<std::string, std::string>;
-  // By where the files keep what was given: as a setting of the model, of the training, or nowhere.
+  // By the place of the value in the files: a setting of the model, of the training, or neither.
   Values model = settings(
       "layers=2 heads=4 channels=16 context=12 mixer=additive,dot window=4,0 additive-values=own additive-projection=1 "
       "additive-skip=normed conv-kernel=3 conv-groups=4 ffn-bias=0 embedding-norm=1 final-norm=0 logit-bias=1 "

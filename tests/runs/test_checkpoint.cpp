@@ -163,7 +163,7 @@ TEST_CASE("checkpoint: every flipped bit is detected", "[checkpoint][heavy]") {
   const std::string good = read_bytes(path);
   std::uint64_t header = 0;
   std::copy_n(good.begin(), 8, reinterpret_cast<char*>(&header));
-  // Every bit of the metadata, which come first, and some of what follows.
+  // Every bit of the metadata, which come first, and some bits of the data.
   const std::size_t metadata_end = 8 + good.substr(8, header).find('}');
   REQUIRE(metadata_end > 500);
   for (std::size_t bit = 0; bit < 8 * good.size(); bit += bit < 8 * metadata_end ? 1 : 307) {
@@ -179,8 +179,7 @@ TEST_CASE("checkpoint: every flipped bit is detected", "[checkpoint][heavy]") {
 
 namespace {
 
-// The file at `path` without a key of its metadata, as whoever edits one by hand and knows about check values would
-// leave it.
+// Removes a key from the metadata of the file at `path` and updates the checksum, like a careful edit by hand.
 void remove_key(const std::string& path, const std::string& key) {
   OpenedFile file(path);
   REQUIRE(file.metadata.erase(key) == 1);
@@ -227,7 +226,7 @@ TEST_CASE("checkpoint: files without a version get defaults", "[checkpoint]") {
   CHECK(read_checkpoint(path).step == some_checkpoint().step);
   rename("\"step\"", "\"stop\"");
   CHECK(read_checkpoint(path).step == 0);
-  // The golden files' default: no bias in the feed-forward net, whose tensors then do not belong.
+  // The golden files' default: no bias in the feed-forward net, so its tensors must be absent.
   rename("\"ffn_bias\"", "\"not_bias\"");
   CHECK(contains(error_of([&] { read_checkpoint(path); }), "does not belong to this configuration"));
 }

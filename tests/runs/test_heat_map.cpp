@@ -35,7 +35,7 @@ TEST_CASE("heat map: each character has its background and its loss", "[heat_map
         ">&lt;</text>"})
     CHECK(contains(svg, part));
   CHECK(count(svg, "<g class=\"row\">") == 3);
-  CHECK(count(svg, "http") == 1);  // the name space; nothing is fetched
+  CHECK(count(svg, "http") == 1);  // the XML namespace; nothing is loaded
   CHECK(well_formed(heat_map_svg({}, "", "")));
 }
 

@@ -66,7 +66,7 @@ TEST_CASE("a log of a task with answers has an accuracy column after the loss", 
   CHECK(log.rows()[0].loss == 2.0);
   CHECK_FALSE(log.rows()[1].accuracy.has_value());
   CHECK(log.position() == position);
-  // The header of one kind is none of the other.
+  // The header of one kind of log is invalid for the others.
   CHECK(error_of(path, 20).starts_with(path + ": line 1: expected the header "));
 }
 

@@ -19,7 +19,7 @@ using namespace abh;
 
 namespace {
 
-// The points of the one polyline of a class, as pairs of x and y.
+// Points of the only polyline of a class, as pairs of x and y.
 std::vector<std::pair<double, double>> polyline(const std::string& svg, const std::string& style) {
   const std::string begin = "<polyline class=\"" + style + "\" points=\"";
   const std::size_t at = svg.find(begin);
@@ -76,7 +76,7 @@ TEST_CASE("the picture is well-formed and repeatable for every kind of run", "[l
     CHECK_FALSE(contains(svg, "nan"));
     CHECK_FALSE(contains(svg, "inf\""));
     CHECK(svg.size() < 100000);
-    // Everything drawn lies within the plot area.
+    // All drawn points lie within the plot area.
     for (const char* style : {"train", "val"}) {
       for (const auto& [x, y] : polyline(svg, style)) {
         CHECK((x >= 64 && x <= 696));
@@ -108,7 +108,7 @@ TEST_CASE("the picture states its numbers and its title", "[loss_curve]") {
   const std::string of_bytes = loss_svg(rows, "hamlet", "byte");
   CHECK(count(of_bytes, "nats per byte") == 2);
   CHECK_FALSE(contains(of_bytes, "character"));
-  CHECK(count(svg, "http") == 1);  // the name space; nothing is fetched
+  CHECK(count(svg, "http") == 1);  // the XML namespace; nothing is loaded
   // The axis runs from 1.5 to 4.5 and from step 0 to 3000.
   using Points = std::vector<std::pair<double, double>>;
   CHECK(polyline(svg, "train") == Points{{64.0, 124.3}, {380.0, 317.7}, {696.0, 366.0}});
@@ -167,7 +167,7 @@ TEST_CASE("long runs are thinned, but spikes stay", "[loss_curve]") {
       *std::min_element(points.begin(), points.end(), [](auto& a, auto& b) { return a.second < b.second; });
   CHECK(std::abs(highest.second - (76 + 290 * 0.3 / 10)) <= 0.06);
   CHECK(std::abs(highest.first - (64 + 632 * 0.54321)) <= 0.1);
-  // So many evaluations are a line without points, but for the best.
+  // With this number of evaluations the line has no points, except the best.
   CHECK(count(svg, "<circle class=\"val-dot\"") == 1);  // the legend's
   CHECK(count(svg, "<circle class=\"best\"") == 1);
 }

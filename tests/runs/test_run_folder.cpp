@@ -31,13 +31,13 @@ namespace {
 const std::vector<std::string> names = {"log.csv",  "model.safetensors", "resume.safetensors",
                                         "loss.svg", "sample.txt",        "data.txt"};
 
-// The files of a run, each of which says whose it is. What it says is a path, as data.txt holds one.
+// The files of a run; the content of each names its run. The content is a path, as in data.txt.
 void write_run(const std::string& run, const std::string& who) {
   std::filesystem::create_directories(run);
   for (const std::string& name : names) write_file_atomically(run + "/" + name, "/" + who + "\n");
 }
 
-// Every file under a folder and what it holds; none if there is no such folder.
+// Every file in a folder with its content; empty without such a folder.
 std::map<std::string, std::string> files_of(const std::string& folder) {
   std::map<std::string, std::string> files;
   if (!exists(folder)) return files;
@@ -65,7 +65,7 @@ FolderLock quietly_claimed(const std::string& run, bool overwrite = false) {
   return claim_run_folder(run, "/text.txt", overwrite, out);
 }
 
-// Claims a folder for a moment and returns what was said about it.
+// Locks a folder for a moment and returns the message.
 std::string claim(const std::string& run, bool overwrite = false, const std::string& data = "/text.txt") {
   std::ostringstream out;
   const FolderLock lock = claim_run_folder(run, data, overwrite, out);
@@ -87,7 +87,7 @@ TEST_CASE("a folder without a run is used unchanged", "[run_folder]") {
   CHECK(std::filesystem::is_directory(run));
   CHECK(claim(run).empty());
   write_bytes(run + "/notes.md", "mine");
-  std::filesystem::create_directory(run + "/log.csv");  // whatever that is, it is no log
+  std::filesystem::create_directory(run + "/log.csv");  // a folder or other file, but no log
   CHECK(claim(run).empty());
   CHECK(claim(run, true).empty());
   CHECK(files_of(run) == std::map<std::string, std::string>{{"log.csv", ""}, {"notes.md", "mine"}});
@@ -105,7 +105,7 @@ TEST_CASE("a run in the folder is moved aside with all of its files", "[run_fold
   auto first = run_of("first");
   first["notes.md"] = "mine";
   CHECK(files_of(run + ".1") == first);
-  // One file is enough of a run, but for data.txt, which is written after the log.
+  // One file is enough for a run, except data.txt, which is written after the log.
   int k = 2;
   for (const std::string& name : names) {
     INFO(name);
@@ -173,7 +173,7 @@ TEST_CASE("a data.txt of the user is not replaced", "[run_folder]") {
     CHECK(refusal(run, true) == expected);
     remember_data(run, "/some/text");
     CHECK(read_bytes(run + "/data.txt") == text);
-    // Beside a run it stays, too, or moves along.
+    // Next to a run such a file stays, too, or moves with the run.
     write_bytes(run + "/log.csv", "x");
     CHECK(refusal(run, true) == expected);
     CHECK(files_of(run).size() == 2);
@@ -205,7 +205,7 @@ TEST_CASE("with a symbolic link the target folder moves and the link stays", "[r
   CHECK(files_of(place / "large_disk/run.1") == run_of("old"));
   CHECK(std::filesystem::is_symlink(place / "run"));
   CHECK(std::filesystem::is_directory(place / "large_disk/run"));
-  // Killed between the two steps, a run leaves links to nothing.
+  // A run killed between the two steps leaves dangling links.
   std::filesystem::remove(place / "large_disk/run");
   CHECK(claim(place / "run").empty());
   CHECK(std::filesystem::is_directory(place / "large_disk/run"));
@@ -234,7 +234,7 @@ TEST_CASE("a run that cannot be moved aside stays unchanged", "[run_folder]") {
     CHECK(refusal(run, false, run + "/text.txt") ==
           refused + "the text lies in it, " + run + "/text.txt" + another_way);
     CHECK(refusal(run, false, place / "link/text.txt").starts_with(refused));
-    CHECK(refusal(run, false, place / "run_of_another/text.txt") == "no error");  // nor does a like name lie in it
+    CHECK(refusal(run, false, place / "run_of_another/text.txt") == "no error");  // and no similar name lies in it
     std::filesystem::remove(run);
     std::filesystem::rename(run + ".1", run);
     CHECK(claim(run, true, run + "/text.txt") != "");
@@ -281,7 +281,7 @@ TEST_CASE("the folder of an active run is neither moved nor emptied", "[run_fold
   {
     const FolderLock lock = quietly_claimed(run);
     CHECK(refusal(run) == run + busy);
-    const FolderLock of_the_old(run + ".1");  // the old one may go on where it is now
+    const FolderLock of_the_old(run + ".1");  // the old run may resume in its new folder
     CHECK(of_the_old.has_folder());
   }
   CHECK_FALSE(FolderLock(place / "nowhere").has_folder());
@@ -337,9 +337,9 @@ TEST_CASE("of several runs started at the same moment one gets the folder", "[ru
 #if defined(__linux__)
 namespace {
 
-// Runs `body` in a process of its own, which is halted at its stop number `stop` (before its first system call, after
-// it, before the second, ...) while `meanwhile` is called with its number, and then goes on. Returns what waitpid says
-// of its end; none if it ended before that stop.
+// Runs `body` in its own process, which is halted at stop number `stop` (before its first system call, after it, before
+// the second, ...). Calls `meanwhile` with the process id during the halt, then continues the process. Returns the
+// status of waitpid; none if the process ended before that stop.
 std::optional<int> halted_at(int stop, const std::function<int()>& body, const std::function<void(pid_t)>& meanwhile) {
   const pid_t child = ::fork();
   REQUIRE(child >= 0);
@@ -408,7 +408,7 @@ TEST_CASE("a run killed at any step leaves folders of one run each", "[run_folde
       return 0;
     };
     killed = halted_at(stop, begin, [](pid_t child) { ::kill(child, SIGKILL); }).has_value();
-    // Counts in a folder the files of the old run, or the other files: those of the new run and empty ones.
+    // Counts in a folder the files of the old run, or all others: files of the new run and empty files.
     const auto count = [&](const std::string& folder, bool of_the_old) {
       const auto files = files_of(folder);
       return std::count_if(files.begin(), files.end(), [&](const auto& file) {
@@ -426,7 +426,7 @@ TEST_CASE("a run killed at any step leaves folders of one run each", "[run_folde
       CHECK((count(run, true) == 0 || count(run, true) == whole));
       CHECK(count(run + ".1", false) == 0);
     }
-    // The next run starts as if the killed one had not been, or moves it aside as well.
+    // The next run starts as if the killed run had not existed, or moves it aside as well.
     claim(run, overwrite);
     CHECK(count(run, true) + count(run, false) == 0);
     CHECK((overwrite || count(run + ".1", true) == whole));

@@ -34,7 +34,7 @@ std::unique_ptr<Model> model_of(const ModelConfig& config, const TrainingConfig&
   return new_model({.device = "cpu", .threads = threads}, config, training, training.init_std);
 }
 
-// Sequences in which each token follows from the one before: t -> 3 t + 1 mod V.
+// Sequences in which each token determines the next: t -> 3 t + 1 mod V.
 Batch some_batch(Index first) {
   Batch batch{.B = B, .C = C};
   for (Index b = 0; b < B; ++b) {
@@ -71,8 +71,8 @@ TEST_CASE("training: initial loss is that of a uniform guess, and a rule is lear
   }
 }
 
-// From moments of 0 AdamW moves every weight equally far, by what the learning rate and the corrections of the step
-// say, and leaves first moments of a tenth of the clipped gradient.
+// From moments of 0, AdamW moves every weight by the same amount, given by the learning rate and the corrections of the
+// step. The first moments become a tenth of the clipped gradient.
 TEST_CASE("training: each step uses its own learning rate, corrections and clipping", "[training]") {
   const ModelConfig config = small_model("dot");
   TrainingConfig training = small_training();
@@ -163,7 +163,7 @@ TEST_CASE("training: initial weights have the right standard deviation and diffe
     const bool drawn = parameter.init == Init::normal || parameter.init == Init::normal_residual ||
                        parameter.init == Init::convolution;
     if (!drawn) continue;
-    const auto number = static_cast<float>(at(0) / expected);  // what was drawn, but for rounding
+    const auto number = static_cast<float>(at(0) / expected);  // the initial weights up to rounding
     for (const float other : firsts) CHECK(std::abs(number - other) > 1e-5f);
     firsts.push_back(number);
   }
@@ -187,7 +187,7 @@ TEST_CASE("training: evaluation has no dropout, no label smoothing and no side e
   same->write(Model::Arena::weights, weights);
   CHECK(same->evaluate(batch).loss_sum == first);
 
-  // Without dropout and smoothing the loss of a step is that of an evaluation before it.
+  // Without dropout and label smoothing, the loss of a step equals that of an evaluation before it.
   const double loss = same->train_step(batch, plain, 1).loss;
   CHECK_FALSE(!(std::abs(loss - first / (B * C)) <= 1e-6));
 }
@@ -204,7 +204,7 @@ TEST_CASE("training: an evaluation returns the loss of every target", "[training
   CHECK_FALSE(!(std::abs(sum - whole.loss_sum) <= 1e-5 * whole.loss_sum));
   CHECK(loss_bc[3] == 0);
   CHECK(std::count(loss_bc.begin(), loss_bc.end(), 0.0f) == 1);
-  // Each is the loss of a batch in which it is the only target.
+  // Each loss equals that of a batch in which this is the only target.
   Batch alone = batch;
   std::fill(alone.target_r.begin(), alone.target_r.end(), ignored_target);
   alone.target_r[21] = batch.target_r[21];
@@ -289,7 +289,7 @@ TEST_CASE("training: the average is that of the weights after every step", "[tra
         training.weight_average = N;
       }
       const std::vector<float> weights = model->read(Model::Arena::weights);
-      // The share of a step among those so far: as much as the others have, or an Nth.
+      // The share of a step in the average: equal shares at first, later 1 / N.
       const double share = step < N ? 1 / static_cast<double>(step + 1) : 1 / static_cast<double>(N);
       for (std::size_t i = 0; i < mean.size(); ++i)
         mean[i] = (1 - share) * mean[i] + share * static_cast<double>(weights[i]);

@@ -22,7 +22,7 @@ std::string reading_error(const std::string& path) {
   return error_of([&] { return read_text_file(path); });
 }
 
-// Room for tokens and targets, and one number more behind either, which nobody is to write.
+// Space for tokens and targets, with one guard number after each.
 struct Rows {
   explicit Rows(Index count) : tokens(static_cast<std::size_t>(count + 1), -7), targets(tokens) {}
   void check_ends() const {
@@ -32,7 +32,7 @@ struct Rows {
   std::vector<Token> tokens, targets;
 };
 
-// A text of n code points in which position i can be told from its token: token i of the dataset is i.
+// A text of n code points in which token i of the dataset is i.
 std::string counting_text(Index n) {
   std::string text;
   for (Index i = 0; i < n; ++i) append_utf8(text, static_cast<char32_t>((i < 0x8000 ? 0x800 : 0x8000) + i));
@@ -74,7 +74,7 @@ TEST_CASE("a file that cannot be a text is refused by name", "[dataset]") {
   write_bytes(empty, "");
   CHECK(contains(reading_error(empty), empty + ": is empty"));
   CHECK(contains(reading_error(""), "cannot be opened"));
-  // Opens, but nothing is mapped at address 0: not the same as an empty file.
+  // It opens, but cannot be mapped at address 0: not the same as an empty file.
   const std::string broken = "/proc/self/mem";
   if (exists(broken)) CHECK(contains(reading_error(broken), broken + ": cannot be read: Input/output error"));
   if (geteuid() != 0) {

@@ -1,4 +1,4 @@
-// The loss of a whole text, against one token after the other; and how it is shown character by character.
+// The loss of a whole text against one token after the other, and its display by character.
 
 #include <algorithm>
 #include <cmath>
@@ -23,7 +23,7 @@ using namespace abh;
 
 namespace {
 
-// Rows of characters, and what is shown of them after the legend.
+// Rows of characters, and their display after the legend.
 struct ShownRows {
   explicit ShownRows(bool colours) : rows(colours, out), legend(out.str()) { out.str(""); }
   void add(const std::vector<std::string>& characters, std::optional<double> nats, double more = 0) {
@@ -89,7 +89,7 @@ TEST_CASE("evaluation: bytes are joined to characters if the text is UTF-8", "[e
   CHECK(bytes.bytes == 3);
   CHECK_FALSE(bytes.characters.has_value());
   CHECK(single.characters == std::vector<std::string>{"a", "\xff", "\xc3", "b"});
-  // One character, of which one byte is a target: nothing to divide by.
+  // One character, with one byte as a target: a division by zero must be avoided.
   const auto& [rest, one] = evaluate(model, "\xc3\xa9", {8});
   CHECK(rest.bytes == 1);
   CHECK_FALSE(rest.characters.has_value());

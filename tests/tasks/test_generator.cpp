@@ -26,7 +26,7 @@ TextModel some_checkpoint(const std::string& mixer, const std::string& positions
       model_with("layers=2 channels=8 heads=2 conv_kernel=3 conv_groups=0 mixer=" + mixer + " window=" + window +
                  " positions=" + positions + " context=" + std::to_string(context) +
                  " vocabulary_size=" + std::to_string(tokenizer.size()) + " " + changes);
-  // Large weights, so that every token seen makes a difference that can be measured.
+  // Large weights, so that every earlier token changes the logits measurably.
   return {config, tokenizer, some_weights(config, 0.5, 7), 0};
 }
 
@@ -122,7 +122,7 @@ TEST_CASE("generator: top-k keeps the k most likely tokens, ties to the lower id
 }
 
 TEST_CASE("generator: top-p keeps the fewest most likely tokens that reach p", "[generator]") {
-  // Probabilities 1/2, 1/4, 1/8, 1/8: exact in floating point but for the logarithms.
+  // Probabilities 1/2, 1/4, 1/8, 1/8: exact in floating point, except for the logarithms.
   const std::vector<float> logits_v = {0, std::log(4.0f), std::log(2.0f), 0};
   const auto support = [&](double p, Index k = 0) {
     const std::vector<double> found = frequencies(logits_v, {.top_k = k, .top_p = p}, 3000);
@@ -188,7 +188,7 @@ TEST_CASE("generator: a full context restarts from its last half", "[generator]"
     const auto model = stepwise_model(checkpoint);
     const std::vector<Token> text = {0, 5, 2, 9, 1, 7, 3, 8, 4, 6, 10, 2, 5, 5, 1, 0, 9, 3, 3, 7};
     for (std::size_t i = 0; i < text.size(); ++i) {
-      // By then the model has read: the first 8 tokens; or, after each further 4, the last 4 and what followed.
+      // The tokens read so far: the first 8; or, after each further 4, the last 4 and the following ones.
       const std::size_t first = i < 8 ? 0 : i / 4 * 4 - 4;
       model->reset();
       std::span<const float> logits_v;
@@ -203,8 +203,8 @@ TEST_CASE("generator: a full context restarts from its last half", "[generator]"
 
 namespace {
 
-// A prompt that is read at once, on so many threads, has the text that follows it when it is read token by token. The
-// next times it goes on behind the first one and what was written.
+// A prompt read in one pass, with any number of threads, is followed by the same text as a prompt read token by token.
+// Later prompts continue after the first prompt and its text.
 void check_reading(const TextModel& checkpoint, Index threads, const std::vector<Token>& prompt, Index tokens,
                    int times) {
   Generator at_once({.device = "cpu", .threads = threads}, checkpoint), one_by_one(one_thread, checkpoint);
@@ -229,7 +229,7 @@ TEST_CASE("generator: only the usable end of a long prompt is read", "[generator
       }
     }
   }
-  // A model that can remember the whole prompt reads all of it, in several passes.
+  // A model that remembers the whole prompt reads all of it, in several passes.
   for (const auto& [mixer, positions, window] : Rows<GeneratorCase, LongPrompt>::all({{"additive", "none"}})) {
     INFO(mixer << ", window " << window << ", " << positions);
     const TextModel checkpoint = some_checkpoint(mixer, positions, window);
@@ -269,9 +269,9 @@ TEST_CASE("generator: memory does not grow with the text", "[generator]") {
     file >> size >> resident;
     return file ? resident : -1;
   };
-  if (resident_pages() < 0) return;  // a system that does not say
+  if (resident_pages() < 0) return;  // the system does not report memory
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  const long allowed = 400'000'000;  // a sanitizer keeps 256 MiB that were given back, and what it notes of them
+  const long allowed = 400'000'000;  // a sanitizer keeps 256 MiB of freed memory and its records
 #else
   const long allowed = 200'000;  // 40 bytes a token
 #endif
@@ -307,7 +307,7 @@ TEST_CASE("generator: a text starts with its prompt and has the requested length
   CHECK(text.substr(3, 1) == checkpoint.tokenizer.decode(generator.next({.seed = 2})));
   CHECK(text.substr(4, 1) == checkpoint.tokenizer.decode(generator.next({.seed = 2})));
   CHECK_THROWS_AS(generate_text(one_thread, checkpoint, "xyz", 5, {}, always), Error);
-  // Before every token somebody may have had enough.
+  // The reader may stop before any token.
   for (const int most : {0, 1, 49, 50}) {
     int asked = 0;
     const auto keep_going = [&] { return asked++ < most; };

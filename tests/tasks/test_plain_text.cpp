@@ -82,7 +82,7 @@ TEST_CASE("plain text: UTF-16 and UTF-32 are detected with and without a mark", 
           const std::string bytes = encoded(whole, width, big), mark = encoded("\uFEFF", width, big);
           CHECK(what_of(mark + bytes) == expected);
           CHECK(foreign_bytes(mark + bytes)->encoding == (width == 2 ? "UTF-16" : "UTF-32"));
-          // Two letters or a line break alone may be anything.
+          // Two letters or a line break alone are ambiguous.
           if (whole.size() > 10) {
             CHECK(what_of(bytes) == expected);
             if (times > 1) CHECK(what_of(bytes.substr(0, bytes.size() - 1)) == expected);  // cut short
@@ -205,7 +205,7 @@ TEST_CASE("plain text: many NUL bytes give a note", "[plain_text]") {
   CHECK(contains(word(10, 9'990), "(0.1 %)"));
   CHECK(word(999, 10'000'000).empty());
   CHECK_FALSE(word(1000, 10'000'000).empty());
-  // With a mark, both are told.
+  // With a mark, both notes are printed.
   std::string text = "\uFEFF" + "abc\0"s;
   CHECK(contains(said(text), "dropped\nmy text.txt: NUL bytes, 1 of 4 "));
 }

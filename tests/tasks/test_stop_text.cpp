@@ -18,7 +18,7 @@ std::string shown(const std::string& stop, std::string_view text, std::size_t lo
   while (!text.empty() && !until.found()) {
     const std::size_t size = std::min<std::size_t>(random() % (longest + 1), text.size());
     out += until.add(text.substr(0, size));
-    // It is late by no more than what may become the stop text.
+    // Output is delayed only by text that may become the stop text.
     CHECK(until.held_back().size() < std::max<std::size_t>(stop.size(), 1));
     text.remove_prefix(size);
   }
@@ -30,7 +30,7 @@ std::string shown(const std::string& stop, std::string_view text, std::size_t lo
 TEST_CASE("stop text: text before the stop text passes, text after it does not", "[stop_text]") {
   std::mt19937 random(1);
   for (int turn = 0; turn < 3000; ++turn) {
-    // Few letters, so that beginnings of the stop text are many, and lie inside of each other.
+    // Few letters, so that beginnings of the stop text are frequent and nested.
     const std::uint_fast32_t letters = 1 + random() % 3;
     const auto word = [&](std::size_t size) {
       std::string text;
@@ -72,7 +72,7 @@ TEST_CASE("stop text: a found stop text stays found, an empty one is never found
 }
 
 TEST_CASE("stop text: bytes of one character do not match parts of another", "[stop_text]") {
-  StopText until("\u00e9!");  // two bytes, of which the first is that of è, too
+  StopText until("\u00e9!");  // two bytes; è has the same first byte
   std::string out;
   for (const char byte : std::string("\u00e8\u00e9\u00e9?\u00e9!x")) out += until.add({&byte, 1});
   CHECK(out == "\u00e8\u00e9\u00e9?");

@@ -25,8 +25,8 @@
 namespace abh {
 namespace {
 
-// A task of nobody's but this test's: after each token the one before it is asked for, but at the end of a sequence,
-// whose last tokens are padding.
+// A task for this test only: the target of each token is the token before it. The last tokens of a sequence are padding
+// without targets.
 class Echo : public Task {
  public:
   static constexpr Index C = 12, V = 7, rows = 37;
@@ -126,7 +126,7 @@ TEST_CASE("task: a run learns a task other than text", "[task]") {
     }
     CHECK(read_bytes(run.run + "/sample.txt").ends_with(" weights"));
     const auto model = make_model(run.device, run.model, {.B = Echo::rows, .C = Echo::C});
-    // Read as what it is: no task that programs know.
+    // The checkpoint is read as a task that the programs do not have.
     CHECK_THROWS_WITH(read_checkpoint(model_path(run.run)), model_path(run.run) + ": metadata task: expected " +
                                                                 listed(names_of(task_kinds())) + ", found \"echo\"");
     const std::string log = read_bytes(run.run + "/log.csv");
@@ -166,7 +166,7 @@ class SlowEcho : public Echo {
     return "closing: " + to_text(count) + " examples, " + to_text(threads) + " thread";
   }
 
-  static constexpr Index targets_of_row = 3;  // as many as it says, whatever a batch has
+  static constexpr Index targets_of_row = 3;  // the stated number, for any batch size
 };
 
 // Rows have fewer targets than positions: the share of an evaluation that is done is a share of its targets.
@@ -248,8 +248,8 @@ int run(Main program, std::vector<std::string> arguments) {
   return program(kinds, static_cast<int>(words.size()), words.data());
 }
 
-// Programs know of a task what its line in their list says: another one is trained, stopped, resumed and evaluated with
-// flags of its own, and a checkpoint goes to the task that it names.
+// Programs use only a task's entry in their list. A new task is trained, stopped, resumed and evaluated with its own
+// flags, and a checkpoint is evaluated by the task that it names.
 TEST_CASE("task: one line in the task list adds a task to the programs", "[task]") {
   const TestFolder folder;
   const std::string whole = folder / "whole", half = folder / "half", text = folder / "text",
@@ -266,7 +266,7 @@ TEST_CASE("task: one line in the task list adds a task to the programs", "[task]
   CHECK(model.config.vocabulary == Echo::V);
   CHECK(read_run_state(resume_path(whole), kinds).last_loss.value() < 0.5);
 
-  // A run that goes on knows its task and its voice, and needs no preset.
+  // A resumed run has its task and its voice from the state, and needs no preset.
   REQUIRE(run(train_main, with(echo, {"--out", half, "--steps", "30"})) == 0);
   CHECK_THROWS_WITH(run(train_main, {"--resume", half, "--voice", "low"}), Catch::Contains("--voice: cannot change"));
   CHECK_THROWS_WITH(run(train_main, {"--resume", half, "--tokenizer", "byte"}),
@@ -280,7 +280,7 @@ TEST_CASE("task: one line in the task list adds a task to the programs", "[task]
                     Catch::Contains("--voice: expected high, as in "));
   CHECK_THROWS_WITH(run(train_main, {"--init-from", whole}), Catch::Contains("--task: expected echo, as in "));
 
-  // Flags of other tasks are refused, before anything is read where the command line names the task.
+  // Flags of other tasks are refused before any file is read, if the command line names the task.
   CHECK_THROWS_WITH(run(train_main, with(echo, {"--tokenizer", "byte"})),
                     "--tokenizer: expected only with text, found --task echo");
   CHECK_THROWS_WITH(run(train_main, {"--voice", "high"}), "--voice: expected only with echo, found --task text");

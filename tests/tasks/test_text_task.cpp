@@ -41,7 +41,7 @@ TEST_CASE("text: a batch comes from the data, and a part of it has its sequences
   CHECK((part.token_bc == std::vector<Token>(tokens.begin() + 5, tokens.begin() + 15)));
   CHECK((part.target_r == std::vector<Token>(targets.begin() + 5, targets.begin() + 15)));
   CHECK(part.mask_bc.empty());
-  // Every target of the validation split once; behind it nothing is asked.
+  // Every target of the validation split once; later rows have no targets.
   const Index rows = task.validation_rows();
   Index asked = 0;
   for (Index first = 0; first < rows; first += 2) {

@@ -73,7 +73,7 @@ TEST_CASE("UTF-8 is validated as in the standard", "[tokenizer]") {
 }
 
 TEST_CASE("nothing is read past the end of a text", "[tokenizer]") {
-  // Views that stop inside a sequence whose rest lies behind them.
+  // Views that end inside a sequence whose other bytes follow in memory.
   for (const std::string_view whole : {"\xC3\xA9", "\xE2\x82\xAC", "\xF0\x9F\x98\x80"}) {
     for (std::size_t size = 1; size < whole.size(); ++size) {
       const std::string message = error_of([&] { return Tokenizer::of_characters(whole.substr(0, size), "x.txt"); });
@@ -105,7 +105,7 @@ TEST_CASE("a character outside the vocabulary is named", "[tokenizer]") {
   CHECK(contains(message, "3 characters"));
   CHECK(contains(encode("Z"), "character 1, 'Z' (U+005A)"));
   CHECK(contains(encode("a\xF0\x9F\x98\x80"), "(U+1F600)"));
-  // A character that would break the one line of a message is shown by its code alone.
+  // A character that would break the one line of a message is shown only by its code.
   for (const std::string hidden : {"\n", "\x1B", "\x7F", "\xC2\x85", "\xE2\x80\xA8", "\xE2\x80\xAE", "\xEF\xBB\xBF",
                                    // an accent, a Thai vowel, a joiner, a tag, a selector; private, not assigned
                                    "\u0301", "\u0e34", "\u200d", "\U000e0041", "\ufe0f", "\ue000", "\u0378"}) {
@@ -117,7 +117,7 @@ TEST_CASE("a character outside the vocabulary is named", "[tokenizer]") {
   CHECK(!encode("A").empty());
   CHECK(!encode("c").empty());
   CHECK(!encode("\xF4\x8F\xBF\xBF").empty());
-  // A prompt that is no UTF-8 at all.
+  // A prompt that is not UTF-8.
   CHECK(contains(encode("a\xFF"), "prompt: invalid UTF-8 at byte offset 1"));
 }
 
