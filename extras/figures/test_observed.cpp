@@ -68,7 +68,7 @@ TEST_CASE("observed: weight maps of every mixer, and the influence of a position
     }
     CHECK(seen.find("embedding.token_vd")->shape == std::vector<Index>{7, 12});
     CHECK(!seen.find("nothing"));
-    // Masking each position alone gives the same as all in one pass; only the last position attends to itself.
+    // Masking one position at a time gives the same losses as masking all in one batch.
     const ObservedLosses& losses = seen.losses();
     for (const Index most : {1, 9}) {
       Batch again = some_batch(9);
