@@ -7,7 +7,7 @@
 
 namespace abh {
 
-// Tiles are of floats; other numbers take the plain loops, which plain/attention.cpp holds.
+// Tiles support float only; other types use the plain loops of plain/attention.cpp.
 ABH_INSTANTIATED_ELSEWHERE(PlainDevice, attention_forward, attention_backward)
 
 namespace {
@@ -23,7 +23,7 @@ void forward_in_tiles(Device& device, const AttentionForward<T>& a) {
   if constexpr (biased) parallel_for(device, in.N, [&](Index n, Index) { bias.fill(in, n); });
   parallel_for(device, in.B * in.N * blocks, [&](Index task, Index worker) {
     const Index head = task / blocks;
-    // First, last, second, last but one, ...: a causal block costs more the later it is, and workers get neighbours.
+    // Order first, last, second, last but one, ...: in a causal mask later blocks cost more, so workers get equal work.
     const Index i = task % blocks;
     const Index t = i % 2 == 0 ? i / 2 : blocks - 1 - i / 2;
     ForwardBlock<biased, T>(a, head / in.N, head % in.N, t * block, block, bias.of_head(head % in.N),
@@ -75,14 +75,14 @@ void attention_step(Device& device, const AttentionStep<T>& a) {
   typename Device::Scope scratch(device.workspace);
   A* score_nc = scratch.template take<A>(a.N * a.length);
   parallel_for(device, a.N, [&](Index n, Index) {
-    // The rows in reach, the last of which is that of the query.
+    // Rows within the window, which ends with the query's own row.
     const Index reach = mask.of_head(n).window;
     const Index rows = reach > 0 ? min_of(reach, a.length) : a.length, first = a.length - rows;
     A* score_c = score_nc + n * a.length;
     const auto row = [&](const T* rows_ch, Index c) { return rows_ch + a.row(first + c) * H + n * a.K; };
     A max = A(-infinity);
     for (Index c = 0; c < rows; ++c) {
-      RowSum<T> score;  // one query alone: here lanes run along its channels, and a score is a sum across lanes
+      RowSum<T> score;  // one query: SIMD lanes run along its channels, and a score is a sum across lanes
       const T* key_k = row(a.key_ch, c);
       for_terms<T>(a.K,
                    [&]<class L>(Index k) { score.add_product(load<L>(a.query_h + n * a.K + k), load<L>(key_k + k)); });
@@ -90,7 +90,7 @@ void attention_step(Device& device, const AttentionStep<T>& a) {
       if (mask.distance_bias_nc) score_c[c] += mask.distance_bias_nc[n * mask.distances + rows - 1 - c];
       max = larger(max, score_c[c]);
     }
-    // Tile by tile, and the sums of tiles as pairs: a sum of a million terms that are added one by one would drift.
+    // Adds tile by tile with compensated sums, because a plain sum of a million terms would lose precision.
     A sum = A(0), sum_low = A(0);
     for (Index first_row = 0; first_row < rows; first_row += tile) {
       RowSum<T> of_tile;

@@ -1,6 +1,6 @@
 #pragma once
 
-// The backward pass of attention over tiles of scores.
+// Backward pass of attention over tiles of scores.
 
 #include "cpu/attention_tiles.hpp"
 
@@ -8,7 +8,7 @@ namespace abh {
 
 namespace {
 
-// Numbers of scratch memory that one task of the backward pass needs.
+// Scratch memory of one task of the backward pass, in numbers.
 template <class T>
 Index backward_scratch(Index K, Index C, Index block) {
   return (2 * K + 3 * padded<T>(K)) * block + padded<T>(K) * (3 * tile + (C > section ? 2 * block : 0));
@@ -21,9 +21,9 @@ void add_rows(Rows<T> to_ck, Rows<T> x_ck, Index count, Index K) {
   }
 }
 
-// One block of keys against every query that sees it: finishes d_key and d_value of the block, adds its part to
-// d_query_ck (C rows of padded(K) channels). Blocks are dealt out to `pieces` d_query; the first of each that a tile of
-// queries meets begins it. Members are inlined, as those of ForwardBlock.
+// One block of keys with all queries that attend to it: computes d_key and d_value of the block, and adds its part to
+// d_query_ck (C rows of padded(K) channels). The blocks are distributed over `pieces` arrays d_query; in each, the
+// first block that a tile of queries attends to initialises the tile. Members are inlined, as in ForwardBlock.
 template <bool biased, class T>
 class BackwardBlock {
   using L = Wide<T>;
@@ -84,22 +84,22 @@ class BackwardBlock {
   }
 
  private:
-  // A tile of queries, and a tile of the block's keys.
+  // A tile of queries and a tile of keys of the block.
   struct Meeting {
     Index first_query, queries;
     Rows<const T> query_ck, d_out_ck;
     Rows<T> d_query_ck;
-    Index begin;           // the first key of the block that one of the queries sees, down to a whole tile
-    Index key, tile_keys;  // of the tile within the block
-    bool diagonal;         // whether the first query stands at the first key
-    Stretch seers;         // queries of the sequence that see one of the keys
+    Index begin;           // first key of the block to which a query attends, rounded down to a tile
+    Index key, tile_keys;  // position of the tile within the block
+    bool diagonal;         // true: first query and first key have the same position
+    Stretch seers;         // queries of the sequence that attend to one of the keys
   };
 
   __attribute__((always_inline)) Stretch seers_of(Index first, Index count) const {
     return mask_.queries_of({first_key_ + first, first_key_ + first + count}, in_.C);
   }
 
-  // One tile of queries against every tile of keys.
+  // One tile of queries with all tiles of keys.
   __attribute__((always_inline)) void meet_queries(Index first_query) {
     const Index queries = min_of(tile, in_.C - first_query);
     const Stretch seen = mask_.keys_of({first_query, first_query + queries}, in_.S);
@@ -129,10 +129,10 @@ class BackwardBlock {
     if (!begins_d_query) add_rows(d_query_ck_.from(first_query), d_query_of_block_ck_, queries, padded_K_);
   }
 
-  // A group of the keys of a tile, from g on.
+  // A group of keys of a tile, from index g.
   __attribute__((always_inline)) void meet_group(const Meeting& m, Index g) {
     const Index count = min_of(group<T>, m.tile_keys - g);
-    // On the diagonal, queries before the first key of the group are left out.
+    // On the diagonal, queries before the first key of the group are skipped.
     const Index first = m.diagonal ? g : 0;
     multiply_pairs(m, g, count, weight_cs_, group<T>, m.query_ck, key_gks_);
     multiply_pairs(m, g, count, d_score_cs_ + g, tile, m.d_out_ck, value_gks_);
@@ -152,8 +152,8 @@ class BackwardBlock {
     multiply<T>(by_key);
   }
 
-  // The products of all queries with a group of keys (y_gks: those of the block, or their values). On the diagonal the
-  // first queries see no key of the group's second vector.
+  // Products of all queries with a group of keys (y_gks: keys or values of the block). On the diagonal, the first
+  // queries do not attend to the keys of the group's second vector.
   __attribute__((always_inline)) void multiply_pairs(const Meeting& m, Index g, Index count, T* out, Index out_stride,
                                                      const Rows<const T>& x_ck, const T* y_gks) {
     const auto multiply_queries = [&](Index from, Index to, Index lanes) {
@@ -169,16 +169,16 @@ class BackwardBlock {
     multiply_queries(both, m.queries, count > width ? group<T> : width);
   }
 
-  // Turns scores into weights and their gradients, for the vector of keys that begins with `place` of the tile and
-  // `half` of the group. Queries in their order: they see none of these keys, then some, all, again some, and again
+  // Turns scores into weights and their gradients, for the SIMD vector of keys that begins at `place` of the tile and
+  // at `half` of the group. In order, the queries attend to none of these keys, then to some, to all, to some, and to
   // none.
   __attribute__((always_inline)) void weigh(const Meeting& m, Index place, Index half, Index first) {
     const Index first_of_vector = first_key_ + m.key + place;
-    // The first query of the tile that stands at key i of the vector, and where query c stands in the vector.
+    // The first query of the tile that attends to key i of the vector, and the index of query c in the vector.
     const auto query_at = [&](Index i) { return mask_.first_at(first_of_vector + i) - m.first_query; };
     const auto place_of = [&](Index c) { return mask_.at(m.first_query + c) - first_of_vector; };
     const Index at = query_at(0);
-    // A few queries from c on.
+    // A few queries, from index c.
     const auto weigh_queries = [&]<int count>(Index c, const L& hide) {
       L weight[count];
       unrolled<count>([&](int i) {
@@ -191,11 +191,11 @@ class BackwardBlock {
         T* d_score_s = d_score_cs_ + (c + i) * tile + place;
         const L d_score = weight[i] * (load<L>(d_score_s) - delta_c_[m.first_query + c + i]);  // (attention.7)
         store<L>(weight_cs_ + (c + i) * group<T> + half, weight[i]);
-        store<L>(d_score_s, d_score * scale_);  // the factor of d_query and d_key, once for both
+        store<L>(d_score_s, d_score * scale_);  // factor common to d_query and d_key
       });
     };
     const L hide = load<L>(hide_s_ + m.key + place), hidden = splat<L>(T(-infinity));
-    const auto weigh_edge = [&](Index c) {  // a query that sees some of the vector's keys
+    const auto weigh_edge = [&](Index c) {  // a query that attends to some keys of the vector
       L hide_more = hide;
       if (mask_.causal) hide_more = lane_numbers<L>() > splat<L>(T(place_of(c))) ? hidden : hide_more;
       if (mask_.window > 0) hide_more = lane_numbers<L>() > splat<L>(T(c - at - mask_.window)) ? hide_more : hidden;
@@ -237,7 +237,7 @@ class BackwardBlock {
     }
   }
 
-  // Adds the sums of a section of queries to those of the sections before.
+  // Adds the sums of a section of queries to those of earlier sections.
   __attribute__((always_inline)) void end_section(const Meeting& m) {
     const Index end_query = m.first_query + tile;
     if (end_query % section != 0 || end_query >= m.seers.end) return;
@@ -268,9 +268,9 @@ class BackwardBlock {
   T *const key_gks_, *const value_gks_, *const padded_sk_, *const padded_tile_ck_;
   const Rows<const T> padded_key_sk_;
   const Rows<T> d_key_sum_sk_, d_value_sum_sk_, d_query_of_block_ck_, d_key_total_sk_, d_value_total_sk_;
-  alignas(64) T hide_s_[most_rows];           // added to the scores of a key: 0, or -infinity for a weight of 0
-  alignas(64) T weight_cs_[tile * group<T>];  // a query tile x a group of keys
-  alignas(64) T d_score_cs_[tile * tile];     // a query tile x a key tile
+  alignas(64) T hide_s_[most_rows];           // added to the scores of a key: 0, or -infinity if masked
+  alignas(64) T weight_cs_[tile * group<T>];  // query tile x group of keys
+  alignas(64) T d_score_cs_[tile * tile];     // query tile x key tile
 };
 
 template <bool biased, class Device, class T>
@@ -283,7 +283,7 @@ void backward_in_tiles(Device& device, const AttentionBackward<T>& a) {
   const Index blocks = blocks_of(in.S, block);
   const Index pieces = pieces_of(heads, blocks);
   const Index padded_K = padded<T>(in.K);
-  const bool in_place = pieces == 1 && in.K == padded_K;  // d_query needs neither a sum nor padding
+  const bool in_place = pieces == 1 && in.K == padded_K;  // d_query needs neither partial sums nor padding
   typename Device::Scope scratch(device.workspace);
   T* delta_bnc = scratch.template take<T>(heads * in.C);
   T* d_query_pbnck = in_place ? nullptr : scratch.template take<T>(pieces * heads * in.C * padded_K);  // p: piece
@@ -327,7 +327,7 @@ void backward_in_tiles(Device& device, const AttentionBackward<T>& a) {
     const Index head = task / tiles;
     const Index t = task % tiles;
     const Rows<T> d_query_ck = rows(a.d_query_bch, a.d_query_stride, head);
-    // The blocks that the tile has met lie one after the other, and so do their pieces, in a circle.
+    // The blocks for this tile are consecutive, and their pieces are consecutive modulo `pieces`.
     const Stretch seen = seen_by_tile(t, head);
     const Index met = seen.empty() ? 0 : blocks_of(seen.end, block) - seen.begin / block;
     const Index first_piece = met == 0 ? 0 : seen.begin / block % pieces, pieces_here = min_of(pieces, met);

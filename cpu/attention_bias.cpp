@@ -1,5 +1,5 @@
-// The gradient of a bias of distances (layers/attention.hpp), for the few of them that a soft border asks for: the
-// pairs at each distance lie on a diagonal, along which lanes run.
+// Gradient of a distance bias (layers/attention.hpp) for the few distances that learned spans need. The pairs at one
+// distance form a diagonal; SIMD lanes run along it.
 
 #include "cpu/attention_tiles.hpp"
 #include "cpu/attention_widened.hpp"
@@ -7,17 +7,17 @@
 
 namespace abh {
 
-// Lanes are of floats; other numbers take the plain loops.
+// The SIMD code supports float only; other types use the plain loops.
 ABH_INSTANTIATED_ELSEWHERE(PlainDevice, attention_bias_backward)
 
 namespace {
 
-// Vectors of queries whose sums stay in registers.
+// SIMD vectors of queries whose sums are kept in registers.
 constexpr int vectors = 4;
 template <class T>
 constexpr Index queries_at_once = vectors* lane_width<T>;
 
-// Keys that so many queries meet at the distances asked for, in whole vectors.
+// Number of keys at these distances from this many queries, in whole SIMD vectors.
 template <class T>
 Index band_of(Index most) {
   return padded<T>(queries_at_once<T> + most - 1);
@@ -27,7 +27,8 @@ Index band_scratch(Index K, Index most) {
   return 2 * K * (queries_at_once<T> + band_of<T>(most)) + band_of<T>(most) + most * lane_width<T>;
 }
 
-// out_kc: channels of `count` rows from `first` on, each a row of lanes. Rows that are none are copies of the nearest.
+// out_kc: transposes `count` rows from `first` on, one row of lanes per channel. Rows outside the array are copies of
+// the nearest row.
 template <class T>
 void transpose_band(T* out_kc, Rows<const T> in_ck, Index first, Index count, Index end, Index K) {
   using L = Wide<T>;
@@ -46,7 +47,7 @@ void transpose_band(T* out_kc, Rows<const T> in_ck, Index first, Index count, In
   }
 }
 
-// The share that the queries [begin, end) of a head have in the gradients of its distances: d_bias_i, i counts them.
+// Contribution of queries [begin, end) of a head to the gradients of its distances: d_bias_i, i = distance index.
 template <class T>
 void bias_of_queries(T* d_bias_i, const AttentionBiasBackward<T>& a, Index b, Index n, Index begin, Index end,
                      T* scratch) {
@@ -69,14 +70,14 @@ void bias_of_queries(T* d_bias_i, const AttentionBiasBackward<T>& a, Index b, In
   T* d_out_kc = query_kc + K * at_once;
   T* key_ks = d_out_kc + K * at_once;
   T* value_ks = key_ks + K * band;
-  T* hide_s = value_ks + K * band;  // added to scores: 0, or -infinity for keys that are none or masked
-  T* sum_iv = hide_s + band;        // of every distance, lane by lane
+  T* hide_s = value_ks + K * band;  // added to scores: 0, or -infinity for masked or missing keys
+  T* sum_iv = hide_s + band;        // partial sums of every distance, one per lane
   alignas(64) T delta_c[at_once], lse_here_c[at_once];
   for (Index i = 0; i < count; ++i) store<L>(sum_iv + i * width, splat<L>(T(0)));
 
   for (Index first = begin; first < end; first += at_once) {
     const Index first_key =
-        first + mask.query_offset - (distances.end - 1);  // at the largest distance from the first query
+        first + mask.query_offset - (distances.end - 1);  // key at the largest distance from the first query
     transpose_band<T>(query_kc, query_ck, first, at_once, in.C, K);
     transpose_band<T>(d_out_kc, d_out_ck, first, at_once, in.C, K);
     transpose_band<T>(key_ks, key_sk, first_key, band, in.S, K);
@@ -89,11 +90,11 @@ void bias_of_queries(T* d_bias_i, const AttentionBiasBackward<T>& a, Index b, In
     sum_delta<T>(delta_c, d_out_ck.from(first), out_ck.from(first), 0, min_of(at_once, in.C - first), K);
     for (Index c = 0; c < at_once; ++c) {
       const bool there = first + c < end;
-      lse_here_c[c] = there ? lse_c[first + c] : T(infinity);  // the weight of no query is 0
+      lse_here_c[c] = there ? lse_c[first + c] : T(infinity);  // makes the weight of a missing query 0
       if (!there) delta_c[c] = T(0);
     }
     for (Index i = 0; i < count; ++i) {
-      const Index behind = count - 1 - i;  // where the key of the first query stands in the band
+      const Index behind = count - 1 - i;  // index of the first query's key in the band
       L score[vectors], d_weight[vectors];
       unrolled<vectors>([&](int v) { score[v] = d_weight[v] = splat<L>(T(0)); });
       for (Index k = 0; k < K; ++k) {
@@ -120,7 +121,7 @@ void bias_in_lanes(Device& device, const AttentionBiasBackward<T>& a) {
   const auto& in = a.in;
   const Index sections = blocks_of(in.C, section), heads = in.B * in.N;
   typename Device::Scope scratch(device.workspace);
-  T* part_bnji = scratch.template take<T>(heads * sections * a.most);  // j: section
+  T* part_bnji = scratch.template take<T>(heads * sections * a.most);  // j = section
   T* per_worker = scratch.template take<T>(device.threads.count() * band_scratch<T>(in.K, a.most));
   if (in.S > 0) {
     parallel_for(device, heads * sections, [&](Index task, Index worker) {

@@ -1,6 +1,6 @@
 #pragma once
 
-// The forward pass of attention over tiles of scores.
+// Forward pass of attention over tiles of scores.
 
 #include "cpu/attention_tiles.hpp"
 
@@ -8,16 +8,16 @@ namespace abh {
 
 namespace {
 
-// Numbers of scratch memory that one task of the forward pass needs.
+// Scratch memory of one task of the forward pass, in numbers.
 template <class T>
 Index forward_scratch(Index K, Index S, Index block) {
   return (K + padded<T>(K)) * block + padded<T>(K) * (tile + (S > section ? 2 * block : 0));
 }
 
-// One block of queries against every key it sees. State per query: max of the scores before their factor, sum, and K
-// outputs not yet divided by the sum; the same of the sections that are done with, sums and outputs as pairs. bias_x:
-// of the head, by distance.
-// Members are inlined: the compiler then keeps scalars in registers and state arrays on the stack.
+// One block of queries with all keys to which they attend. State per query: maximum of the unscaled scores, sum, and K
+// outputs not yet divided by the sum; also those of completed sections, with sums and outputs as compensated pairs.
+// bias_x: bias of the head by distance. Members are inlined, so the compiler keeps scalars in registers and state
+// arrays on the stack.
 template <bool biased, class T>
 class ForwardBlock {
   using L = Wide<T>;
@@ -32,12 +32,12 @@ class ForwardBlock {
         K_(a.in.K),
         padded_K_(padded<T>(a.in.K)),
         queries_(min_of(block, a.in.C - first_query)),
-        // Each group of queries fetches a share of the next tile of keys and values.
+        // Each group of queries prefetches a part of the next tile of keys and values.
         next_rows_(blocks_of(tile * group<T>, block)),
         mask_(a.in.mask.of_head(n)),
         bias_x_(bias_x),
         scale_(score_scale<T>(a.in)),
-        to_exponent_(scale_ * T(log2_e)),  // (attention.1), its factor, and to the base 2
+        to_exponent_(scale_ * T(log2_e)),  // factor of (attention.1), for powers of 2
         query_ck_(head_rows(a.in.query_bch, a.in.query_stride, b, n, a.in.C, a.in.N, K_).from(first_query)),
         key_sk_(head_rows(a.in.key_bsh, a.in.key_stride, b, n, a.in.S, a.in.N, K_)),
         value_sk_(head_rows(a.in.value_bsh, a.in.value_stride, b, n, a.in.S, a.in.N, K_)),
@@ -57,19 +57,19 @@ class ForwardBlock {
   }
 
  private:
-  // A group of queries, and the keys of a tile that at least one of them sees.
+  // A group of queries, and the keys of a tile to which at least one of them attends.
   struct Meeting {
-    Index first_key, g, queries;  // of the tile; of the group within the block
+    Index first_key, g, queries;  // first key of the tile; first query of the group in the block, and their number
     Stretch seen;                 // keys of the sequence
     Index from, keys;             // begin and end within the tile
-    Index at_first;               // the key of the tile at which the first query stands
-    bool diagonal;                // whether some of the queries stand before some of the keys
+    Index at_first;               // index in the tile of the key at the first query's position
+    bool diagonal;                // true: some queries precede some keys (causal mask)
   };
 
   __attribute__((always_inline)) Stretch seen_by(Index first, Index count) const {
     return mask_.keys_of({first_query_ + first, first_query_ + first + count}, in_.S);
   }
-  // The key of the tile at which query c of the group stands, and that behind a vector that begins with query c.
+  // Index in the tile of the key at the position of query c, and the end for a SIMD vector that begins with query c.
   __attribute__((always_inline)) Index at_query(const Meeting& m, Index c) const {
     return mask_.at(first_query_ + m.g + c) - m.first_key;
   }
@@ -96,7 +96,7 @@ class ForwardBlock {
     clear_rows<T>(total_low_ck_, queries_, padded_K_);
   }
 
-  // Every group of queries against one tile of keys.
+  // Every group of queries with one tile of keys.
   __attribute__((always_inline)) void meet_keys(Index first_key) {
     const Index tile_keys = min_of(tile, in_.S - first_key);
     const Token* mask_s = mask_.mask_bs ? mask_.mask_bs + b_ * in_.S + first_key : nullptr;
@@ -143,13 +143,13 @@ class ForwardBlock {
                    .lanes = lanes,
                    .steps = K_});
     };
-    // On the diagonal the last keys are those of the second vector of queries only.
+    // On the diagonal, only the second vector of queries attends to the last keys.
     const Index keys_of_both = m.diagonal ? larger(m.from, min_of(m.keys, behind_vector(m, 0))) : m.keys;
     multiply_keys(m.from, keys_of_both, 0, m.queries > width ? group<T> : width);
     multiply_keys(keys_of_both, m.keys, width, width);
   }
 
-  // Adds the bias of the distance to the scores of the vector of queries that begins with `half`.
+  // Adds the distance bias to the scores of the vector of queries that begins at `half`.
   __attribute__((always_inline)) void join_bias(const Meeting& m, Index half, Index seen) {
     T* score_s = weight_sc_ + half;
     const Index at = at_query(m, half);
@@ -162,13 +162,13 @@ class ForwardBlock {
   // Sets scores of masked pairs to -infinity: padding, later keys, and keys beyond the window.
   __attribute__((always_inline)) void hide(const Meeting& m, Index half, Index seen, const Token* mask_s) {
     T* score_s = weight_sc_ + half;
-    const Index at = at_query(m, half);  // where the first query of the vector stands
+    const Index at = at_query(m, half);  // position of the vector's first query
     const L hidden = splat<L>(T(-infinity));
     for (Index key = m.from; mask_s && key < seen; ++key) {
       if (mask_s[key] == 0) store<L>(score_s + key * group<T>, hidden);
     }
     if (m.diagonal) {
-      const L further = places_behind<L>(mask_, first_query_ + m.g + half);  // where the others stand, from there
+      const L further = places_behind<L>(mask_, first_query_ + m.g + half);  // relative positions of all queries
       for (Index key = larger(m.from, at); key < seen; ++key) {
         const L score = load<L>(score_s + key * group<T>);
         store<L>(score_s + key * group<T>, splat<L>(T(key - at)) > further ? hidden : score);
@@ -176,19 +176,19 @@ class ForwardBlock {
     }
     for (Index key = m.from; mask_.window > 0 && key < min_of(seen, at + width - mask_.window); ++key) {
       const L score = load<L>(score_s + key * group<T>);
-      const L beyond = splat<L>(T(key - at + mask_.window));  // the first query that does not reach so far back
+      const L beyond = splat<L>(T(key - at + mask_.window));  // the first query whose window excludes this key
       store<L>(score_s + key * group<T>, beyond > lane_numbers<L>() ? score : hidden);
     }
   }
 
-  // Turns scores into weights, and merges the state of earlier tiles with this one: both are referred to the larger
-  // maximum.
+  // Turns scores into weights, and merges the state of earlier tiles with that of this tile: both are rescaled to the
+  // larger maximum.
   __attribute__((always_inline)) void weigh(const Meeting& m, Index half, Index seen) {
     T* weight_s = weight_sc_ + half;
     const L old_max = load<L>(max_c_ + m.g + half);
     L max = old_max;
     for (Index key = m.from; key < seen; ++key) max = larger(max, load<L>(weight_s + key * group<T>));
-    // While a query has seen nothing its maximum is -infinity; 0 in its place keeps -inf - (-inf) out.
+    // Before its first key a query has maximum -infinity; the base is then 0, because -inf - (-inf) is NaN.
     const L base = max == splat<L>(T(-infinity)) ? splat<L>(T(0)) : max;
     L shrink[] = {(old_max - base) * to_exponent_};
     powers_of_two(shrink);
@@ -211,8 +211,8 @@ class ForwardBlock {
     store<L>(shrink_c_ + half, shrink[0]);
   }
 
-  // Moves the outputs so far to the new maximum as well, and adds the weighted values. Most maxima come early and do
-  // not change any more.
+  // Rescales the outputs so far to the new maximum and adds the weighted values. Most maxima do not change after the
+  // first tiles.
   __attribute__((always_inline)) void add_values(const Meeting& m, const Rows<const T>& tile_value_sk) {
     const bool begins = m.first_key <= m.seen.begin || m.first_key % section == 0;
     for (Index c = 0; !begins && c < m.queries; ++c) {
@@ -231,8 +231,8 @@ class ForwardBlock {
                  .which = to_diagonal ? Steps::to_diagonal : Steps::all});
   }
 
-  // A section's max, sum and outputs merge into those of the sections before, and begin anew. One function, so that it
-  // rounds alike wherever it stands.
+  // Merges maximum, sum and outputs of a section into those of earlier sections, and resets them. Not inlined, so that
+  // rounding is the same at every call.
   __attribute__((noinline)) void merge_section(Index g, Index count) {
     alignas(64) T shrink_total_c[group<T>], shrink_here_c[group<T>];
     for (Index half = 0; half < count; half += width) {
@@ -263,7 +263,7 @@ class ForwardBlock {
     }
   }
 
-  // Adds up the sections and divides by the sums.
+  // Merges the sections and divides by the sums.
   __attribute__((always_inline)) void finish() {
     for (Index g = 0; g < queries_; g += group<T>) {
       const Index count = min_of(group<T>, queries_ - g);
@@ -285,7 +285,7 @@ class ForwardBlock {
     }
     for (Index c = 0; c < queries_; ++c) {
       lse_c_[c] = max_c_[c];
-      for_lanes<T>(K_, [&]<class M>(Index k) {                          // sum_c_ holds 1 / sum by now
+      for_lanes<T>(K_, [&]<class M>(Index k) {                          // sum_c_ now holds 1 / sum
         store<M>(out_ck_[c] + k, load<M>(sum_ck_[c] + k) * sum_c_[c]);  // (attention.3)
       });
     }
@@ -301,10 +301,10 @@ class ForwardBlock {
   Accum<T>* const lse_c_;
   T *const query_gkc_, *const padded_sk_;
   const Rows<T> sum_ck_, total_ck_, total_low_ck_;
-  const Stretch seen_;  // keys that at least one of the queries sees
+  const Stretch seen_;  // keys to which at least one query attends
   alignas(64) T max_c_[most_rows], sum_c_[most_rows], shrink_c_[group<T>];
   alignas(64) T total_max_c_[most_rows], total_sum_c_[most_rows], total_sum_low_c_[most_rows];
-  alignas(64) T weight_sc_[tile * group<T>];  // a key tile x a group of queries: scores, then weights
+  alignas(64) T weight_sc_[tile * group<T>];  // key tile x group of queries: scores, then weights
 };
 
 }  // namespace

@@ -1,10 +1,10 @@
 #pragma once
 
-// The products that attention in tiles is made of, and how their operands come to lie as they want them.
+// The matrix products of tiled attention, and the layout of their operands.
 //
-// All products have one form: the rows of one array are read number by number and broadcast, lanes run along the rows
-// of another. In scores the lanes are a group of queries (forward) or of keys (backward); in all that is made from
-// scores they are channels. So nothing but that group is ever transposed, once a task.
+// All products have one form: elements of the first operand are broadcast, and SIMD lanes run along the rows of the
+// second operand. For scores, the lanes are a group of queries (forward) or of keys (backward); for all other products
+// they are channels. Therefore only this group is transposed, once per task.
 
 #include "cpu/lanes.hpp"
 #include "cpu/rows.hpp"
@@ -17,27 +17,27 @@ namespace abh {
 
 namespace {
 
-// Two lane vectors: what the inner loop computes at once.
+// Two SIMD vectors: the width of the inner loop.
 template <class T>
 constexpr Index group = 2 * lane_width<T>;
 
-// Rows that the inner loop computes at once: rows x vectors sums, the vectors and a broadcast must fit the registers,
-// and there should be 8 sums at least, or each waits for its own last addition. With 12 rows NEON's would fit, too, but
-// clang++ moves them around.
+// Rows of the inner loop. The rows x vectors sums, the vectors and one broadcast must fit the registers. At least 8
+// sums are needed to hide the latency of an addition. With NEON 12 rows would fit too, but clang++ then inserts
+// register moves.
 template <int vectors>
 constexpr int rows_at_once = ABH_LANE_BYTES == 64 || vectors == 1 ? 8
                              : by_element                         ? 11
                                                                   : 6;
 
-// A matrix read number by number: element (row, step) stands at first[row * row_stride + step * step_stride].
+// A matrix read element by element: element (row, step) is first[row * row_stride + step * step_stride].
 template <class T>
 struct Broadcast {
   const T* first;
   Index row_stride, step_stride;
 };
 
-// Which steps of a row matter: all; those up to a diagonal that ends in the last step of the last row; those from a
-// diagonal that begins in the first step of the first row. In the others a[row][step] is 0, and most are left out.
+// Steps of a row that are not 0: all; up to a diagonal that ends in the last step of the last row; from a diagonal that
+// begins in the first step of the first row. Most zero elements a[row][step] are skipped.
 enum class Steps { all, to_diagonal, from_diagonal };
 
 // out[row][lane] (+)= sum_step a[row][step] b[step][lane]
@@ -46,13 +46,13 @@ struct Product {
   Rows<T> out;
   Broadcast<T> a;
   Rows<const T> b;
-  Index rows, lanes, steps;  // lanes: whole vectors
+  Index rows, lanes, steps;  // lanes: a multiple of the SIMD width
   bool add = false;
   Steps which = Steps::all;
 };
 
-// A block of `rows` rows and a few vectors: its sums stay in registers. They begin with 0 and join at the end what is
-// there: so a long sum is one over tiles, whose sums are short (docs/layers/attention.md, Long sums).
+// A block of `rows` rows and a few SIMD vectors, with its sums in registers. The sums begin with 0 and are added to
+// `out` at the end, so a long sum consists of short partial sums (docs/layers/attention.md, Long sums).
 template <bool add, int vectors, int rows, class T>
 inline __attribute__((always_inline)) void multiply_rows(T* out, Index out_stride, const T* a, Index row_stride,
                                                          Index step_stride, const T* b, Index b_stride, Index steps) {
@@ -101,7 +101,7 @@ __attribute__((noinline)) void multiply_vectors(const Product<T>& p, Index lane)
               b_stride = p.b.stride;
   Index steps = p.steps;
   for (Index left = p.rows; left > 0;) {
-    // The last two blocks share what is left, so that none is too small.
+    // The last two blocks share the remaining rows, so that neither is too small.
     const Index count = left >= 2 * most ? most : left > most ? (left + 1) / 2 : left;
     multiply_some_rows<add, vectors, most>(count, out, out_stride, a, row_stride, step_stride, b, b_stride,
                                            p.which == Steps::to_diagonal ? p.steps - left + count : steps);
@@ -126,7 +126,7 @@ void multiply(const Product<T>& p) {
   if (lane < p.lanes) multiply_from.template operator()<1>(lane);
 }
 
-// The lane numbers of a vector.
+// Lane indices of a vector.
 template <int... numbers>
 struct LaneNumbers {};
 template <int width>
@@ -152,7 +152,7 @@ inline void interleave_pairs(L& a, L& b, LaneNumbers<i...>) {
   a = low;
 }
 
-// Two vectors as one of twice the width. For g++, shuffles do not change the width.
+// Concatenates two vectors. In g++, shuffles do not change the width.
 #if ABH_LANE_BYTES >= 32
 inline auto side_by_side(LanesOf<float, 4>::type low, LanesOf<float, 4>::type high) {
   return LanesOf<float, 8>::type(_mm256_set_m128(high, low));
@@ -164,7 +164,7 @@ inline auto side_by_side(LanesOf<float, 8>::type low, LanesOf<float, 8>::type hi
 }
 #endif
 
-// Four channels of row 0, of row 4, ...
+// Four channels of row 0, of row 4, and so on.
 template <int width, class T>
 inline typename LanesOf<T, width>::type every_fourth_row(const T* const* row_k, Index k) {
   if constexpr (width == 4) {
@@ -176,21 +176,21 @@ inline typename LanesOf<T, width>::type every_fourth_row(const T* const* row_k, 
   }
 }
 
-// A lane vector of rows: those from `first` on; past the last row, that one again.
+// A SIMD vector of rows from `first` on; past the last row, the last row is repeated.
 template <class T>
 struct LaneRows {
   LaneRows(Rows<const T> x_ck, Index first, Index end) {
     for (Index i = 0; i < lane_width<T>; ++i) row_k[i] = x_ck[min_of(first + i, end - 1)];
   }
 
-  // One channel.
+  // One channel of these rows.
   Wide<T> channel(Index k) const {
     T numbers[lane_width<T>];
     for (int i = 0; i < lane_width<T>; ++i) numbers[i] = row_k[i][k];
     return load<Wide<T>>(numbers);
   }
 
-  // Channels k to k + 3: a transposition in registers.
+  // Channels k to k + 3: a 4 x 4 transpose in registers.
   void four_channels(Wide<T> (&x)[4], Index k) const {
     if constexpr (lane_width<T> == 1) {
       for (Index i = 0; i < 4; ++i) x[i] = row_k[0][k + i];
@@ -215,7 +215,7 @@ void prefetch(Rows<const T> x_ck, Index first, Index end, Index K) {
   for (Index c = first; c < end; ++c) prefetch_row(x_ck[c], K);
 }
 
-// out_gkc: for each group of `count` rows its transpose, K x group. Lanes past the last row repeat it.
+// out_gkc: transpose of each group of `count` rows, K x group. Lanes past the last row repeat it.
 template <class T>
 void transpose_groups(T* out_gkc, Rows<const T> in_ck, Index count, Index K) {
   using L = Wide<T>;
@@ -233,14 +233,14 @@ void transpose_groups(T* out_gkc, Rows<const T> in_ck, Index count, Index K) {
   }
 }
 
-// Channels rounded up to whole vectors: the width of rows whose channels are lanes.
+// Number of channels rounded up to whole SIMD vectors: the row width if lanes are channels.
 template <class T>
 Index padded(Index K) {
   return blocks_of(K, lane_width<T>) * lane_width<T>;
 }
 
-// `count` rows of padded(K) channels: those of x_ck where they stand, or copies in `scratch`. Copies touch, where rows
-// of one head may lie a page apart; that is worth it for rows that several tiles read (`often`).
+// `count` rows of padded(K) channels: x_ck itself, or copies in `scratch`. Copies are contiguous, whereas rows of one
+// head can be a page apart; copying pays for rows that several tiles read (`often`).
 template <class T>
 Rows<const T> padded_rows(Rows<const T> x_ck, Index count, Index K, bool often, T* scratch) {
   const Index padded_K = padded<T>(K);
@@ -253,7 +253,7 @@ Rows<const T> padded_rows(Rows<const T> x_ck, Index count, Index K, bool often, 
   return {scratch, padded_K};
 }
 
-// The K channels of rows that were summed with padding. Nothing to do for sums that already stand in place.
+// Copies the K channels of rows that were summed with padding. Does nothing for sums computed in place.
 template <class T>
 void copy_back(Rows<T> out_ck, Rows<T> in_ck, Index count, Index K) {
   if (out_ck.first == in_ck.first) return;

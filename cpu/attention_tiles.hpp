@@ -1,6 +1,6 @@
 #pragma once
 
-// Attention in tiles: for float, over the lanes of this instruction set.
+// Tiled attention for float, with the SIMD width of this instruction set.
 
 #include "cpu/attention_products.hpp"
 #include "cpu/math.hpp"
@@ -12,7 +12,7 @@ namespace {
 
 constexpr double infinity = __builtin_inf();
 
-// The rows of head n of sequence b, of which each has `count`: a row holds K channels.
+// Rows of head n of sequence b, which has `count` rows; a row holds K channels.
 template <class T>
 Rows<T> head_rows(T* first, Index stride, Index b, Index n, Index count, Index N, Index K) {
   const Index step = stride_or(stride, N * K);
@@ -26,35 +26,35 @@ void clear_rows(Rows<T> x_ck, Index count, Index K) {
   }
 }
 
-// The factor of the scores.
+// Factor of the scores.
 template <class T, class Arguments>
 T score_scale(const Arguments& a) {
   return a.scale > 0 ? T(a.scale) : T(1) / square_root(T(a.K));
 }
 
-// Queries or keys in a tile: a tile of scores, keys and values stays in the first two caches.
+// Queries or keys per tile: a tile of scores, keys and values fits the L1 and L2 caches.
 constexpr Index tile = 64;
 
-// Keys or queries whose tiles are summed one after the other. Sections are summed apart: where sums have grown,
-// rounding what joins them always the same way would be a drift (docs/layers/attention.md, Long sums).
+// Keys or queries per section. Sections have separate sums: adding small terms to large sums with always the same
+// rounding would accumulate an error (docs/layers/attention.md, Long sums).
 constexpr Index section = 16 * tile;
 
-// Whether an interval of positions lies in more than one section.
+// True if an interval of positions covers more than one section.
 inline bool in_sections(const Stretch& met) { return !met.empty() && met.begin / section < (met.end - 1) / section; }
 
-// Tasks that a pass should have at least, where there is so much to share out.
+// Minimum number of tasks per pass, if there is enough work.
 constexpr Index enough_tasks = 16;
 
-// The bias of every head at the distances that tiles ask for, x = c + offset - s with its sign: a lane vector of
-// queries, or of keys, finds its biases side by side. They are divided by the factor of the scores, which they join
-// before it. The tables of scratch memory are mirrored, for queries (x grows with c) as well as for keys (-x with s).
+// Bias of every head at signed distances x = c + offset - s: the biases of a SIMD vector of queries, or of keys, are
+// contiguous. They are divided by the factor of the scores, because they are added before scaling. Scratch memory holds
+// two tables, one increasing with c for queries and a mirrored one increasing with s for keys.
 template <class T>
 struct BiasTable {
   T* first = nullptr;
-  Index middle = 0;  // of a table, where the distance is 0
+  Index middle = 0;  // index of distance 0 in a table
 
-  // Room for the tables. Two that see each other are within reach of the attention mask's own table, and in a tile
-  // nobody is further than another tile from them.
+  // Allocates the tables. Distances of attended pairs are within the table of the attention mask; in a tile they exceed
+  // it by less than a tile.
   template <class Scope>
   BiasTable(Scope& scratch, const AttentionInputs<T>& in) {
     const AttentionMask<T>& mask = in.mask;
@@ -77,10 +77,9 @@ struct BiasTable {
   }
 };
 
-// Rows of a block, whole tiles: queries that meet one tile of keys after the other (forward), or keys that meet tiles
-// of queries (backward). The more, the less often those tiles come from afar; but the block itself should stay in the
-// second cache, blocks are shared out, and one twice as long as the sequence would be memory for nothing. It depends on
-// the shape alone.
+// Rows per block, in whole tiles: queries that read one tile of keys after another (forward), or keys that read tiles
+// of queries (backward). Larger blocks load these tiles less often. A block should fit the L2 cache, blocks are
+// distributed over threads, and a block longer than the sequence wastes memory. The size depends on the shape alone.
 constexpr Index most_rows = 8 * tile;
 constexpr Index most_numbers = most_rows * 64;
 inline Index block_rows(Index heads, Index C, Index K) {
@@ -100,7 +99,7 @@ L lane_numbers() {
   return load<L>(numbers);
 }
 
-// How many keys further on than query c the next ones stand, a lane each.
+// Per lane: position of its query relative to query c, in keys.
 template <class L, class T>
 L places_behind(const AttentionMask<T>& mask, Index c) {
   if (!mask.strided_queries()) return lane_numbers<L>();
@@ -109,13 +108,12 @@ L places_behind(const AttentionMask<T>& mask, Index c) {
   return load<L>(places);
 }
 
-// x to 2^x, for x <= 127; 0 below -126.5, where results would be subnormal. Around the nearest integer a polynomial:
-// minimax for the relative error (Remez exchange at 40 digits, then rounded), with 2^0 = 1 exactly. Error: at most 1.2
-// units of the last place. NaN stays. The long chain of every polynomial waits for itself: `count` of them side by side
-// keep the machine busy.
+// Maps x to 2^x, for x <= 127; 0 below -126.5, where results would be subnormal. A polynomial around the nearest
+// integer: minimax for the relative error (Remez exchange at 40 digits, then rounded), with 2^0 = 1 exactly. Error: at
+// most 1.2 units in the last place. NaN is kept. `count` independent vectors hide the latency of the polynomial.
 template <int count, class L>
 inline __attribute__((always_inline)) void powers_of_two(L (&x)[count]) {
-  constexpr float round = 12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer and leaves that in the low bits
+  constexpr float round = 12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer, which is then in the low bits
   constexpr float coefficients[] = {0.0001534581215874f,
                                     0.001339993120947f,
                                     0.009618488956523f,
@@ -123,7 +121,7 @@ inline __attribute__((always_inline)) void powers_of_two(L (&x)[count]) {
                                     0.2402264689064f,
                                     0.6931472057373f,
                                     1.0f};
-  using Words = typename LanesOf<std::uint32_t, width_of<L>>::type;  // unsigned, as the bits of a NaN overflow
+  using Words = typename LanesOf<std::uint32_t, width_of<L>>::type;  // unsigned, because the bits of a NaN overflow
   L scale[count], power[count];
   unrolled<count>([&](int i) __attribute__((always_inline)) {
     x[i] = larger(splat<L>(-127.0f), x[i]);
@@ -142,11 +140,11 @@ inline __attribute__((always_inline)) void powers_of_two(L (&x)[count]) {
 
 constexpr double log2_e = 1.44269504088896340736;
 
-// Vectors of scores that become weights side by side; more would not fit the registers.
+// Independent SIMD vectors of scores that become weights; more would exceed the registers.
 constexpr int weights_at_once = ABH_LANE_BYTES == 64 || by_element ? 4 : 2;
 
-// delta of the positions [first, end). Summed channel by channel, as multiply() sums the products with the values:
-// where one weight is 1, out is that value, delta is that product to the last bit, and d_score is exactly 0.
+// delta of positions [first, end). Summed over channels in the order of multiply(): if one weight is 1, out is this
+// value, delta equals the product bitwise, and d_score is exactly 0.
 template <class T>
 void sum_delta(T* delta_c, Rows<const T> d_out_ck, Rows<const T> out_ck, Index first, Index end, Index K) {
   using L = Wide<T>;
@@ -169,10 +167,10 @@ void sum_delta(T* delta_c, Rows<const T> d_out_ck, Rows<const T> out_ck, Index f
   }
 }
 
-// A head's blocks of keys are dealt out to several tasks, each with its own d_query, only when there are few heads:
-// that depends on the shape alone, too.
+// Number of tasks over which the key blocks of a head are distributed, each with its own d_query. More than one only if
+// there are few heads; depends on the shape alone.
 inline Index pieces_of(Index heads, Index blocks) {
-  return min_of(blocks_of(enough_tasks, max_of(heads, Index{1})), blocks);  // also of a batch without sequences
+  return min_of(blocks_of(enough_tasks, max_of(heads, Index{1})), blocks);  // also valid for an empty batch
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 #pragma once
 
-// The arguments of attention in bf16 (layers/attention.hpp), as floats.
+// Arguments of attention in bf16 (layers/attention.hpp), converted to float.
 
 #include "cpu/attention_tiles.hpp"
 #include "cpu/widened.hpp"
@@ -10,7 +10,7 @@ namespace abh {
 
 namespace {
 
-// The sequences [b.begin, b.end) of a batch.
+// Sequences [b.begin, b.end) of a batch.
 inline AttentionInputs<bf16> sequences(AttentionInputs<bf16> in, Stretch b) {
   const Index H = in.N * in.K;
   in.query_bch += b.begin * in.C * stride_or(in.query_stride, H);
@@ -38,8 +38,8 @@ inline AttentionBackward<bf16> sequences(AttentionBackward<bf16> a, Stretch b) {
   return a;
 }
 
-// Calls body(b) for a few sequences b at a time, with enough tasks for several threads: their floats are still in the
-// cache when they are used, and scratch memory does not grow with the batch.
+// Calls body(b) for a few sequences b at a time, enough for several threads: their floats are still in cache when they
+// are used, and scratch memory does not grow with the batch.
 template <class Body>
 void for_sequences(const AttentionInputs<bf16>& in, const Body& body) {
   const Index at_once = blocks_of(enough_tasks, in.N * max_of(blocks_of(in.C, most_rows), 1));

@@ -5,17 +5,17 @@
 #include "layers/linear.hpp"
 #include "layers/parts/products.hpp"
 
-// Letters beside those of docs/conventions.md: u counts the groups, U of them; o and g count the output and input
-// channels within a group, G each. So d = u G + o.
+// Letters, in addition to those of docs/conventions.md: u = group, U of them; o and g = output and input channel within
+// a group, G each. Hence d = u G + o.
 
 namespace abh {
 
 namespace {
 
-// Positions of one sequence that one task handles; also rows of what is no sequence.
+// Positions of one sequence per task; also rows per task for arrays without sequences.
 constexpr Index positions_per_task = 64;
 
-// Multiplications that make a task worth waking a thread for, in the step function.
+// Multiplications per task in inference, enough to make threads worthwhile.
 constexpr Index products_per_task = 32768;
 
 // Calls body(b, begin, end) for pieces [begin, end) of the positions of every sequence, in parallel.
@@ -38,9 +38,9 @@ void transpose_rows(Device& device, T* out, const T* in, Index BC, Index X, Inde
   });
 }
 
-// Narrow groups. Lanes run over the groups: neighbouring lanes do the same with different data, and no lane needs what
-// another has. That asks for activations as (B, C, G, U) and taps as (J, O, G, U), groups last. With one channel a
-// group (depthwise), or one group, activations have that order as they are.
+// Narrow groups. SIMD lanes run over the groups, so no lane needs data of another lane. This requires activations as
+// (B, C, G, U) and taps as (J, O, G, U), groups last. With one channel per group (depthwise), or with one group,
+// activations already have this order.
 template <class Device, class T>
 void direct_weight(Device& device, T* weight_jogu, const T* weight_dgj, Index U, Index G, Index J) {
   on_one_thread(device, [=] {
@@ -52,19 +52,18 @@ void direct_weight(Device& device, T* weight_jogu, const T* weight_dgj, Index U,
   });
 }
 
-// Both ways of the convolution. Output channel y of a group at position c sums, over taps j and channels x of the
-// group, weight * in at position c - (J-1-j), looking back (forward), or c + (J-1-j), looking ahead (the input's
-// gradient).
+// Both directions of the convolution. Output channel y of a group at position c sums weight * in over taps j and
+// channels x of the group, at position c - (J-1-j), back in time (forward), or c + (J-1-j), ahead (gradient of the
+// input).
 enum class Look { back, ahead };
 
-// How far apart neighbours are: positions, taps in the order in which an output sees them, and channels of a group,
-// both in the input and in the weight.
+// Strides: of positions, of taps in the order of use, and of the channels of a group, in the input and in the weight.
 struct Strides {
   Index position, tap, in_x, weight_x;
 };
 
-// Adds what `taps` neighbouring taps of a group of G channels contribute to `rows` neighbouring positions. The pointers
-// begin at the first position that the first row sees, and at its tap.
+// Adds the products of `taps` consecutive taps of a group of G channels to `rows` consecutive positions. The pointers
+// start at the first input position of the first row, and at its tap.
 template <int rows, int taps, class L, class T>
 void add_taps(L (&sum)[rows], const T* in, const T* weight, Index G, const Strides& stride) {
   for (Index x = 0; x < G; ++x) {
@@ -74,15 +73,15 @@ void add_taps(L (&sum)[rows], const T* in, const T* weight, Index G, const Strid
     const T* weight_x = weight + x * stride.weight_x;
     for (int t = 0; t < taps; ++t, weight_x += stride.tap) {
       const L tap = load<L>(weight_x);
-      // Row r sees seen[r + t] through tap t. For the gradient of the input the strides of positions and taps run
-      // backwards, which turns c - (J - 1) + j into c + (J - 1) - j.
+      // Row r reads seen[r + t] for tap t. For the gradient of the input, the strides of positions and taps are
+      // negative, which turns c - (J - 1) + j into c + (J - 1) - j.
       for (int r = 0; r < rows; ++r) sum[r] = fused<L>(tap, seen[r + t], sum[r]);  // (causal_conv.1) (causal_conv.2)
     }
   }
 }
 
-// `rows` neighbouring positions, which see `taps` taps each. Every tap and every input is loaded once for all rows,
-// whose sums do not wait for one another.
+// `rows` consecutive positions with `taps` taps each. Every tap and every input is loaded once for all rows; the sums
+// of the rows are independent, which hides latency.
 template <int rows, class L, class T>
 void direct_rows(T* out, const T* in, const T* weight, Index taps, Index G, const Strides& stride) {
   L sum[rows];
@@ -96,21 +95,21 @@ void direct_rows(T* out, const T* in, const T* weight, Index taps, Index G, cons
   for (int r = 0; r < rows; ++r) store<L>(out + r * stride.position, sum[r]);
 }
 
-// Positions [begin, end) of sequence b: one by one or a few of them at a time, and within them along the channels, as
-// the memory is laid out.
+// Positions [begin, end) of sequence b: one or a few positions at a time, and within them along the channels, in memory
+// order.
 template <class T>
 void convolve(T* out_bcyu, const T* in_bcxu, const T* weight_jogu, Look look, Index b, Index begin, Index end,
               const CausalConvShape& s) {
   constexpr Index rows = 4;
   const Index C = s.C, D = s.D, J = s.kernel, U = s.groups, G = D / U;
-  // (y, x) is (o, g) looking back and (g, o) looking ahead. An output sees the oldest input first: the first tap
-  // looking back, the last one looking ahead.
+  // (y, x) is (o, g) for back and (g, o) for ahead. The oldest input is added first: the first tap for back, the last
+  // tap for ahead.
   const bool back = look == Look::back;
   const Strides stride = {.position = D, .tap = back ? G * D : -G * D, .in_x = U, .weight_x = back ? U : D};
   const Index weight_y_stride = back ? D : U;
   const T* weight_of_oldest = back ? weight_jogu : weight_jogu + (J - 1) * G * D;
   for (Index c = begin; c < end;) {
-    // Position c sees positions [first, last) but for those outside the sequence.
+    // Position c reads positions [first, last), except those outside the sequence.
     const Index first = back ? c - (J - 1) : c, last = first + J;
     const Index before = first < 0 ? -first : 0, behind = last > C ? last - C : 0;
     const Index together = c + rows <= end && before == 0 && last + rows - 1 <= C ? rows : 1;
@@ -130,8 +129,8 @@ void convolve(T* out_bcyu, const T* in_bcxu, const T* weight_jogu, Look look, In
   }
 }
 
-// Adds to the gradients of `taps` neighbouring taps what `rows` neighbouring positions contribute. The pointers begin
-// at the first row's gradient, at the first position that it sees, and at its tap.
+// Adds the contribution of `rows` consecutive positions to the gradients of `taps` consecutive taps. The pointers start
+// at the first row's gradient, at its first input position, and at its tap.
 template <int rows, int taps, class L, class T>
 void add_products(T* d_weight, const T* d_out, const T* in, Index position_stride, Index tap_stride) {
   L sum[taps], seen[rows + taps - 1];
@@ -155,7 +154,7 @@ void direct_products(T* d_weight, const T* d_out, const T* in, Index taps, Index
   if (taps == 1) add_products<rows, 1, L>(d_weight, d_out, in, position_stride, tap_stride);
 }
 
-// d_weight_jogu = what positions [begin, end) of sequence b contribute to the weight's gradient.
+// d_weight_jogu = contribution of positions [begin, end) of sequence b to the weight's gradient.
 template <class T>
 void correlate(T* d_weight_jogu, const T* d_out_bcou, const T* in_bcgu, Index b, Index begin, Index end,
                const CausalConvShape& s) {
@@ -190,8 +189,8 @@ void direct_forward(Device& device, T* out_bcou, const T* in_bcgu, const T* weig
   });
 }
 
-// A task computes both gradients of its positions, as long as they are in the cache; then the tasks' sums for the
-// weight are added in order.
+// A task computes both gradients of its positions while they are in cache. Afterwards the weight gradients of the tasks
+// are added in order.
 template <class Device, class T>
 void direct_backward(Device& device, T* d_in_bcgu, Accum<T>* d_weight_dgj, const T* d_out_bcou, const T* in_bcgu,
                      const T* weight_jogu, const CausalConvShape& s) {
@@ -199,14 +198,14 @@ void direct_backward(Device& device, T* d_in_bcgu, Accum<T>* d_weight_dgj, const
   const Index pieces = blocks_of(s.C, positions_per_task), tasks = s.B * pieces;
   if (tasks == 0) return;
   typename Device::Scope scratch(device.workspace);
-  T* d_weight_tjogu = scratch.template take<T>(tasks * J * G * s.D);  // t: task
+  T* d_weight_tjogu = scratch.template take<T>(tasks * J * G * s.D);  // t = task
   for_pieces(device, s.B, s.C, [=](Index b, Index begin, Index end) {
     const Index task = b * pieces + begin / positions_per_task;
     convolve(d_in_bcgu, d_out_bcou, weight_jogu, Look::ahead, b, begin, end, s);
     correlate(d_weight_tjogu + task * J * G * s.D, d_out_bcou, in_bcgu, b, begin, end, s);
   });
 
-  // The channels of a tap lie apart in the weight: the sum of the tasks goes there once.
+  // The channels of a tap are not contiguous in the weight: the sum over tasks is scattered once.
   parallel_for(device, J * G * G, [=](Index jog, Index) {
     const Index j = jog / (G * G), og = jog % (G * G);
     T* sum_u = d_weight_tjogu + jog * U;  // of the first task
@@ -218,8 +217,8 @@ void direct_backward(Device& device, T* d_in_bcgu, Accum<T>* d_weight_dgj, const
   });
 }
 
-// Wide groups. For one group, row (b, c) of window_bcjg is what the outputs at (b, c) see: J inputs, oldest first. Then
-// the convolution is a linear map of that row, with the weight as (O, (J, G)).
+// Wide groups. For one group, row (b, c) of window_bcjg holds the J inputs of the outputs at (b, c), oldest first. The
+// convolution is then a linear layer on this row, with the weight as (O, (J, G)).
 template <class Device, class T>
 void gather_windows(Device& device, T* window_bcjg, const T* in_bcg, const CausalConvShape& s) {
   const Index G = s.D / s.groups, J = s.kernel;
@@ -364,7 +363,7 @@ void causal_conv_step(Device& device, T* out_d, T* state_jd, const T* in_d, cons
   typename Device::Scope scratch(device.workspace);
   T* window_dj = scratch.template take<T>(s.D * J);  // groups of (G, J), in the order of the weight
   for (Index j = 0; j < J; ++j) {
-    // Position - (J-1) + j lies in row (position + j) % (J-1).
+    // Position - (J-1) + j is in row (position + j) % (J-1).
     const T* from_d = j < J - 1 ? state_jd + (position + j) % (J - 1) * s.D : in_d;
     for (Index d = 0; d < s.D; ++d) window_dj[d * J + j] = from_d[d];
   }

@@ -6,13 +6,13 @@
 
 namespace abh {
 
-// A device is a template argument of every layer, block and network: the CPU with one of its instruction sets.
+// The device is a template argument of every layer, block and network: the CPU with one of its instruction sets.
 template <Isa isa>
 struct CpuDevice : SharesHostMemory<CpuDevice<isa>> {
   explicit CpuDevice(Index thread_count, Mode mode = Mode::compute, Isa products = isa)
       : unit(products), threads(thread_count, mode) {}
 
-  // Whether work is only counted (device/mode.hpp), and a device where it is, of the same kind.
+  // is_dry_run: true if work is only counted (device/mode.hpp). dry_run: a device of the same kind in this mode.
   bool is_dry_run() const { return threads.mode() == Mode::dry_run; }
   CpuDevice dry_run_device() const { return CpuDevice(threads.count(), Mode::dry_run, unit); }
 
@@ -26,20 +26,20 @@ struct CpuDevice : SharesHostMemory<CpuDevice<isa>> {
     for (Index i = 0; i < count; ++i) to[i] = from[i];
   }
 
-  Isa unit;  // which multiplies bf16: avx512_bf16, amx; else isa itself
+  Isa unit;  // unit for bf16 products: avx512_bf16, amx; otherwise isa
   Threads threads;
   Workspace workspace{memory()};
 };
 
-// In place of the standard library's templates, which these files do without (cpu/lanes.hpp).
+// Replaces templates of the standard library, which these files do not use (cpu/lanes.hpp).
 constexpr Index min_of(Index a, Index b) { return a < b ? a : b; }
 constexpr Index max_of(Index a, Index b) { return a < b ? b : a; }
 
-// How many blocks of `block` cover `count`.
+// Number of blocks of `block` that cover `count`.
 constexpr Index blocks_of(Index count, Index block) { return (count + block - 1) / block; }
 
-// Runs body(task, worker) for every task in [0, tasks) on the device's team. What body computes must depend on the task
-// alone: never cut a sum by the number of workers (`worker` is there to find scratch memory).
+// Runs body(task, worker) for every task in [0, tasks) on the device's threads. The result must depend on the task
+// alone: never split a sum by the number of workers (`worker` only selects scratch memory).
 template <Isa isa, class Body>
 void parallel_for(CpuDevice<isa>& device, Index tasks, const Body& body) {
   device.threads.run(
@@ -47,14 +47,14 @@ void parallel_for(CpuDevice<isa>& device, Index tasks, const Body& body) {
       const_cast<void*>(static_cast<const void*>(&body)), tasks);
 }
 
-// Runs body(begin, end) for the pieces [begin, end) of [0, count), each of `size` but for the last one, in parallel.
+// Runs body(begin, end) in parallel for pieces [begin, end) of [0, count); each has `size` elements except the last.
 template <Isa isa, class Body>
 void parallel_pieces(CpuDevice<isa>& device, Index count, Index size, const Body& body) {
   parallel_for(device, blocks_of(count, size),
                [&](Index task, Index) { body(task * size, min_of(count, (task + 1) * size)); });
 }
 
-// Runs body(row) for every row of [0, rows), in parallel, `rows_per_task` neighbours a task.
+// Runs body(row) for every row of [0, rows), in parallel, `rows_per_task` consecutive rows per task.
 template <Isa isa, class Body>
 void parallel_rows(CpuDevice<isa>& device, Index rows, Index rows_per_task, const Body& body) {
   parallel_pieces(device, rows, rows_per_task, [&](Index begin, Index end) {
@@ -62,7 +62,7 @@ void parallel_rows(CpuDevice<isa>& device, Index rows, Index rows_per_task, cons
   });
 }
 
-// Runs body() on the calling thread: what has one order for all of an array, such as a sum over tasks.
+// Runs body() on the calling thread, for work with a fixed order over an array, such as a sum over tasks.
 template <Isa isa, class Body>
 void on_one_thread(CpuDevice<isa>& device, const Body& body) {
   if (!device.is_dry_run()) body();

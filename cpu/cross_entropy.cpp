@@ -9,7 +9,7 @@ namespace {
 
 constexpr Index rows_per_task = 32;
 
-// A NaN may get lost here; the sum of exponentials keeps it.
+// May lose a NaN; the sum of exponentials keeps it.
 template <class T>
 Accum<T> largest_of_row(const T* in_v, Index V) {
   using A = Accum<T>;
@@ -25,7 +25,7 @@ Accum<T> largest_of_row(const T* in_v, Index V) {
   return larger<A>(max_lanes<Wide<T>>(wide), scalar);
 }
 
-// e^x, for a sum that it joins with one rounding in vectors of lanes, and after its own in single elements.
+// e^x for a sum: fused with the addition in SIMD vectors, rounded before it in single elements.
 template <class L>
 Exponential<L> factors_of(const L& x) {
   if constexpr (width_of < L >> 1) {
@@ -35,8 +35,9 @@ Exponential<L> factors_of(const L& x) {
   }
 }
 
-// The two levels of the target distribution: every token gets on_each, the target on_target more. A sum with q is then
-// on_each times the sum of all and on_target times the target's: no vector loop compares an index with the target.
+// The target distribution has two levels: on_each for every token, plus on_target for the target. A sum with q is
+// therefore on_each times the sum of all plus on_target times the target's element, and no SIMD loop compares an index
+// with the target.
 template <class T>
 struct TargetShare {
   TargetShare(double label_smoothing, Index V)
@@ -59,7 +60,7 @@ void cross_entropy_forward(Device& device, const CrossEntropyForward<T>& a) {
     if (target == ignored_target) return;
     const T* logits_v = in.logits_bcv + bc * V;
 
-    // The second look at the row finds it in the first-level cache.
+    // The second pass over the row reads it from the L1 cache.
     const A max = largest_of_row<T>(logits_v, V);
     if (a.best_bc) {
       Index best = 0;
@@ -78,9 +79,9 @@ void cross_entropy_forward(Device& device, const CrossEntropyForward<T>& a) {
     a.lse_bc[bc] = max + log_sum;  // (cross_entropy.2)
 
     A loss = fused<A>(-q.on_target, logits_v[target] - max, log_sum);  // (cross_entropy.3)
-    // Not without smoothing: a logit of -infinity is a token that cannot occur, and 0 times it would be NaN.
+    // Only with smoothing: a logit of -infinity means an impossible token, and 0 * infinity is NaN.
     if (in.label_smoothing > 0)
-      loss = fused<A>(-q.on_each, sum_shifted.total(), loss);  // (cross_entropy.3), the share of all
+      loss = fused<A>(-q.on_each, sum_shifted.total(), loss);  // (cross_entropy.3), the part of all tokens
     a.loss_bc[bc] = loss;
   });
 
@@ -100,7 +101,7 @@ void cross_entropy_backward(Device& device, const CrossEntropyBackward<T>& a) {
   const auto& in = a.in;
   const Index V = in.V;
   const TargetShare<A> q(in.label_smoothing, V);
-  A row_weight = A(0);  // not read where no row counts
+  A row_weight = A(0);  // not used if no row counts
   on_one_thread(device, [&] {
     if (*a.count > 0) row_weight = A(1) / A(*a.count);
   });
@@ -120,7 +121,7 @@ void cross_entropy_backward(Device& device, const CrossEntropyBackward<T>& a) {
     for_lanes<T>(V, [&]<class L>(Index v) { store<L>(d_logits_v + v, share_of_all(load<L>(logits_v + v))); });
     A of_target = d_logits_v[target];
     if constexpr (is_narrow<T>) of_target = share_of_all(A(logits_v[target]));  // not rounded yet
-    d_logits_v[target] = fused<A>(-q.on_target, row_weight, of_target);  // (cross_entropy.5), the share of the target
+    d_logits_v[target] = fused<A>(-q.on_target, row_weight, of_target);  // (cross_entropy.5), the part of the target
   });
 }
 

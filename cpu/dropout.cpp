@@ -7,10 +7,10 @@ namespace abh {
 
 namespace {
 
-// Elements that one task handles: long enough to be worth waking a thread for.
+// Elements per task: enough work to make a thread worthwhile.
 constexpr Index elements_per_task = 32 * dropout_run;
 
-// Calls body(begin, size) for the runs of at most dropout_run elements that [0, count) is cut into, in parallel.
+// Calls body(begin, size) in parallel for the runs of at most dropout_run elements of [0, count).
 template <class Device, class Body>
 void for_runs(Device& device, Index count, const Body& body) {
   parallel_pieces(device, count, elements_per_task, [&](Index begin, Index end) {
@@ -25,7 +25,7 @@ void dropout_forward(Device& device, T* out, const T* in, const T* residual, con
   using A = Accum<T>;
   if (dropout.p == 0 && out == in && !residual) return;
   for_runs(device, count, [=](Index begin, Index size) {
-    A factor[dropout_run];  // 0 or 1 / (1 - p), in the first-level cache: no branch an element, no mask in memory
+    A factor[dropout_run];  // 0 or 1 / (1 - p), in the L1 cache: no branch per element, no mask in main memory
     const bool draws = dropout.p > 0;
     if (draws) dropout_factors(factor, dropout, begin, size);  // (dropout.1)
     for_lanes<T>(size, [=, &factor]<class L>(Index i) {
@@ -47,7 +47,7 @@ void dropout_backward(Device& device, T* d_in, const T* d_out, const Dropout& dr
   for_runs(device, count, [=](Index begin, Index size) {
     A factor[dropout_run];
     const bool draws = dropout.p > 0;
-    if (draws) dropout_factors(factor, dropout, begin, size);  // those of forward, drawn again
+    if (draws) dropout_factors(factor, dropout, begin, size);  // the factors of forward, drawn again
     for_lanes<T>(size, [=, &factor]<class L>(Index i) {
       L d = load<L>(d_out + begin + i);
       if (draws) d *= load<L>(factor + i);  // (dropout.3)

@@ -1,7 +1,7 @@
 #pragma once
 
-// The mask of dropout (layers/dropout.hpp), drawn a run of elements at a time. A mask is never stored: whoever needs
-// it, forward or backward, draws it again from the same seed, step, site and element numbers.
+// Mask of dropout (layers/dropout.hpp), drawn for a run of elements at a time. It is never stored: forward and backward
+// draw it from the same seed, step, site and element indices.
 
 #include <bit>
 #include <cstdint>
@@ -19,21 +19,21 @@
 namespace abh {
 inline namespace ABH_ISA {
 
-// Elements drawn together. A caller that walks a long array draws runs of this length, from element 0 on: long enough
-// to make the preparation of a run cheap, short enough for the first-level cache.
+// Elements per run. Callers process long arrays in runs of this length, starting at element 0. It is long enough to
+// amortise the preparation of a run and short enough for the L1 cache.
 inline constexpr Index dropout_run = 384;
 
-// One Philox block a lane. Every lane is 64 bits wide, but only its low half counts: what a multiplication leaves above
-// is never read.
+// One Philox block per lane. A lane has 64 bits, but only its low half counts; the high half of a product is never
+// read.
 inline constexpr int block_lanes = ABH_LANE_BYTES < 16 ? 2 : ABH_LANE_BYTES / 8;
 typedef std::uint64_t BlockLanes __attribute__((vector_size(block_lanes * 8)));
 
-// The words of half as many blocks, to be compared as signed numbers.
+// Words of half as many blocks, for comparison as signed numbers.
 inline constexpr int word_lanes = 2 * block_lanes;
 typedef std::int32_t WordLanes __attribute__((vector_size(word_lanes * 4)));
 
-// Product, 64 bits, of the low halves of the lanes with a constant. On x86 that is one instruction, which compilers do
-// not find by themselves; ARM has no product of 64-bit lanes, but two instructions for this one.
+// 64-bit product of the low halves of the lanes with a constant. On x86 it is one instruction, which compilers do not
+// find; ARM has no product of 64-bit lanes, but two instructions for this one.
 inline BlockLanes low_product(BlockLanes lanes, std::uint32_t factor) {
   const BlockLanes factors = std::uint64_t{factor} - BlockLanes{};
 #if defined(__AVX512F__)
@@ -74,10 +74,11 @@ inline BlockLanes even_lanes(BlockLanes a, BlockLanes b) { return shuffled<0, 2>
 inline BlockLanes odd_lanes(BlockLanes a, BlockLanes b) { return shuffled<1, 3>(a, b); }
 #endif
 
-// The generator Philox4x32-10 (random.hpp) with one seed, step and site.
+// Generator Philox4x32-10 (random.hpp) with one seed, step and site.
 //
-// A round swaps the halves of its products, so the high half of a product takes the key of its own round and the low
-// half, one round later, that of the next. One xor with both keys serves two rounds: those of every other round do.
+// A round swaps the halves of its products. The high half of a product is combined with the key of its own round, the
+// low half, one round later, with that of the next. One xor with both keys therefore serves two rounds; every other
+// round does it.
 class Philox {
  public:
   Philox(std::uint64_t seed, std::uint32_t step, std::uint32_t site) : step_(step), site_(site) {
@@ -93,11 +94,11 @@ class Philox {
     }
   }
 
-  // The words of the blocks from first_block on, in order, their highest bits flipped: then signed numbers compare as
-  // the words do. A round waits for the one before it: `group` vectors of blocks go side by side.
+  // Words of the blocks from first_block on, in order, with the highest bit flipped: signed comparison then orders them
+  // as unsigned words. `group` independent vectors of blocks hide the latency of a round.
   template <int group>
   void draw(WordLanes (&words)[2 * group], std::uint64_t first_block) const {
-    BlockLanes block_of_lane;  // such that even_lanes and odd_lanes put the blocks in order
+    BlockLanes block_of_lane;  // order of blocks that even_lanes and odd_lanes turn into sequential order
     for (std::uint64_t i = 0; i < block_lanes; ++i) block_of_lane[i] = i / 2 + i % 2 * block_lanes / 2;
     Counters c[group];
     for (int g = 0; g < group; ++g) {
@@ -114,7 +115,7 @@ class Philox {
     // The last round keeps both halves of every lane: words 0 and 1, words 2 and 3.
     const WordLanes flip_high = reinterpret_cast<WordLanes>((std::uint64_t{sign} << 32) - BlockLanes{});
     const auto last_round = [&](BlockLanes product, BlockLanes other) {
-      // A big-endian machine has the high half of a lane first: nothing is swapped.
+      // On a big-endian machine the high half of a lane comes first, so nothing is swapped.
       if (std::endian::native == std::endian::big) return product ^ (other << 32) ^ std::uint64_t{sign};
       return reinterpret_cast<BlockLanes>(swapped(reinterpret_cast<WordLanes>(product)) ^
                                           low_and_high(reinterpret_cast<WordLanes>(other), flip_high));
@@ -147,22 +148,22 @@ class Philox {
   BlockLanes keys0_[pairs], keys1_[pairs];
 };
 
-// factors[i] = what element first + i of the array is multiplied with: 1 / (1 - p) where it is kept, 0 where it is
-// dropped; for i in [0, count). 0 < p <= 1: with p = 0 there is nothing to draw, and dropout.state may be null.
+// factors[i] = factor of element first + i for i in [0, count): 1 / (1 - p) if kept, 0 if dropped. 0 < p <= 1; for p =
+// 0 nothing is drawn and dropout.state may be null.
 template <class T>
 inline void dropout_factors(T* factors, const Dropout& dropout, Index first, Index count) {
   constexpr int group = 3;
   constexpr Index drawn_together = 2 * group * word_lanes;
   static_assert(dropout_run % drawn_together == 0);
-  // ceil(p 2^32) >= 1 as p > 0; a word is kept when it is larger than last_dropped. With p = 1 none is.
+  // ceil(p 2^32) >= 1, because p > 0. A word is kept if it is larger than last_dropped; with p = 1 none is.
   const std::uint32_t last_dropped =
       static_cast<std::uint32_t>(static_cast<std::uint64_t>(__builtin_ceil(dropout.p * 0x1p32)) - 1);
   const std::int32_t last_dropped_flipped = static_cast<std::int32_t>(last_dropped ^ 0x80000000);
-  const T kept = T(1 / (1 - dropout.p));  // infinite for p = 1, where nothing is kept and it is not used
+  const T kept = T(1 / (1 - dropout.p));  // infinite for p = 1; then nothing is kept and it is not used
   const Philox philox(dropout.state->seed, dropout.state->step, dropout.site);
   first += dropout.first;
   for (const Index end = first + count; first < end;) {
-    // Whole groups go straight to their place; at the ends, the part that counts is copied.
+    // Whole groups are written directly; at the ends, only the needed part is copied.
     const Index skip = first % 4;
     const Index size = min_of(end - first, drawn_together - skip);
     T drawn[drawn_together];

@@ -8,8 +8,8 @@ namespace {
 
 constexpr Index rows_per_task = 64;
 
-// Channels that one task of the backward pass adds up, for all rows. Two tokens of a batch may be the same, so tasks
-// that shared rows would write to the same place; tasks that share channels do not. Two cache lines of floats.
+// Channels per task of the backward pass, for all rows. Tasks that split the rows would race if a token occurs twice;
+// tasks that split the channels do not. Two cache lines of floats.
 constexpr Index channels_per_task = 32;
 
 }  // namespace

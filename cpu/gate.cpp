@@ -9,8 +9,8 @@ namespace {
 
 constexpr Index rows_per_task = 32;
 
-// Calls body(first element, size, factor) for the runs of at most dropout_run elements that rows are cut into;
-// factor[i] is what dropout multiplies element first + i of pooled with, 1 without dropout. Runs do not cross rows.
+// Calls body(first element, size, factor) for runs of at most dropout_run elements of the rows. factor[i] is the
+// dropout factor of element first + i of pooled, 1 without dropout. Runs do not cross rows.
 template <class T, class Device, class Body>
 void for_gate_runs(Device& device, Index BC, Index D, const Dropout& dropout, const Body& body) {
   using A = Accum<T>;
@@ -37,7 +37,7 @@ void gate_forward(Device& device, const GateForward<T>& a) {
     const Index first = bc * in.D + d;
     const T* gate = in.gate_bcd + bc * stride + d;
     for_lanes<T>(size, [&]<class L>(Index i) {
-      // A multiplication by 0 drops: no branch among the lanes.
+      // Drops by a multiplication with 0, without a branch.
       L sum = load<L>(in.pooled_bcd + first + i) * load<L>(factor + i) * load<L>(gate + i);  // (gate.1)
       if (a.residual_bcd) sum += load<L>(a.residual_bcd + first + i);
       store<L>(a.out_bcd + first + i, sum);
@@ -55,8 +55,8 @@ void gate_backward(Device& device, const GateBackward<T>& a) {
     const T* gate = in.gate_bcd + bc * stride + d;
     T* d_gate = a.d_gate_bcd + bc * d_stride + d;
     for_lanes<T>(size, [&]<class L>(Index i) {
-      // The factor is in both gradients: dropout(pooled) and dropout_backward multiply by it. Everything is read before
-      // d_pooled is written, which may be d_out.
+      // Both gradients contain the factor: dropout(pooled) and dropout_backward multiply by it. All inputs are read
+      // before d_pooled is written, because d_pooled may be d_out.
       const L scaled = load<L>(a.d_out_bcd + first + i) * load<L>(factor + i);
       const L d_gate_lanes = scaled * load<L>(in.pooled_bcd + first + i);  // (gate.3)
       store<L>(a.d_pooled_bcd + first + i, scaled * load<L>(gate + i));    // (gate.2)

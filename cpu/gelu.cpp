@@ -7,14 +7,14 @@ namespace abh {
 
 namespace {
 
-constexpr Index chunk = 8192;  // elements of a task
+constexpr Index chunk = 8192;  // elements per task
 
 constexpr double inv_sqrt_two_pi = 0.39894228040143267794;
 constexpr double kappa = 0.79788456080286535588;  // sqrt(2 / pi)
 constexpr double alpha = 0.044715;
 
-// The factors below are taken at `in` bounded to +-64: they are 0 or 1 long before, in double too, and an infinite `in`
-// would bring infinity times 0.
+// The factors below use `in` bounded to +-64: they reach 0 or 1 long before, also in double, and an infinite `in` would
+// give infinity * 0.
 constexpr double bound = 64;
 
 template <class L>
@@ -35,12 +35,12 @@ L tanh_argument(const L& x) {
   return T(kappa) * fused<L>(T(alpha) * x * x, x, x);
 }
 
-// The factor of `in`. In floats Phi is a polynomial that selects 0 or 1 at its ends (cpu/math.hpp), so that
-// it needs no bounded input.
+// Factor of `in`. In float, Phi is a polynomial that selects 0 or 1 at its ends (cpu/math.hpp), so the input needs no
+// bound.
 template <class L, int group>
 void gates(L (&gate)[group], const L (&in)[group], GeluForm form) {
   using T = ScalarOf<L>;
-  if (form == GeluForm::erf) return normal_distributions<L>(gate, in);  // (gelu.1), less the factor in
+  if (form == GeluForm::erf) return normal_distributions<L>(gate, in);  // (gelu.1), without the factor in
   for (int g = 0; g < group; ++g) {
     gate[g] = T(0.5) * (T(1) + hyperbolic_tangent<L>(tanh_argument<L>(bounded<L>(in[g]))));  // (gelu.2)
   }
@@ -51,7 +51,7 @@ void slopes(L (&slope)[group], const L (&in)[group], GeluForm form) {
   using T = ScalarOf<L>;
   if (form == GeluForm::erf) {
     if constexpr (is_float<T>) {
-      // Phi(x) + x phi(x) from one polynomial like that of Phi, fitted up to x = 5.7.
+      // Phi(x) + x phi(x) as one polynomial like that of Phi, fitted up to x = 5.7.
       constexpr float coefficients[] = {
           0.127161458f,    0.00417680666f,  0.000218052635f, 1.39191661e-05f, 1.00112209e-06f, 7.39211075e-08f,
           5.25731858e-09f, 3.42869788e-10f, 1.93927357e-11f, 1.00297537e-12f, 5.64168429e-14f, 2.84331977e-15f,
@@ -78,8 +78,8 @@ void load_group(L (&to)[group], const T* from) {
   for (int g = 0; g < group; ++g) to[g] = load<L>(from + g * width_of<L>);
 }
 
-// body.operator()<L, group>(i) for the pieces of [0, count), `group` neighbouring L at a time, chunk by chunk. Chunks
-// are whole groups but for the last one.
+// Calls body.operator()<L, group>(i) for pieces of [0, count), `group` consecutive L at a time, chunk by chunk. All
+// chunks except the last consist of whole groups.
 template <class T, class Device, class Body>
 void parallel_lanes(Device& device, Index count, const Body& body) {
   parallel_pieces(device, count, chunk, [=](Index begin, Index end) {
@@ -100,7 +100,7 @@ void gelu_forward(Device& device, T* out, const T* in, Index count, GeluForm for
     L x[group], gate[group];
     load_group<L>(x, in + i);
     gates<L>(gate, x, form);
-    // Minus infinity would meet a gate of 0 here; plus infinity meets 1 and stays.
+    // -infinity * 0 would be NaN here; +infinity is multiplied by 1.
     for (int g = 0; g < group; ++g) {
       store<L>(out + i + g * width_of<L>, larger<L>(splat<L>(A(-bound)), x[g]) * gate[g]);
     }

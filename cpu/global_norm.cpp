@@ -7,11 +7,11 @@ namespace abh {
 
 namespace {
 
-// Elements whose squares one task sums; the sums of the tasks are then added in order.
+// Elements per task; the sums of squares of the tasks are then added in order.
 constexpr Index elements_per_task = 16384;
 
-// A vector of doubles holds half as many numbers as one of floats. Each sum waits for its last addition: `group` of
-// them side by side.
+// A vector of doubles holds half as many numbers as one of floats. `group` independent sums hide the latency of an
+// addition.
 template <class T>
 double sum_of_squares(const T* in, Index count) {
   double sum = 0;
@@ -50,15 +50,15 @@ void global_norm(Device& device, StepState* state, const Accum<T>* gradient, dou
     task_sum[begin / elements_per_task] = sum_of_squares<A>(gradient + begin, end - begin);
   });
 
-  // In the order of the tasks, whichever thread had them. The scale multiplies every gradient: did its bits depend on
-  // the number of threads, so would those of the whole run.
+  // Added in the order of the tasks, for any assignment to threads. The scale multiplies every gradient, so it must not
+  // depend on the number of threads.
   on_one_thread(device, [&] {
     double sum = 0;
     for (Index task = 0; task < tasks; ++task) sum += task_sum[task];
     const double norm = square_root<double>(sum);  // (global_norm.1)
     double clip_scale = 1;
     if (!__builtin_isfinite(norm)) {
-      clip_scale = __builtin_nan("");  // clip / infinity is 0: a broken step would look like a calm one
+      clip_scale = __builtin_nan("");  // clip / infinity is 0 and would hide a non-finite gradient
     } else if (clip > 0 && norm > clip) {
       clip_scale = clip / norm;  // (global_norm.2)
     }

@@ -1,12 +1,11 @@
 #pragma once
 
-// A row kernel is written once over a lane type L: a scalar (float, double, in tests Dual) or a vector of 4, 8 or 16
-// floats that computes that many neighbouring elements at once. for_lanes() walks a row with the widest lane type of
-// this instruction set and finishes the rest of the row with scalars.
+// A row kernel is written once for a lane type L: a scalar (float, double, in tests Dual) or a SIMD vector of 4, 8 or
+// 16 floats, which computes that many consecutive elements at once. for_lanes() processes a row with the widest lane
+// type of this instruction set and the rest of the row with scalars.
 //
-// This header means something else in every instruction set, so all of it lives in a namespace of that set; files in
-// cpu/ keep their own helpers in unnamed namespaces and use no standard-library templates, or the linker could pick
-// another set's version of them.
+// This header differs per instruction set, so all of it is in a namespace of that set. Files in cpu/ keep their helpers
+// in unnamed namespaces and use no standard-library templates; otherwise the linker could select another set's version.
 
 #include <cstdint>
 #include <cstring>
@@ -28,10 +27,10 @@
 #define ABH_ISA neon
 #define ABH_LANE_BYTES 16
 #elif defined(__AVX512BF16__)
-#define ABH_ISA avx512_bf16  // cpu/units alone
+#define ABH_ISA avx512_bf16  // only cpu/units
 #define ABH_LANE_BYTES 64
 #elif defined(__AMX_BF16__)
-#define ABH_ISA amx  // cpu/units alone
+#define ABH_ISA amx  // only cpu/units
 #define ABH_LANE_BYTES 64
 #elif defined(__AVX512F__)
 #define ABH_ISA avx512
@@ -58,31 +57,30 @@ struct LanesOf<T, 1> {
   using type = T;
 };
 
-// NEON has 32 registers of 4 floats, and multiplies such a vector by any element of another.
+// NEON has 32 registers of 4 floats, and can multiply a vector by any element of another vector.
 #if defined(ABH_NEON_LANES)
 inline constexpr bool by_element = true;
 #else
 inline constexpr bool by_element = false;
 #endif
 
-// Before a loop no turn of which reads or writes what another one writes. A compiler that does not see that may compile
-// the loop twice, as vectors and one by one, and choose at run time by whether arrays overlap. Results must not depend
-// on addresses, so the build forbids it (CMakeLists.txt, tools/check_loops.py). Without this mark such a loop is
-// scalar. For clang++ there is no mark that does not also force vectors.
+// Placed before a loop without dependences between iterations. Without this mark a compiler may generate a vector and a
+// scalar loop and select at run time by an overlap test of addresses. Results must not depend on addresses, so the
+// build forbids such tests (CMakeLists.txt, tools/check_loops.py), and an unmarked loop is scalar. clang++ has no mark
+// that does not also force vectorisation.
 #if defined(__clang__)
 #define ABH_INDEPENDENT_TURNS
 #else
 #define ABH_INDEPENDENT_TURNS _Pragma("GCC ivdep")
 #endif
 
-// Loads that stand behind it are not made before it. With all registers full of sums, what a compiler loads ahead costs
-// one of them its place.
+// Prevents the compiler from moving later loads before it. If sums occupy all registers, an early load would spill a
+// sum.
 inline __attribute__((always_inline)) void keep_loads_here() {
   if constexpr (by_element) asm volatile("" ::: "memory");
 }
 
-// Floats in the widest lane type, and bf16, which is float as soon as it is loaded; every other type is computed one by
-// one.
+// The widest lane type for float, and for bf16, which is converted to float when loaded; all other types use scalars.
 template <class T>
 inline constexpr int lane_width = 1;
 template <>
@@ -95,7 +93,7 @@ using Wide = typename LanesOf<Accum<T>, lane_width<T>>::type;
 template <class T>
 using HalfWide = typename LanesOf<Accum<T>, (lane_width<T> + 1) / 2>::type;
 
-// The scalar type of a lane type, and how many of them it holds.
+// Scalar type of a lane type, and its number of lanes.
 template <class L>
 struct LaneTraits {
   using Scalar = L;
@@ -122,7 +120,7 @@ typedef Wide<float> LanesAnywhere __attribute__((aligned(4), may_alias));
 
 template <class L>
 inline L load(const ScalarOf<L>* from) {
-  // For ARM, g++ makes integers of what memcpy moves, and keeps them on the stack where they are many.
+  // For ARM, g++ turns a memcpy into integer moves, and keeps larger sets of them on the stack.
   if constexpr (by_element && width_of<L> == lane_width<float>) return *reinterpret_cast<const LanesAnywhere*>(from);
   L lanes;
   std::memcpy(&lanes, from, sizeof(L));
@@ -134,13 +132,13 @@ inline void store(ScalarOf<L>* to, const L& lanes) {
   std::memcpy(to, &lanes, sizeof(L));
 }
 
-// Whether layers keep what they sum up in another type, and weights in a master copy of it.
+// True if layers accumulate in another type than T and weights have a master copy in that type.
 template <class T>
 inline constexpr bool is_narrow = false;
 template <>
 inline constexpr bool is_narrow<bf16> = true;
 
-// The array that an optimizer updates: the weights, or the master copy of narrower ones.
+// Array that an optimizer updates: the weights, or the master copy of narrower weights.
 template <class T>
 inline Accum<T>* exact_weights(T* weight, Accum<T>* master) {
   if constexpr (is_narrow<T>) {
@@ -150,14 +148,14 @@ inline Accum<T>* exact_weights(T* weight, Accum<T>* master) {
   }
 }
 
-// Lanes of bf16 in memory: a float is the upper half of 32 bits (base/bf16.hpp).
+// bf16 lanes in memory: a bf16 is the upper half of a float (base/bf16.hpp).
 template <class L>
 using WordsOf = typename LanesOf<std::uint32_t, width_of<L>>::type;
 template <class L>
 using HalfWordsOf = typename LanesOf<std::uint16_t, width_of<L>>::type;
 
-// 16-bit words as 32-bit ones, and back for words that fit. g++ makes several instructions of a conversion of vectors
-// where the processor has one.
+// Converts 16-bit words to 32-bit words, and back if they fit. g++ generates several instructions for a vector
+// conversion that is one instruction of the processor.
 template <class L>
 inline WordsOf<L> widened_words(const HalfWordsOf<L>& halves) {
 #if ABH_LANE_BYTES == 64
@@ -193,7 +191,7 @@ inline L load(const bf16* from) {
   }
 }
 
-// Rounded as bf16(float) rounds, to the last bit of a subnormal number and of NaN, in every instruction set.
+// Rounds as bf16(float) does, including subnormal numbers and NaN, in every instruction set.
 template <class L>
 inline void store(bf16* to, const L& lanes) {
   if constexpr (width_of<L> == 1) {
@@ -218,7 +216,7 @@ inline L splat(ScalarOf<L> x) {
   }
 }
 
-// a * b + c, for fused(): one rounding where the instruction set has a fused multiply-add, else a product and a sum.
+// a * b + c, for fused(): one rounding if the instruction set has a fused multiply-add, else a product and a sum.
 template <class L>
 inline __attribute__((always_inline)) L multiply_add(const L& a, const L& b, const L& c) {
   return a * b + c;
@@ -248,7 +246,7 @@ inline __attribute__((always_inline)) HalfFloats multiply_add(HalfFloats a, Half
   return _mm_fmadd_ps(a, b, c);
 }
 #endif
-// x, in all lanes if it is a scalar.
+// x, broadcast to all lanes if it is a scalar.
 template <class L, class X>
 inline __attribute__((always_inline)) L lanes_of(const X& x) {
   if constexpr (width_of<X> == width_of<L>) {
@@ -258,15 +256,15 @@ inline __attribute__((always_inline)) L lanes_of(const X& x) {
   }
 }
 
-// multiply_add of lanes and scalars. A compiler that may fuse products and sums itself has rules of its own: which of
-// two products in a sum, whether a product with two uses, whether across a branch. So the build forbids it
-// (-ffp-contract=off), layers call this function, and every compiler gives the same bits.
+// multiply_add of lanes and scalars. Compilers that contract products and sums choose differently (which of two
+// products, products with two uses, across branches). The build therefore forbids contraction (-ffp-contract=off),
+// layers call this function, and every compiler gives the same bits.
 template <class L, class A, class B, class C>
 inline __attribute__((always_inline)) L fused(const A& a, const B& b, const C& c) {
   return multiply_add(lanes_of<L>(a), lanes_of<L>(b), lanes_of<L>(c));
 }
 
-// Lanes of a and b by number; those of b follow those of a.
+// Selects lanes of a and b by index; lanes of b follow those of a.
 template <int... numbers, class V>
 inline V shuffled(const V& a, const V& b) {
 #if defined(__clang__)
@@ -276,8 +274,8 @@ inline V shuffled(const V& a, const V& b) {
 #endif
 }
 
-// Sum of the lanes, halves first: ((0+4)+(2+6)) + ((1+5)+(3+7)). Through vectors of half the width: element by element
-// a compiler moves every lane on its own.
+// Sum of the lanes, halves first: ((0+4)+(2+6)) + ((1+5)+(3+7)). Uses vectors of half the width, because element-wise
+// code moves every lane separately.
 template <int width, class V>
 inline float sum_halves(const V& lanes) {
   if constexpr (width == 2) {
@@ -318,7 +316,7 @@ struct Constant {
   constexpr operator int() const { return value; }
 };
 
-// body(0), ..., body(count - 1) with constant arguments: arrays indexed by them become registers.
+// Calls body(0), ..., body(count - 1) with constant arguments: arrays with these indices become registers.
 template <int count, class Body>
 inline __attribute__((always_inline)) void unrolled(const Body& body) {
   if constexpr (count > 0) {
@@ -327,10 +325,10 @@ inline __attribute__((always_inline)) void unrolled(const Body& body) {
   }
 }
 
-// Calls body.operator()<L>(i) for consecutive pieces of [0, n): L = Wide<T> as long as a whole one fits, then scalars.
-// The body must not read or write for one piece what it writes for another, except its own sums. A body that stores
-// should capture by value: what it captures by reference is read again after every store, which could have changed it
-// for all a compiler knows.
+// Calls body.operator()<L>(i) for consecutive pieces of [0, n): L = Wide<T> while a whole vector fits, then scalars.
+// The body must not access, in one piece, data that it writes in another piece, except its own sums. A body with stores
+// should capture by value: for the compiler, a store could change anything captured by reference, which is then loaded
+// again.
 template <class T, class Body>
 inline __attribute__((always_inline)) void for_lanes(Index n, const Body& body) {
   constexpr int width = lane_width<T>;
@@ -342,7 +340,7 @@ inline __attribute__((always_inline)) void for_lanes(Index n, const Body& body) 
   for (; i < n; ++i) body.template operator()<Accum<T>>(i);
 }
 
-// for_lanes for bodies that add products to a RowSum: before the scalars, a piece of half the width if it fits.
+// for_lanes for bodies that add products to a RowSum: uses one piece of half the width before the scalars, if it fits.
 template <class T, class Body>
 inline __attribute__((always_inline)) void for_terms(Index n, const Body& body) {
   constexpr int width = lane_width<T>;
@@ -359,7 +357,7 @@ inline __attribute__((always_inline)) void for_terms(Index n, const Body& body) 
   for (; i < n; ++i) body.template operator()<Accum<T>>(i);
 }
 
-// A sum over a row, fed by for_lanes or for_terms: one accumulator for wide pieces, one for the rest of the row.
+// Sum over a row, fed by for_lanes or for_terms: one accumulator for SIMD vectors, one for the rest of the row.
 template <class T>
 class RowSum {
   using A = Accum<T>;
@@ -370,7 +368,7 @@ class RowSum {
   void operator+=(const HalfWide<T>& lanes) requires(lane_width<T> > 4) {
     for (int i = 0; i < lane_width<T> / 2; ++i) scalar_ += lanes[i];
   }
-  // Adds a * b. In a half piece the product is rounded first.
+  // Adds a * b. In a half-width piece the product is rounded first.
   template <class L>
   void add_product(const L& a, const L& b) {
     if constexpr (width_of<L> == lane_width<T>) {
@@ -392,9 +390,8 @@ class RowSum {
 }  // namespace ABH_ISA
 }  // namespace abh
 
-// The number types that a layer is instantiated for: float in every instruction set, double once, and in the tests Dual
-// (tests/harness/dual.hpp, which the build includes there); and bf16, but for functions that are called with wide
-// numbers alone.
+// Number types for which a layer is instantiated: float in every instruction set, double once, in tests Dual
+// (tests/harness/dual.hpp, included by the build), and bf16, except for functions that are never called with bf16.
 #if defined(ABH_SCALAR_LANES)
 #define ABH_FOR_EACH_WIDE_NUMBER(use, ...) use(float, __VA_ARGS__) use(Dual, __VA_ARGS__)
 #elif ABH_LANE_BYTES == 16 && !defined(ABH_NEON_LANES)

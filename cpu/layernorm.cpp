@@ -7,12 +7,11 @@ namespace abh {
 
 namespace {
 
-// Rows that one task handles. Weight gradients are summed within a task, then over the tasks in order: the order of
-// summation depends on the shape only.
+// Rows per task. Weight gradients are summed within a task, then over the tasks in order: the order of summation
+// depends on the shape only.
 constexpr Index rows_per_task = 32;
 
-// A sum over a row. An accumulator waits for its last addition: several of them take turns, and one more takes the
-// scalars at the end.
+// Sum over a row. Several accumulators in turn hide the latency of an addition; one more takes the scalars at the end.
 template <class T>
 class InterleavedSum {
  public:
@@ -76,14 +75,14 @@ void layernorm_backward(Device& device, const LayernormBackward<T>& a) {
   const Index D = a.D;
   const Index tasks = blocks_of(a.BC, rows_per_task);
   typename Device::Scope scratch(device.workspace);
-  A* d_weight_td = scratch.template take<A>(tasks * D);  // t: task
+  A* d_weight_td = scratch.template take<A>(tasks * D);  // t = task
   A* d_bias_td = scratch.template take<A>(tasks * D);
 
   parallel_pieces(device, a.BC, rows_per_task, [=](Index begin, Index end) {
     const Index task = begin / rows_per_task;
     A* d_weight_d = d_weight_td + task * D;
     A* d_bias_d = d_bias_td + task * D;
-    // A task has sums of its own: two tasks that added to one array would wait for each other, or race.
+    // A task has separate sums: two tasks that add to one array would wait for each other, or race.
     for (Index d = 0; d < D; ++d) d_weight_d[d] = d_bias_d[d] = A(0);
 
     for (Index bc = begin; bc < end; ++bc) {
@@ -107,19 +106,19 @@ void layernorm_backward(Device& device, const LayernormBackward<T>& a) {
       const A mean_u = sum_u.total() / A(D);
       const A mean_u_normed = sum_u_normed.total() / A(D);
 
-      // The means are known now. normed and u are formed a second time: three operations, and no row to store.
+      // Both means are known here. normed and u are recomputed: three operations instead of a stored row.
       const T* d_residual_d = a.d_residual_bcd ? a.d_residual_bcd + bc * D : nullptr;
       T* d_in_d = a.d_in_bcd + bc * D;
       for_lanes<T>(D, [=]<class L>(Index d) {
         const L normed = (load<L>(in_d + d) - mean) * rstd;
         const L u_centred = fused<L>(load<L>(weight_d + d), load<L>(d_out_d + d), -mean_u);
-        const L rest = fused<L>(-normed, mean_u_normed, u_centred);  // (layernorm.4), less the factor
+        const L rest = fused<L>(-normed, mean_u_normed, u_centred);  // (layernorm.4), without the factor
         store<L>(d_in_d + d, d_residual_d ? fused<L>(rstd, rest, load<L>(d_residual_d + d)) : rstd * rest);
       });
     }
   });
 
-  on_one_thread(device, [&] {  // in the order of the tasks, whichever thread ran them
+  on_one_thread(device, [&] {  // in the order of the tasks, for any assignment to threads
     for (Index task = 0; task < tasks; ++task) {
       for_lanes<T>(D, [&]<class L>(Index d) {
         store<L>(a.d_weight_d + d, load<L>(a.d_weight_d + d) + load<L>(d_weight_td + task * D + d));

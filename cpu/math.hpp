@@ -1,16 +1,16 @@
 #pragma once
 
-// Elementary functions over lane types: exponential, natural_log, normal_distributions, hyperbolic_tangent,
-// square_root; and of scalars log_one_plus.
+// Elementary functions for lane types: exponential, natural_log, normal_distributions, hyperbolic_tangent, square_root;
+// for scalars log_one_plus.
 //
-// For floats, of any width, they are polynomials of ours: range reduction, one minimax polynomial, no table, no branch.
-// Every width runs the same operations in the same order. Scalars other than float (double, in tests Dual) take the
-// library's functions, found by argument-dependent lookup. NaN stays NaN everywhere.
+// For float of any SIMD width: range reduction and one minimax polynomial, without table or branch. All widths execute
+// the same operations in the same order. Scalars other than float (double, in tests Dual) use the library's functions,
+// found by argument-dependent lookup. NaN is kept everywhere.
 //
-// Coefficients: Remez exchange at 40 digits for the relative error of the function (for normal_distributions: the
-// absolute error), then rounded to float; those of normal_distributions were moved by a few units in the last place
-// where that lowered the error after rounding. Largest errors in units of the last place, as tests/layers/test_math.cpp
-// checks them:
+// Coefficients: Remez exchange at 40 digits for the relative error of the function (normal_distributions: the absolute
+// error), then rounded to float. Those of normal_distributions were then changed by a few units in the last place where
+// that reduced the error after rounding. Largest errors in units in the last place, checked by
+// tests/layers/test_math.cpp:
 //
 //   exponential         1.1    subnormal results are rounded once, not flushed: 0 below -103.97; infinity above 88.72
 //   normal_distributions 2.1  units of the last place of 1/2, 6e-8; 2 where a product and a sum are one rounding
@@ -33,7 +33,7 @@ inline constexpr bool is_float = false;
 template <>
 inline constexpr bool is_float<float> = true;
 
-// As many 32-bit integers as L has floats.
+// Vector of as many 32-bit integers as L has floats.
 template <class L>
 using IntegersOf = typename LanesOf<std::int32_t, width_of<L>>::type;
 
@@ -45,8 +45,8 @@ inline To bits_as(const From& from) {
   return to;
 }
 
-// Adds x to a sum that is kept as a pair of numbers: `low` takes what rounding keeps out of `high`, to the last bit
-// (Knuth's two-sum), so that high + low has about twice the digits.
+// Adds x to a compensated sum: `low` receives the exact rounding error of `high` (Knuth's two-sum), so high + low has
+// about twice the precision.
 template <class L>
 inline void add_compensated(L& high, L& low, const L& x) {
   const L sum = high + x, added = sum - high;
@@ -61,14 +61,14 @@ inline void add_compensated_scaled(L& high, L& low, const L& scale, const L& x) 
   high = sum;
 }
 
-// x between two bounds; NaN stays.
+// x limited to two bounds; NaN is kept.
 template <class L>
 inline L clamped(const L& x, ScalarOf<L> low, ScalarOf<L> high) {
   const L at_least = splat<L>(low) > x ? splat<L>(low) : x;
   return at_least > splat<L>(high) ? splat<L>(high) : at_least;
 }
 
-// |x| with the sign bit cleared, and y with the sign of x (y >= 0). Floats only.
+// |x|, and y with the sign of x (y >= 0), by sign bits. Floats only.
 template <class L>
 inline L magnitude(const L& x) {
   return bits_as<L>(bits_as<IntegersOf<L>>(x) & 0x7fffffff);
@@ -79,8 +79,7 @@ inline L with_sign_of(const L& y, const L& x) {
   return bits_as<L>(bits_as<IntegersOf<L>>(y) | sign);
 }
 
-// a where a comparison holds, else b. Through integers: a plain ?: lets g++ split a product and a sum that it would
-// otherwise round once, at some widths and not at others.
+// a if a comparison holds, else b. Through integers: with a plain ?: g++ may split a fused multiply-add at some widths.
 template <class L>
 inline L where(const IntegersOf<L>& mask, const L& a, const L& b) {
   return bits_as<L>((bits_as<IntegersOf<L>>(a) & mask) | (bits_as<IntegersOf<L>>(b) & ~mask));
@@ -102,7 +101,7 @@ inline L polynomial(const L& x, const float (&coefficients)[count]) {
   return sum;
 }
 
-// e^x as a product, for a caller that adds to it.
+// e^x as a product of two factors, for a caller that adds to it.
 template <class L>
 struct Exponential {
   L power, scale;
@@ -110,9 +109,9 @@ struct Exponential {
 template <class L>
 inline Exponential<L> exponential_factors(const L& x) {
   if constexpr (is_float<ScalarOf<L>>) {
-    // x = n log 2 + r with |r| <= log(2) / 2. Adding 1.5 * 2^23 rounds to an integer and leaves it in the low bits.
+    // x = n log 2 + r with |r| <= log(2) / 2. Adding 1.5 * 2^23 rounds to an integer, which is then in the low bits.
     constexpr float round = 12582912.0f;
-    constexpr float log2_high = 0.693359375f;  // 9 bits: its product with n is exact
+    constexpr float log2_high = 0.693359375f;  // 9 bits: the product with n is exact
     constexpr float log2_low = -2.12194440e-4f;
     constexpr float coefficients[] = {0.499999930507f, 0.166665147914f, 0.0416684567868f, 0.0083694188354f,
                                       0.00138131446827f};
@@ -121,7 +120,7 @@ inline Exponential<L> exponential_factors(const L& x) {
     const L n = shifted - round;
     const L r = fused<L>(n, -log2_low, fused<L>(n, -log2_high, bounded));
     const L power = fused<L>(polynomial<L>(r, coefficients), r * r, r) + 1.0f;
-    // 2^n in two factors: either is a normal number, so that only the last product can overflow or become subnormal.
+    // 2^n as two factors: both are normal numbers, so only the last product can overflow or become subnormal.
     const IntegersOf<L> exponent = bits_as<IntegersOf<L>>(shifted) - bits_as<std::int32_t>(round);
     const IntegersOf<L> half = exponent >> 1;
     return {power * bits_as<L>((half + 127) << 23), bits_as<L>((exponent - half + 127) << 23)};
@@ -136,7 +135,7 @@ inline L exponential(const L& x) {
   return factors.power * factors.scale;
 }
 
-// Lane by lane: it is called once a row, not once an element.
+// Scalar per lane, because it is called once per row, not once per element.
 template <class L>
 inline L natural_log(const L& x) {
   if constexpr (is_float<L>) {
@@ -151,11 +150,11 @@ inline L natural_log(const L& x) {
   }
 }
 
-// log(1 + x), of a scalar that is not negative.
+// log(1 + x) of a scalar x >= 0.
 template <class T>
 inline T log_one_plus(const T& x) {
   if constexpr (is_float<T>) {
-    // The sum is rounded: what is lost of x is put back as a factor.
+    // The sum is rounded: the lost part of x is restored by a factor.
     const float sum = 1 + x, kept = sum - 1;
     if (kept == x) return logarithm(sum);
     return kept > 0 ? logarithm(sum) * (x / kept) : x;
@@ -165,9 +164,9 @@ inline T log_one_plus(const T& x) {
   }
 }
 
-// 1/2 + x P(center - x^2), and 0 or 1 from x^2 = end on: for functions that rise from 0 to 1 and are odd but for the
-// 1/2. Floats only. The ends are selected, not computed, so that infinity goes through. The long chain of every
-// polynomial waits for itself: `group` of them side by side keep the machine busy.
+// 1/2 + x P(center - x^2), and 0 or 1 from x^2 = end on: for functions that rise from 0 to 1 and are odd after
+// subtracting 1/2. Floats only. The ends are selected, not computed, so infinity is handled. `group` independent
+// vectors hide the latency of the polynomial.
 template <class L, int group, int count>
 inline void odd_steps(L (&step)[group], const L (&x)[group], float center, float end,
                       const float (&coefficients)[count]) {
@@ -185,12 +184,12 @@ inline void odd_steps(L (&step)[group], const L (&x)[group], float center, float
   }
 }
 
-// The distribution function of a standard normal number.
+// Distribution function of the standard normal distribution.
 template <class L, int group>
 inline void normal_distributions(L (&phi)[group], const L (&x)[group]) {
   if constexpr (is_float<ScalarOf<L>>) {
-    // One polynomial in x^2 and no exponential, fitted up to x = 5.4. Around the middle of that range, or its terms
-    // would cancel.
+    // One polynomial in x^2 without exponential, fitted up to x = 5.4. Its center is the middle of that range;
+    // otherwise its terms would cancel.
     constexpr float coefficients[] = {0.126989648f,    0.00409089588f,  0.000196561508f, 1.03370385e-05f,
                                       5.54589406e-07f, 2.93048767e-08f, 1.49594126e-09f, 7.26645272e-11f,
                                       3.24870729e-12f, 1.35710128e-13f, 6.16432124e-15f, 2.56854297e-16f,

@@ -7,12 +7,11 @@ namespace abh {
 
 namespace {
 
-// Where row k of a packed triangle begins: with its diagonal element.
+// Index of row k of a packed triangle; the row begins with its diagonal element.
 Index packed_row(Index k, Index K) { return k * K - k * (k - 1) / 2; }
 
-// The matrices metric_nkk of all heads, whatever the form: a product wants a matrix, and writing it out, K^2
-// numbers a head, is nothing beside multiplying all positions by it. `full_nkk` is scratch for N K K numbers, used by
-// packed metrics.
+// Full matrices metric_nkk of all heads, for any form: a matrix product needs a full matrix, and writing K^2 numbers
+// per head costs little compared with the products. `full_nkk`: scratch for N K K numbers, used by packed metrics.
 template <class Device, class T>
 const T* full_metric(Device& device, T* full_nkk, const MetricKeyInputs<T>& in) {
   const Index K = in.K;
@@ -50,7 +49,7 @@ void metric_key_backward(Device& device, const MetricKeyBackward<T>& a) {
   const Index N = a.in.N, K = a.in.K;
   typename Device::Scope scratch(device.workspace);
   const T* metric_nkk = full_metric(device, scratch.template take<T>(N * K * K), a.in);
-  Accum<T>* gradient_nkk = a.d_metric;  // a full metric's gradient needs no folding
+  Accum<T>* gradient_nkk = a.d_metric;  // the gradient of a full metric needs no folding
   if (a.in.form == MetricForm::packed) {
     gradient_nkk = scratch.template take<Accum<T>>(N * K * K);
     device.set_zero(gradient_nkk, N * K * K);
@@ -83,7 +82,7 @@ void metric_key_backward(Device& device, const MetricKeyBackward<T>& a) {
   });
 }
 
-// Reads every stored number of M once: row k of the triangle is also what stands below the diagonal in column k.
+// Reads every stored number of M once: row k of the triangle is also the part of column k below the diagonal.
 template <class Device, class T>
 void metric_query_step(Device& device, T* query_h, const MetricKeyInputs<T>& in) {
   using A = Accum<T>;

@@ -18,10 +18,10 @@ void for_each_weight(Device& device, Index count, const Body& body) {
   });
 }
 
-// Brings the singular values of x_oi, which are at most 1, near 1, by the products of `linear`: forward is x w^T,
-// backward to the input d w, to the weight d^T x. That gives x x^T and x^T x without a transposed copy, and both are
-// symmetric, so that gram^T gram is gram gram. `other_oi` has room for as many numbers as x_oi; the result stands in
-// one of the two. gram and polynomial are (S, S).
+// Maps the singular values of x_oi, which are at most 1, to values near 1, by the products of `linear`: forward is x
+// w^T, backward to the input d w, to the weight d^T x. These give x x^T and x^T x without a transposed copy. Both are
+// symmetric, so gram^T gram is gram gram. `other_oi` has the size of x_oi; the result is in one of the two. gram and
+// polynomial are (S, S).
 template <class Device, class T>
 T* orthogonalize(Device& device, T* x_oi, T* other_oi, T* gram, T* polynomial, Index O, Index I, Index rounds) {
   const bool wide = O <= I;
@@ -31,7 +31,7 @@ T* orthogonalize(Device& device, T* x_oi, T* other_oi, T* gram, T* polynomial, I
       linear_forward<Device, T>(  // (muon.5)
           device, {.out_bco = gram, .in_bci = x_oi, .weight_oi = x_oi, .shape = {.BC = O, .I = I, .O = O}});
     } else {
-      device.set_zero(gram, S * S);       // the gradient of a weight is added to
+      device.set_zero(gram, S * S);       // the gradient of a weight is accumulated
       linear_backward_weight<Device, T>(  // (muon.5)
           device, {.d_weight_oi = gram, .d_out_bco = x_oi, .in_bci = x_oi, .shape = {.BC = O, .I = I, .O = I}});
     }
@@ -41,7 +41,7 @@ T* orthogonalize(Device& device, T* x_oi, T* other_oi, T* gram, T* polynomial, I
       for_lanes<T>(S, [=]<class L>(Index i) { store<L>(polynomial_s + i, T(muon_cubic) * load<L>(gram_s + i)); });
       polynomial_s[s] += T(muon_linear);
     });
-    linear_backward_input<Device, T>(device, {.d_in_bci = polynomial,  // (muon.6), the product, added to these
+    linear_backward_input<Device, T>(device, {.d_in_bci = polynomial,  // (muon.6), the product, added to these terms
                                               .d_out_bco = gram,
                                               .weight_oi = gram,
                                               .shape = {.BC = S, .I = S, .O = S},
@@ -62,10 +62,10 @@ T* orthogonalize(Device& device, T* x_oi, T* other_oi, T* gram, T* polynomial, I
 
 template <class Device, class T>
 void muon_update(Device& device, const MuonUpdate<T>& u) {
-  if (__builtin_isnan(u.state->clip_scale)) return;  // a gradient is not finite: nothing changes
+  if (__builtin_isnan(u.state->clip_scale)) return;  // a gradient is not finite: no update
   using A = Accum<T>;
   const Index O = u.O, I = u.I, count = O * I, S = min_of(O, I), longer = max_of(O, I);
-  // Complements and products are formed in double: 1 - 0.95f is off by some ten-millionths.
+  // Complements and products are computed in double, because 1 - 0.95f has a relative error of some 1e-7.
   const A beta = A(u.settings.beta), complement = A(1 - u.settings.beta);
   const A clip_scale = A(u.state->clip_scale);
   const A decay = A(u.state->learning_rate * u.settings.weight_decay);
@@ -87,7 +87,7 @@ void muon_update(Device& device, const MuonUpdate<T>& u) {
       store<L>(first_moment + i, first);
       store<L>(ahead_oi + i, fused<L>(beta, first, complement * gradient));  // (muon.3)
     });
-    StepState length;  // of which only the norm is used; clip 0
+    StepState length;  // only its norm is used; clip 0
     global_norm<Device, A>(device, &length, ahead_oi, 0, count);
     const A scale = A(1 / (length.gradient_norm + u.settings.epsilon));
     for_each_weight<A>(device, count, [=]<class L>(Index i) {

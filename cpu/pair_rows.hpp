@@ -1,6 +1,6 @@
 #pragma once
 
-// Rows of sums that grow long, for float, over the lanes of this instruction set.
+// Rows of long sums, for float, with the SIMD width of this instruction set.
 
 #include "cpu/attention_tiles.hpp"
 #include "cpu/math.hpp"
@@ -9,7 +9,7 @@ namespace abh {
 
 namespace {
 
-// Sums that grow long: pairs of numbers, which do not drift.
+// Long sums as compensated pairs, without accumulated rounding errors.
 template <class T>
 struct PairRows {
   Rows<T> high, low;

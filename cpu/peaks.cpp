@@ -15,7 +15,7 @@ double now() {
   return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
 }
 
-// Independent chains of multiply-adds that hide the latency of each other: two units times a latency of four or five.
+// Independent chains of multiply-adds that hide latency: two units times a latency of four or five cycles.
 constexpr int chains = 12;
 constexpr Index turns = 100000;
 constexpr int tries = 20;
@@ -32,7 +32,7 @@ float multiply_add_chains(float factor) {
   return total;
 }
 
-// run(factor) on every thread, again and again; it makes so many operations.
+// Repeats run(factor) on every thread; one run has this many operations.
 template <class Device>
 double rate_of(Device& device, double seconds, double flops_of_run, float (*run)(float)) {
   typename Device::Scope scratch(device.workspace);
@@ -68,7 +68,7 @@ double narrow_product_rate(Device& device, double seconds) {
 template <class Device>
 double copy_rate(Device& device, std::size_t bytes) {
   typename Device::Scope scratch(device.workspace);
-  const Index piece = 1 << 16;  // floats a task
+  const Index piece = 1 << 16;  // floats per task
   const Index pieces = static_cast<Index>(bytes / sizeof(float)) / piece;
   float* from = scratch.template take<float>(pieces * piece);
   float* to = scratch.template take<float>(pieces * piece);

@@ -6,7 +6,7 @@
 
 namespace abh {
 
-// Pooling over all positions so far, where what was seen keeps its weight.
+// Pooling over all positions so far, without decay.
 
 namespace {
 

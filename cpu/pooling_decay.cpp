@@ -5,7 +5,7 @@
 
 namespace abh {
 
-// Pooling over all positions so far, where what was seen loses a slope a position.
+// Pooling over all positions so far, with decay: logits decrease by the slope at every position.
 
 namespace {
 
@@ -17,7 +17,7 @@ struct Decay {
     running_max(max_c, keep_c, add_c, logit, slope_n[n], C, C, PoolingOrder::up);
   }
 
-  // In the place of keep_c at first: what the maximum has come down to.
+  // keep_c initially holds the decayed maximum.
   void kept(A* keep_c, const MaskedLogits<A>& logit, const A* max_c, Index n, Index C) const {
     const A slope = slope_n[n];
     if (slope == A(0)) return kept_of_maxima(keep_c, max_c, max_c, C);
@@ -28,7 +28,7 @@ struct Decay {
     kept_of_maxima(keep_c, aged_c, max_c, C);
   }
 
-  // As long as no position has taken the maximum over, the factor of the sums is exactly 1.
+  // Until a new position becomes the maximum, the factor of the sums is exactly 1.
   A share_left(const A* max_c, const A* sum_c, Index from, Index to, const MaskedLogits<A>& logit, Index n) const {
     if (slope_n[n] == A(0)) return abh::share_left(max_c, sum_c, from, to);
     if (sum_c[from] == A(0)) return A(0);

@@ -1,6 +1,6 @@
 #pragma once
 
-// Pooling with decay: the walks of maxima where what was seen loses a slope a position.
+// Pooling with decay: the scans of maxima with decreasing logits.
 
 #include "cpu/pooling_weights.hpp"
 
@@ -8,15 +8,15 @@ namespace abh {
 
 namespace {
 
-// The decay of head n's logits per position; 0: none, and everything is as without decay.
+// Decay of head n's logits per position; 0: none, with the same results as without decay.
 template <class T>
 T slope_of(const T* slope_n, Index n) {
   return slope_n ? slope_n[n] : T(0);
 }
 
-// running_max where the newcomer is what counts from: at each position all that was seen before has lost one slope
-// more. The largest logit is kept as it was, with the positions since, so that nothing is rounded twice. It stays until
-// a newcomer is larger by `margin`.
+// running_max relative to the current position: at each position, all previous logits decrease by one slope. The
+// largest logit is stored unchanged with its age, so nothing is rounded twice. It is replaced only by a logit that is
+// larger by `margin`.
 template <class T, class Logits>
 void decayed_max(T* max_c, T* keep_c, T* add_c, const Logits& logit, T slope, T margin, Index C, Index block,
                  PoolingOrder order) {

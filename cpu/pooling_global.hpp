@@ -1,7 +1,7 @@
 #pragma once
 
-// Pooling over all positions so far: both passes, without decay (pooling.cpp) and with it (pooling_decay.cpp). What
-// these know of the weights of head n:
+// Pooling over all positions so far: both passes, without decay (pooling.cpp) and with decay (pooling_decay.cpp). These
+// files define, for the weights of head n:
 //
 //   decay.maxima(max_c, keep_c, add_c, logit, n, C)            as running_max()
 //   decay.kept(keep_c, logit, max_c, n, C)                     as kept_of_maxima()
@@ -26,9 +26,9 @@ void pooling_forward_global(Device& device, const PoolingForward<T>& a, const De
   const auto keep = per_slot<A>(scratch, slots, C);
   const auto add = per_slot<A>(scratch, slots, C);
   const auto alpha = per_slot<A>(scratch, slots, C);
-  // The state that leaves every chunk; of the last one it is not needed.
+  // State at the end of every chunk except the last.
   const auto left = per_slot<T>(scratch, chunks > 1 ? s.B * chunks : 0, H);
-  // A first position that stands for many is the end of a stretch.
+  // A first position that represents many is the end of a stretch.
   const bool precise = in_stretches(s) || a.first.weight_n || a.last.weight_n;
   const auto rows_of_stretch = stretch_rows<T>(device, scratch, s, precise);
 
@@ -75,7 +75,7 @@ void pooling_forward_global(Device& device, const PoolingForward<T>& a, const De
   for_sequences(device, s, PoolingOrder::up, weights, summary, connect, rows, [](Index, Index) {});
 }
 
-// The gradients of the logits of head bn, from alpha, beta, kappa and, where passes are in stretches, left of its slot.
+// Gradients of the logits of head bn, from alpha, beta, kappa and, if passes use stretches, `left` of its slot.
 template <class T, class Slots>
 void logit_gradients(const PoolingBackward<T>& a, Index bn, Index slot, const Slots& alpha, const Slots& beta,
                      const Slots& kappa, const Slots& left) {
@@ -84,7 +84,7 @@ void logit_gradients(const PoolingBackward<T>& a, Index bn, Index slot, const Sl
   A* d_logit_c = a.d_logit_bnc + bn * C;
   const A* d_lse_c = a.d_lse_bnc ? a.d_lse_bnc + bn * C : nullptr;
   const A* sum_c = a.sum_bnc + bn * C;
-  // `anchor` is the drift that enters a stretch at its last position. At position c the factor left_c of it remains.
+  // `anchor` is the drift at the last position of a stretch. left_c is its remaining factor at position c.
   A drift = A(0), anchor = A(0);
   const auto walk = [&]<bool anchored>(Index begin, Index end) {
     for (Index c = end - 1; c >= begin; --c) {
@@ -122,10 +122,10 @@ void pooling_backward_global(Device& device, const PoolingBackward<T>& a, const 
   const auto alpha = per_slot<A>(scratch, slots, C);
   const auto beta = per_slot<A>(scratch, slots, C);
   const auto kappa = per_slot<A>(scratch, slots, C);
-  // Per position: the remaining factor of the value entering at its stretch's end, the product of all beta between.
+  // Per position: the product of all beta up to the end of its stretch, the factor of the value that enters there.
   const auto left = per_slot<A>(scratch, in_stretches(s) ? slots : 0, C);
   const auto rows_of_stretch = stretch_rows<T>(device, scratch, s, in_stretches(s));
-  // One row for a sequence; with several chunks one row more than these: row j + 1 enters chunk j.
+  // One row per sequence; with several chunks one row more than chunks: row j + 1 enters chunk j.
   const auto adjoint = per_slot<T>(scratch, chunks == 1 ? slots / s.N : s.B * (chunks + 1), H);
   const auto entering = [&](const Chunk& chunk) {
     return adjoint[chunks == 1 ? chunk.slot / s.N : chunk.b * (chunks + 1) + chunk.number + 1];
@@ -139,10 +139,10 @@ void pooling_backward_global(Device& device, const PoolingBackward<T>& a, const 
     const A* max_c = a.max_bnc + bn * C;
     const A* sum_c = a.sum_bnc + bn * C;
     A* beta_c = beta[slot];
-    // alpha and beta again, not saved: logit, max and sum give both, neighbouring positions at once.
+    // Recomputes alpha and beta for SIMD vectors of positions from logit, max and sum.
     shares_again(alpha[slot], logit, max_c, sum_c, C);
     if (C > 0) beta_c[0] = A(0);
-    A* keep_c = kappa[slot];  // kappa is not there yet
+    A* keep_c = kappa[slot];  // kappa is not computed yet
     decay.kept(keep_c, logit, max_c, bn % s.N, C);
     for_lanes<A>(C - 1, [=]<class L>(Index c) {
       const L kept = load<L>(sum_c + c) * load<L>(keep_c + c);
@@ -195,7 +195,7 @@ void pooling_backward_global(Device& device, const PoolingBackward<T>& a, const 
                          }
                        });
   };
-  // Last, since kappa is a sum over the channels of a row, and the drift one over the positions after it.
+  // Last, because kappa is a sum over the channels of a row, and drift a sum over the later positions.
   const auto finish = [&](Index bn, Index slot) { logit_gradients(a, bn, slot, alpha, beta, kappa, left); };
   for_sequences(device, s, PoolingOrder::down, weights, summary, connect, rows, finish);
 }

@@ -7,12 +7,12 @@ namespace abh {
 
 namespace {
 
-// Rows that one task handles: at least 32, and at most 64 tasks, whose sums of weight gradients are added in order.
+// Rows per task: at least 32, with at most 64 tasks, whose weight gradients are added in order.
 Index rows_per_task(Index rows) { return rows <= 32 * 64 ? 32 : blocks_of(rows, 64); }
 
 constexpr int rows_at_once = 4;
 
-// `rows` neighbouring rows of one head at once: every element of pool is loaded for all of them.
+// `rows` consecutive rows of one head at once: every element of pool is loaded once for all of them.
 template <int rows, class T>
 void row_dots(Accum<T> (&dot_r)[rows_at_once], const T* x_k, Index stride, const T* pool_k, Index K) {
   RowSum<T> sum_r[rows];
@@ -25,7 +25,7 @@ void row_dots(Accum<T> (&dot_r)[rows_at_once], const T* x_k, Index stride, const
   for (int r = 0; r < rows; ++r) dot_r[r] = sum_r[r].total();
 }
 
-// The way back: d_x += d_dot pool, d_pool += d_dot x.
+// Backward: d_x += d_dot pool, d_pool += d_dot x.
 template <int rows, class T>
 void row_gradients(T* d_x_k, Index d_x_stride, Accum<T>* d_pool_k, const Accum<T> (&d_dot_r)[rows_at_once],
                    const T* x_k, Index x_stride, const T* pool_k, Index K) {
@@ -56,7 +56,7 @@ void pooling_logits_forward(Device& device, const PoolingLogitsForward<T>& a) {
     Index bc = first;
     const auto advance = [&]<int rows>() {
       A dot_r[rows_at_once];
-      Accum<T>* logit_r[rows];  // of head 0; the next head's is C further on
+      Accum<T>* logit_r[rows];  // of head 0; the next head is C elements further
       for (int r = 0; r < rows; ++r) logit_r[r] = a.logit_bnc + (bc + r) / C * N * C + (bc + r) % C;
       for (Index n = 0; n < N; ++n) {
         row_dots<rows>(dot_r, a.in.x_bch + bc * stride + n * K, stride, a.in.pool_nk + n * K, K);
@@ -82,15 +82,15 @@ void pooling_logits_backward(Device& device, const PoolingLogitsBackward<T>& a) 
   const A scale = A(1) / square_root(A(K));
   const Index per_task = rows_per_task(rows), tasks = blocks_of(rows, per_task);
   typename Device::Scope scratch(device.workspace);
-  Accum<T>* d_pool_th = scratch.template take<Accum<T>>(tasks * H);  // t: task
+  Accum<T>* d_pool_th = scratch.template take<Accum<T>>(tasks * H);  // t = task
 
   parallel_pieces(device, rows, per_task, [&](Index first, Index end) {
     Accum<T>* d_pool_h = d_pool_th + first / per_task * H;
     for (Index h = 0; h < H; ++h) d_pool_h[h] = A(0);
     Index bc = first;
     const auto advance = [&]<int rows>() {
-      A d_dot_r[rows_at_once];          // d_logit / sqrt(K), scaled once a row and not an element
-      const Accum<T>* d_logit_r[rows];  // of head 0; the next head's is C further on
+      A d_dot_r[rows_at_once];          // d_logit / sqrt(K), scaled once per row, not per element
+      const Accum<T>* d_logit_r[rows];  // of head 0; the next head is C elements further
       for (int r = 0; r < rows; ++r) d_logit_r[r] = a.d_logit_bnc + (bc + r) / C * N * C + (bc + r) % C;
       for (Index n = 0; n < N; ++n) {
         for (int r = 0; r < rows; ++r) d_dot_r[r] = d_logit_r[r][n * C] * scale;
@@ -103,7 +103,7 @@ void pooling_logits_backward(Device& device, const PoolingLogitsBackward<T>& a) 
     while (bc < end) advance.template operator()<1>();
   });
 
-  // The tasks' sums in their order, whatever thread was first.
+  // Adds the sums of the tasks in order, for any assignment to threads.
   on_one_thread(device, [&] {
     for (Index task = 0; task < tasks; ++task) {
       for_lanes<Accum<T>>(H, [&]<class L>(Index h) {

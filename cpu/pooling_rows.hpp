@@ -1,7 +1,7 @@
 #pragma once
 
-// Pooling over all positions so far: how sequences are cut into chunks and stretches, and the sweeps over rows of the
-// payload.
+// Pooling over all positions so far: the division of sequences into chunks and stretches, and the loops over rows of
+// values.
 
 #include "cpu/pooling_weights.hpp"
 #include "cpu/rows.hpp"
@@ -12,9 +12,9 @@ namespace {
 
 using Shape = PoolingShape;
 
-// A task is a sequence: rows of all its heads, which are read fastest as they lie in memory. Where sequences are few
-// and long, a task is a chunk of one. The state that enters a chunk is found in advance: a summary of every chunk, as
-// if nothing came before it, then from chunk to chunk. The rule looks at the shape only.
+// A task is a sequence with all its heads, so rows are read in memory order. For few long sequences, a task is a chunk
+// of a sequence. The state at the start of a chunk is then computed first: a summary of every chunk with an empty start
+// state, then a scan over the chunks. The rule depends on the shape only.
 constexpr Index enough_sequences = 8;
 constexpr Index enough_chunks = 16;
 constexpr Index least_chunk = 256;
@@ -23,17 +23,17 @@ Index chunks_of(const Shape& s) {
   return min_of(enough_chunks / s.B, s.C / least_chunk);
 }
 
-// Whether the rows of a pass may be expected in a cache that its threads share.
+// True if the rows of a pass probably fit a cache that its threads share.
 template <class T>
 bool rows_in_cache(const Shape& s) {
   return 2 * s.B * s.C * s.H() * Index{sizeof(T)} <= Index{16} << 20;
 }
 
-// Whether sums over positions are taken in stretches. A chunk then begins with one.
+// True if sums over positions use stretches. A chunk then begins with a stretch.
 bool in_stretches(const Shape& s) { return s.C > many_positions; }
 
-// Scratch memory of head n of a sequence: slot + n. Of the worker where these are fewer (it stays in cache), else of
-// the sequence.
+// Scratch memory of head n of a sequence, slot + n. It belongs to the worker if there are fewer workers (it stays in
+// cache), else to the sequence.
 template <class Device>
 bool slots_by_worker(const Device& device, const Shape& s) {
   return chunks_of(s) == 1 && device.threads.count() < s.B;
@@ -48,8 +48,9 @@ struct Chunk {
   Index slot;
 };
 
-// Runs, in this order: weights(bn, slot) for every head; with several chunks summary(chunk) for every chunk and
-// connect(chunk) from the first to the last (PoolingOrder::up) or back; rows(chunk); finish(bn, slot) for every head.
+// Runs in this order: weights(bn, slot) for every head; with several chunks summary(chunk) for every chunk and
+// connect(chunk) from the first to the last (PoolingOrder::up) or reversed; rows(chunk); finish(bn, slot) for every
+// head.
 template <class Device, class Weights, class Summary, class Connect, class Sweep, class Finish>
 void for_sequences(Device& device, const Shape& s, PoolingOrder order, const Weights& weights, const Summary& summary,
                    const Connect& connect, const Sweep& rows, const Finish& finish) {
@@ -83,15 +84,15 @@ void for_sequences(Device& device, const Shape& s, PoolingOrder order, const Wei
   parallel_for(device, s.B * s.N, [&](Index bn, Index) { finish(bn, bn); });
 }
 
-// The share that what was seen up to `from` has in what was seen up to `to`: the product of all beta between, as each
-// is (pooling.6) over one position. From chunk to chunk the state goes up with it, the adjoint down.
+// Share of the state at `from` in the state at `to`: the product of all beta between, where (pooling.6) is the share
+// over one position. It scales the state from chunk to chunk, and in reverse the adjoint.
 template <class A>
 A share_left(const A* max_c, const A* sum_c, Index from, Index to) {
   if (sum_c[from] == A(0)) return A(0);
   return sum_c[from] * exponential<A>(max_c[from] - max_c[to]) / sum_c[to];
 }
 
-// out_nk += share_n in_nk, the shares from share_left() of every head of sequence b.
+// out_nk += share_n in_nk, with the shares from share_left() for every head of sequence b.
 template <class Decay, class Arguments, class T>
 void add_shares(T* out_h, const T* in_h, const Decay& decay, const Arguments& a, Index b, Index from, Index to) {
   const Shape& s = a.in.shape;
@@ -108,28 +109,27 @@ void add_shares(T* out_h, const T* in_h, const Decay& decay, const Arguments& a,
   }
 }
 
-// The payload of a sequence, all heads side by side.
+// Values of a sequence, all heads.
 template <class T>
 Rows<T> rows_of(T* array, Index stride, const Shape& s, Index b) {
   return {array + b * s.C * stride, stride};
 }
 
-// Rows that are slices of wider ones are asked for before they are needed (prefetch_row), this many ahead; those that
-// touch the machine foresees, and asking costs time.
+// Prefetch distance for rows that are slices of wider rows (prefetch_row). Contiguous rows are prefetched by hardware,
+// and software prefetch would cost time.
 constexpr Index rows_ahead = 4;
 
-// The row loops below take by value the numbers that they read again and again: it stays in registers.
+// The row loops below take frequently used numbers by value, so that they stay in registers.
 
-// Two rows of numbers that a chunk has for itself where it is computed in stretches: the anchor of a stretch, and what
-// is relative to it.
+// Two rows of numbers of a chunk with stretches: the anchor of a stretch, and the difference to it.
 template <class T>
 struct StretchRows {
   T* anchor_h;  // null: no stretches
   T* since_h;
 };
 
-// The averages of a chunk, one after the other, of M heads: N of each payload. state_h: the row before its first; null:
-// there is none.
+// Averages of a chunk, position by position, of M heads: N per payload. state_h: the row before its first row; null:
+// none.
 template <class T>
 void average_rows(Rows<T> out, Rows<const T> x, const T* state_h, PerSlot<Accum<T>> alpha, Chunk chunk, Index N,
                   Index K, Index M) {
@@ -146,9 +146,9 @@ void average_rows(Rows<T> out, Rows<const T> x, const T* state_h, PerSlot<Accum<
   }
 }
 
-// The same in stretches. Where rows are in cache, what a row takes beside its own numbers stays in registers for
-// several of them; memory is written one row after the other. first_h: what rounding left of the first row of a
-// sequence; last_h: what it leaves of the last row, where the chunk has that; null: none.
+// The same with stretches. If rows are in cache, data shared by several rows stays in registers; memory is written row
+// by row. first_h: rounding errors of the first row of a sequence; last_h: receives those of the last row, if the chunk
+// has it; null: none.
 template <class T>
 void average_rows_in_stretches(Rows<T> out, Rows<const T> x, const T* state_h, PerSlot<Accum<T>> alpha, Chunk chunk,
                                Index N, Index K, Index M, StretchRows<T> rows, bool in_cache, const Accum<T>* first_h,
@@ -158,7 +158,7 @@ void average_rows_in_stretches(Rows<T> out, Rows<const T> x, const T* state_h, P
     Chunk first = chunk;
     first.end = min_of(chunk.end, chunk.begin + (first_h ? 1 : stretch));
     if (first_h) {
-      // All of it: its weight, with what rounding left of its logit, is the sum so far.
+      // The only position so far: its weight, with the rounding error of its logit, is the sum.
       __builtin_memcpy(out[chunk.begin], x[chunk.begin], size_t(H) * sizeof(T));
     } else {
       average_rows<T>(out, x, nullptr, alpha, first, N, K, M);
@@ -198,8 +198,8 @@ void average_rows_in_stretches(Rows<T> out, Rows<const T> x, const T* state_h, P
   });
 }
 
-// The sum of the rows of a chunk, each with its weight. A few go into one sum, and these into a pair, which has the
-// digits for any number of them (add_compensated). scratch: the sum of a few, and the low part of the pair.
+// Weighted sum of the rows of a chunk. Short partial sums are added to a compensated pair, which is precise for any
+// number of rows (add_compensated). scratch: a partial sum, and the low part of the pair.
 template <class T>
 void weighted_sum_of_rows(T* sum_h, StretchRows<T> scratch, Rows<const T> x, PerSlot<Accum<T>> weight, Chunk chunk,
                           Index N, Index K, Index M) {
@@ -229,7 +229,7 @@ void weighted_sum_of_rows(T* sum_h, StretchRows<T> scratch, Rows<const T> x, Per
   }
 }
 
-// The rows of a chunk, of as many as work at the same time; none where they are not `wanted`.
+// Rows of as many chunks as work at the same time; none if not `wanted`.
 template <class T, class Device, class Scope>
 auto stretch_rows(const Device& device, Scope& scratch, const Shape& s, bool wanted) {
   const Index chunks = chunks_of(s);
@@ -241,8 +241,8 @@ auto stretch_rows(const Device& device, Scope& scratch, const Shape& s, bool wan
   };
 }
 
-// for_lanes from the end: the rows of backward are read with falling addresses throughout, which the machine foresees.
-// The odd elements come first, so that the lanes end at element 0.
+// for_lanes in reverse: backward reads all rows with decreasing addresses, which hardware prefetches. The remaining
+// elements come first, so the SIMD vectors end at element 0.
 template <class T, class Body>
 inline __attribute__((always_inline)) void for_lanes_down(Index n, const Body& body) {
   Index i = n;
@@ -254,14 +254,14 @@ inline __attribute__((always_inline)) void for_lanes_down(Index n, const Body& b
   }
 }
 
-// The factor of the state's gradient on its way from position c + 1 to c.
+// Factor of the state's gradient from position c + 1 to c.
 template <class A>
 A passed_on(const A* beta_c, Index c, Index C) {
   return c + 1 < C ? beta_c[c + 1] : A(0);
 }
 
-// A stretch of backward, from its last position on: what came in is set aside as the anchor, as it is at that position,
-// and adjoint_h counts from 0. At its first position both become one again. left: what is left there of an anchor.
+// A stretch of backward, from its last position on: the incoming adjoint becomes the anchor, and adjoint_h starts from
+// 0. At the first position of the stretch both are added. left: the remaining factor of the anchor there.
 template <class T>
 void begin_stretch(T* anchor_h, T* adjoint_h, PerSlot<Accum<T>> beta, const Chunk& part, const Shape& s) {
   for (Index m = 0; m < s.payloads * s.N; ++m) {
@@ -284,8 +284,8 @@ void end_stretch(T* adjoint_h, const T* anchor_h, PerSlot<Accum<T>> left, const 
   }
 }
 
-// Runs body(stretch, anchor_h) for the stretches of a chunk, from the last to the first; without stretches, for all of
-// it. anchor_h: what the adjoint counts from; null: from 0, as it does where nothing follows.
+// Runs body(stretch, anchor_h) for the stretches of a chunk, from the last to the first; without stretches, for the
+// whole chunk. anchor_h: base of the adjoint; null: 0, after the last position.
 template <class T, class Body>
 void for_stretches_down(StretchRows<T> rows, T* adjoint_h, PerSlot<Accum<T>> beta, PerSlot<Accum<T>> left,
                         const Chunk& chunk, const Shape& s, bool follows, const Body& body) {
@@ -304,8 +304,8 @@ void for_stretches_down(StretchRows<T> rows, T* adjoint_h, PerSlot<Accum<T>> bet
   }
 }
 
-// keep_c[c]: what a sum relative to the maximum of c is multiplied with at c + 1. before_c[c]: what that maximum has
-// come down to there. May be the same.
+// keep_c[c]: factor from c to c + 1 of a sum relative to the maximum of c. before_c[c]: that maximum, decayed to c + 1.
+// Both may be the same array.
 template <class A>
 void kept_of_maxima(A* keep_c, const A* before_c, const A* max_c, Index C) {
   for_lanes<A>(C - 1, [=]<class L>(Index c) {
@@ -314,10 +314,10 @@ void kept_of_maxima(A* keep_c, const A* before_c, const A* max_c, Index C) {
   });
 }
 
-// Shares of positions, which are products of all beta between: of keep_c, and once of the sums. An exponential each of
-// the distance would be as good, but not to the rounding of the sums, which is the same one at every position.
+// Shares of positions: products of all beta between, from keep_c and one quotient of the sums. An exponential of the
+// distance would be equal except for the rounding of the sums, which is the same at every position.
 
-// left_c: what was seen up to c, in what was seen up to the last position of its stretch.
+// left_c: share of the state at c in the state at the last position of its stretch.
 template <class A>
 void shares_of_stretches(A* left_c, const A* keep_c, const A* sum_c, Index C) {
   A keep = A(1), of_all = A(0);
@@ -329,7 +329,7 @@ void shares_of_stretches(A* left_c, const A* keep_c, const A* sum_c, Index C) {
   }
 }
 
-// The newcomer c, in all up to the last position of a chunk. In the place of keep_c, as running_max() left it.
+// Share of position c in the state at the last position of a chunk. Replaces keep_c, as set by running_max().
 template <class A>
 void shares_in_chunk(A* keep_c, const A* add_c, const A* sum_c, Index begin, Index end) {
   Extended<A> left = Extended<A>(1) / Extended<A>(nonzero<A>(sum_c[end - 1]));
@@ -340,8 +340,7 @@ void shares_in_chunk(A* keep_c, const A* add_c, const A* sum_c, Index begin, Ind
   }
 }
 
-// The share of the sum up to the first position of a chunk in the sum up to c. Overwrites keep_c, the result of
-// kept_of_maxima().
+// Share of the sum at the first position of a chunk in the sum at c. Overwrites keep_c, the result of kept_of_maxima().
 template <class A>
 void shares_of_first(A* keep_c, const A* sum_c, Index begin, Index end) {
   Extended<A> left = Extended<A>(sum_c[begin]);
@@ -352,7 +351,7 @@ void shares_of_first(A* keep_c, const A* sum_c, Index begin, Index end) {
   }
 }
 
-// The adjoints of the positions of a chunk, for the first of them. adjoint_h: 0 at first.
+// Adjoint of a chunk at its first position. adjoint_h: initially 0.
 template <class T>
 void last_adjoint(T* adjoint_h, Rows<const T> d_out, PerSlot<Accum<T>> beta, Chunk chunk, Shape s) {
   const Index M = s.payloads * s.N;
@@ -368,8 +367,8 @@ void last_adjoint(T* adjoint_h, Rows<const T> d_out, PerSlot<Accum<T>> beta, Chu
   }
 }
 
-// The gradient of the payload and kappa for the positions of a stretch, from the last to the first. adjoint_h: of the
-// position after it, then of all others in turn; less what comes from anchor_h where this is not null.
+// Gradient of the values and kappa for the positions of a stretch, from the last to the first. adjoint_h: that of the
+// next position, updated at each position; excludes the part of anchor_h, if not null.
 template <bool accumulate, bool anchored, class T>
 void gradient_rows(Rows<T> d_x, PerSlot<Accum<T>> kappa, T* adjoint_h, Rows<const T> d_out, Rows<const T> out,
                    Rows<const T> x, PerSlot<Accum<T>> alpha, PerSlot<Accum<T>> beta, Chunk part, Shape s,

@@ -2,12 +2,12 @@
 
 namespace abh {
 
-// Pooling, step by step.
+// Inference of pooling.
 
 namespace {
 
-// The state of one head over some positions, in memory: top, sum, the averages of all payloads, what rounding left of
-// these and of the sum, and with decay age.
+// State in memory of one head over some positions: top, sum, the averages of all payloads, the rounding errors of the
+// averages and of the sum, and with decay age.
 template <class T>
 struct State {
   T* top;
@@ -18,7 +18,7 @@ struct State {
   T* age;
 };
 
-// The states of a step. Without decay they have no age, and what would be added to it is thrown away.
+// States of a step. Without decay they have no age, and updates of it are discarded.
 template <class T>
 struct States {
   T* memory;
@@ -37,15 +37,15 @@ struct States {
   Index J() const { return shape.payloads * shape.K; }
 };
 
-// The payloads of one head, `gap` from one to the next.
+// Values of one head; the payloads are `gap` elements apart.
 template <class T>
 struct Payloads {
   const T* x_k;
   Index gap;
 };
 
-// The average and what rounding left of it, a position later. The sum of two numbers, and what is left of that by their
-// differences, which are exact where the first is the larger one (Dekker 1971).
+// Average and its rounding error after one more position. The rounding error of a sum of two numbers is computed by
+// differences, which are exact if the first number is larger (Dekker 1971).
 template <class T, class X>
 void average_row(T* average_k, T* rest_k, const T* from_k, const T* from_rest_k, bool starts, T alpha, const X* x,
                  Index size) {
@@ -59,7 +59,7 @@ void average_row(T* average_k, T* rest_k, const T* from_k, const T* from_rest_k,
   });
 }
 
-// to = from and one more position. to may be from; the payloads may be those of to.
+// to = from plus one position. to may be from; the values may be those of to.
 template <class T, class X>
 void push(const State<T>& to, const State<T>& from, T logit, T slope, const Payloads<X>& x, const PoolingShape& s) {
   const bool starts = *from.sum == T(0);
@@ -83,8 +83,8 @@ void push(const State<T>& to, const State<T>& from, T logit, T slope, const Payl
   *to.sum_rest = T(sum - S(*to.sum));
 }
 
-// The weight of two states, a suffix that ended `distance` positions ago and what came since, and the share of the
-// older.
+// Merged weight of two states, a suffix that ended `distance` positions ago and the positions since, and the share of
+// the older state.
 template <class T>
 struct Merged {
   T max, sum, share;
@@ -111,10 +111,10 @@ void clear(const State<T>& state, const PoolingShape& s) {
 
 }  // namespace
 
-// State: the prefix of every head; with a window, before it the positions in the block so far, and behind it one state
-// a position of the block, for every head. Position r of the block before is no longer needed when the block reaches r,
-// so one array holds both: up to r single positions of this block, after r the suffixes of the block before, which are
-// states at its end.
+// State: the prefix of every head; with a window, preceded by the number of positions in the current block and followed
+// by one state per position of the block, for every head. Position r of the previous block is not needed after the
+// current block reaches r, so one array holds both: up to r single positions of this block, after r the suffixes of the
+// previous block, as states at its end.
 template <class Device, class T>
 void pooling_start(Device&, Accum<T>* state, const PoolingShape& s, bool decays) {
   using A = Accum<T>;
@@ -141,7 +141,7 @@ void pooling_step(Device&, const PoolingStep<T>& a) {
     if (windowed && in_block == 0) clear(prefix, s);
     push<A>(prefix, prefix, a.logit_n[n], slope, x, s);
 
-    // The suffix of the block before that fills up the window; none at the end of a block, where the block is the
+    // Suffix of the previous block that completes the window; none at the end of a block, where the block is the
     // window.
     const bool ends = in_block + 1 == s.window;
     const State<A> suffix = windowed && !ends ? position(in_block + 1) : prefix;
@@ -166,7 +166,7 @@ void pooling_step(Device&, const PoolingStep<T>& a) {
     clear(position(in_block), s);
     push<A>(position(in_block), position(in_block), a.logit_n[n], A(0), x, s);
     if (!ends) continue;
-    for (Index r = s.window - 2; r > 0; --r) {  // the whole block is never anybody's suffix
+    for (Index r = s.window - 2; r > 0; --r) {  // the whole block is never used as a suffix
       const State<A> single = position(r);
       const A logit = fused<A>(-slope, A(s.window - 1 - r), *single.top);  // (pooling_sliding_window.8)
       push(single, position(r + 1), logit, A(0), Payloads<A>{single.average_k, s.K}, s);

@@ -1,10 +1,10 @@
 #pragma once
 
-// The pooling of one head has two sides. What is one number a position (logits, maxima, sums, weights) is computed
-// first, for the whole sequence, with exponentials of neighbouring positions taken at once. Then the payload is swept
-// row by row with weights that are ready: a few multiply-adds an element, as fast as memory delivers. Here stands what
-// all poolings share: over all positions so far (pooling.cpp, pooling_decay.cpp), over a window
-// (pooling_sliding_window.cpp), over all positions (pooling_bidirectional.cpp), step by step (pooling_step.cpp).
+// Pooling of one head has two parts. First, the numbers per position (logits, maxima, sums, weights) are computed for
+// the whole sequence, with SIMD vectors of exponentials. Then a loop over the rows of values applies the weights: a few
+// multiply-adds per element, memory-bound. This file is shared by all poolings: over all positions so far (pooling.cpp,
+// pooling_decay.cpp), over a window (pooling_sliding_window.cpp), over all positions (pooling_bidirectional.cpp), and
+// in inference (pooling_step.cpp).
 
 #include "cpu/lanes.hpp"
 #include "cpu/math.hpp"
@@ -19,14 +19,14 @@ T minus_infinity() {
   return T(-__builtin_inf());
 }
 
-// Positions in a block: the window, or the whole sequence for a global one.
+// Positions per block: the window, or the whole sequence without a window.
 inline Index block_of(const PoolingShape& s) { return s.window > 0 && s.window < s.C ? s.window : s.C; }
 
-// The logits of one head as pooling sees them.
+// Masked logits of one head.
 template <class T>
 struct MaskedLogits {
   const T* logit_c;
-  const Token* mask_c;  // null: all real
+  const Token* mask_c;  // null: no position is masked
   T operator[](Index c) const { return mask_c && mask_c[c] == 0 ? minus_infinity<T>() : logit_c[c]; }
 };
 template <class T>
@@ -34,7 +34,7 @@ MaskedLogits<T> masked_logits(const T* logit_bnc, const Token* mask_bc, const Po
   return {logit_bnc + bn * s.C, mask_bc ? mask_bc + bn / s.N * s.C : nullptr};
 }
 
-// Scratch memory, `size` numbers a slot.
+// Scratch memory, `size` numbers per slot.
 template <class T>
 struct PerSlot {
   T* memory;
@@ -47,17 +47,17 @@ PerSlot<T> per_slot(Scope& scratch, Index slots, Index size) {
   return {scratch.template take<T>(slots * rounded), rounded};
 }
 
-// Numbers of one head, one a position.
+// Numbers of one head, one per position.
 
 enum class PoolingOrder { up, down };
 
-// 1 for a sum of nothing, so that a share of it is 0/1 and not 0/0: no branch among the lanes.
+// Replaces a sum of 0 by 1, so that its share is 0/1, not 0/0, without a branch.
 template <class L>
 L nonzero(const L& sum) {
   return sum == ScalarOf<L>(0) ? splat<L>(ScalarOf<L>(1)) : sum;
 }
 
-// Calls body(c, starts) for all positions, block by block, within a block in this order; starts: the first of a block.
+// Calls body(c, starts) for all positions, block by block, in this order within a block; starts: true at the first.
 template <class Body>
 inline __attribute__((always_inline)) void for_positions(Index C, Index block, PoolingOrder order, const Body& body) {
   for (Index begin = 0; begin < C; begin += block) {
@@ -66,11 +66,12 @@ inline __attribute__((always_inline)) void for_positions(Index C, Index block, P
   }
 }
 
-// max_c[c]: the largest logit of the block so far. keep_c and add_c: what a sum relative to the maximum before, and the
-// newcomer, are multiplied with; one of the two is 1. keep_c is 1 where nothing is added; a block's first is not used.
+// max_c[c]: largest logit of the block up to c. keep_c and add_c: factors of the sum relative to the previous maximum
+// and of the new position; one of the two is 1. keep_c is 1 if nothing is added; that of a block's first position is
+// not used.
 //
-// Only the walk of the maxima is one position after the other. The exponentials, which cost most, come after it, for
-// neighbouring positions at once.
+// Only the scan of maxima is sequential. The exponentials, which cost most, are computed afterwards in SIMD vectors of
+// positions.
 template <class T, class Logits>
 void running_max(T* max_c, T* keep_c, T* add_c, const Logits& logit, Index C, Index block, PoolingOrder order) {
   T most = minus_infinity<T>();
@@ -79,7 +80,7 @@ void running_max(T* max_c, T* keep_c, T* add_c, const Logits& logit, Index C, In
     most = starts ? add_c[c] : larger<T>(most, add_c[c]);  // (pooling.2) (pooling_sliding_window.4)
     max_c[c] = most;
   });
-  // -infinity less -infinity is never used: a newcomer that counts makes the maximum finite.
+  // -infinity - (-infinity) is never used: an unmasked position makes the maximum finite.
   const Index before = order == PoolingOrder::up ? -1 : 1;
   const Index first = order == PoolingOrder::up ? 1 : 0;
   for_lanes<T>(C - 1, [&]<class L>(Index i) {
@@ -93,15 +94,15 @@ void running_max(T* max_c, T* keep_c, T* add_c, const Logits& logit, Index C, In
   });
 }
 
-// Replaces n numbers by e to their power.
+// Replaces each of n numbers by its exponential.
 template <class T>
 void exponentials(T* x, Index n) {
   for_lanes<T>(n, [&]<class L>(Index i) { store<L>(x + i, exponential<L>(load<L>(x + i))); });
 }
 
-// sum_c, relative to the running maximum, and the share alpha_c of the newcomer in it: a walk of multiply-adds, then
-// the divisions for neighbouring positions at once.
-// first_rest: what rounding left of the logit of the first position. Returns what it left of the last sum.
+// sum_c, relative to the running maximum, and the share alpha_c of the new position: a scan of multiply-adds, then the
+// divisions in SIMD vectors of positions. first_rest: rounding error of the logit of the first position. Returns the
+// rounding error of the last sum.
 template <class T>
 T running_sum(T* sum_c, T* alpha_c, const T* keep_c, const T* add_c, Index C, Index block, PoolingOrder order,
               T first_rest = T(0)) {
@@ -118,7 +119,7 @@ T running_sum(T* sum_c, T* alpha_c, const T* keep_c, const T* add_c, Index C, In
   return T(sum - S(T(sum)));
 }
 
-// The shares of all positions of a head once more, from what was saved.
+// Recomputes the shares of all positions of a head from saved arrays.
 template <class T>
 void shares_again(T* alpha_c, const MaskedLogits<T>& logit, const T* max_c, const T* sum_c, Index C) {
   for (Index c = 0; c < C; ++c) alpha_c[c] = logit[c];
@@ -129,10 +130,11 @@ void shares_again(T* alpha_c, const MaskedLogits<T>& logit, const T* max_c, cons
   });
 }
 
-// Rows of the payload.
+// Rows of values.
 
-// out = starts ? alpha x : state + alpha (x - state). out may be state or x; state is not read at a start. A difference
-// scaled, not beta state + alpha x: of equal numbers it is 0, and a constant payload stays constant to the last bit.
+// out = starts ? alpha x : state + alpha (x - state). out may be state or x; state is not read at a start. The
+// difference form, not beta state + alpha x: for equal numbers the difference is 0, so constant values stay bitwise
+// constant.
 template <class T>
 void average_row(T* out, const T* state, bool starts, T alpha, const T* x, Index size) {
   for_lanes<T>(size, [&]<class L>(Index k) {
@@ -145,14 +147,14 @@ void average_row(T* out, const T* state, bool starts, T alpha, const T* x, Index
   });
 }
 
-// Over many positions an average moves by ever smaller steps, in the end by less than its last digit. Beyond
-// many_positions the code therefore averages in stretches. The anchor is the average at the end of the stretch before.
-// A separate number, with its own digits, holds the move since the anchor. Growing sums work the same way.
+// Over many positions an average changes by ever smaller steps, in the end by less than its last digit. Beyond
+// many_positions the code therefore uses stretches. The anchor is the average at the end of the previous stretch. A
+// separate number holds the change since the anchor with full precision. Long sums use the same method.
 constexpr Index many_positions = 1024;
 constexpr Index stretch = 256;
 
-// A stretch begins: the average so far is the anchor, and what has moved is what rounding left of it. goes_on: the
-// stretch before had an anchor, too; else nothing is known of that.
+// Starts a stretch: the anchor is the average so far, and the change is the rounding error of the anchor. goes_on: true
+// if the previous stretch had an anchor; otherwise this error is unknown.
 template <class T>
 void begin_average(T* anchor, T* moved, const T* state, bool goes_on, Index size) {
   for_lanes<T>(size, [=]<class L>(Index k) {
@@ -162,7 +164,7 @@ void begin_average(T* anchor, T* moved, const T* state, bool goes_on, Index size
   });
 }
 
-// The averages of `count` neighbouring positions: out = anchor + moved. Of equal numbers nothing moves here, too.
+// Averages of `count` consecutive positions: out = anchor + change. For equal numbers the change is 0 here too.
 template <int count, class T>
 void average_block(T* out, Index out_stride, const T* anchor, T* moved, const T* alpha_c, const T* x, Index x_stride,
                    Index size) {
@@ -170,7 +172,7 @@ void average_block(T* out, Index out_stride, const T* anchor, T* moved, const T*
     const L from = load<L>(anchor + k);
     L by = load<L>(moved + k);
     unrolled<count>([&](int i) {
-      by = fused<L>((load<L>(x + i * x_stride + k) - from) - by, alpha_c[i], by);  // (pooling.5), less anchor
+      by = fused<L>((load<L>(x + i * x_stride + k) - from) - by, alpha_c[i], by);  // (pooling.5), minus anchor
       store<L>(out + i * out_stride + k, from + by);
     });
     store<L>(moved + k, by);

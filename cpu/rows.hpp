@@ -5,7 +5,7 @@
 namespace abh {
 inline namespace ABH_ISA {
 
-// Rows of an array, `stride` apart.
+// Rows of an array at distance `stride`.
 template <class T>
 struct Rows {
   T* first;
@@ -14,8 +14,8 @@ struct Rows {
   Rows from(Index c) const { return {first + c * stride, stride}; }
 };
 
-// Asks for a row that is needed soon. Where rows are slices of wider ones, pieces far from each other, the machine does
-// not see the next one coming.
+// Prefetches a row that is needed soon. Rows that are slices of wider rows are far apart, and hardware does not
+// prefetch them.
 template <class T>
 inline void prefetch_row(const T* row, Index size) {
   constexpr Index line = sizeof(T) < 64 ? 64 / sizeof(T) : 1;

@@ -7,7 +7,7 @@ namespace abh {
 
 namespace {
 
-// Weights that one task averages: two arrays of it fit a second-level cache, and a task outlasts its own start.
+// Weights per task: the two arrays of a task fit the L2 cache, and the work is large compared with the task's start.
 constexpr Index weights_per_task = 16384;
 
 }  // namespace
@@ -16,9 +16,9 @@ template <class Device, class T>
 void weight_average_update(Device& device, Accum<T>* average, const Accum<T>* weight, const StepState* state,
                            Index count) {
   using A = Accum<T>;
-  if (__builtin_isnan(state->clip_scale)) return;  // a broken step: nothing changes
-  const A share = A(state->average_share);         // (weight_average.1), by the host
-  const bool keeps = state->average_share < 1;     // something of the average; else it is the weight, bit by bit
+  if (__builtin_isnan(state->clip_scale)) return;  // invalid step: no update
+  const A share = A(state->average_share);         // (weight_average.1), computed by the host
+  const bool keeps = state->average_share < 1;     // false: the average is a bitwise copy of the weight
 
   parallel_pieces(device, count, weights_per_task, [=](Index begin, Index end) {
     for_lanes<T>(end - begin, [=]<class L>(Index offset) {

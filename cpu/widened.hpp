@@ -1,7 +1,6 @@
 #pragma once
 
-// Layers of bf16 whose kernels are written for float: their rows as floats in scratch memory, and results rounded once,
-// when they are complete.
+// bf16 layers with kernels for float: converts their rows to float in scratch memory, and rounds complete results once.
 
 #include "cpu/rows.hpp"
 
@@ -13,12 +12,13 @@ class Widened {
  public:
   explicit Widened(Device& device) : device_(device), scratch_(device.workspace) {}
 
-  // `count` rows of `width` numbers, `stride` apart (0: they touch), as floats in rows that touch; null for null.
+  // `count` rows of `width` numbers at distance `stride` (0: contiguous), converted to contiguous float rows; null for
+  // null.
   const float* in(const bf16* rows, Index count, Index width, Index stride = 0) {
     return widen(rows, count, width, stride);
   }
 
-  // Room for such rows, which finish() rounds into `rows`. reads: they hold what `rows` holds.
+  // Allocates such rows, which finish() rounds into `rows`. reads: true: they start with the numbers of `rows`.
   float* out(bf16* rows, Index count, Index width, Index stride = 0, bool reads = false) {
     if (!rows) return nullptr;
     float* wide = reads ? widen(rows, count, width, stride) : scratch_.template take<float>(count * width);
@@ -64,7 +64,7 @@ class Widened {
   int result_count_ = 0;
 };
 
-// Runs body(wide) between widening and rounding.
+// Runs body(wide) between conversion and rounding.
 template <class Device, class Body>
 void in_float(Device& device, const Body& body) {
   Widened<Device> wide(device);

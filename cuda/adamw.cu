@@ -10,7 +10,7 @@ namespace {
 
 constexpr int threads_per_block = 256;
 
-// `exact` is what (adamw.6) updates: the weights, or the master copy of narrower ones, which then stand in `rounded`.
+// `exact`: array that (adamw.6) updates: the weights, or a master copy whose rounded values are stored in `rounded`.
 template <class T>
 struct Arrays {
   float* exact;
@@ -19,7 +19,7 @@ struct Arrays {
   const float* d_weight;
 };
 
-// Numbers that the host computes before a step. The complements are formed in double: 1 - 0.99f is off by a millionth.
+// Computed by the host before a step. Complements in double, because 1 - 0.99f has a relative error of a millionth.
 struct Factors {
   float beta1, beta1_complement, beta2, beta2_complement, epsilon;
   double weight_decay, rate;
@@ -29,7 +29,7 @@ Factors factors_of(const AdamwSettings& settings) {
           float(settings.epsilon), settings.weight_decay,     settings.rate};
 }
 
-// Weights i ... i + width - 1.
+// Updates weights i ... i + width - 1.
 template <int width, class T>
 __device__ __forceinline__ void update(const Arrays<T>& a, const Factors& f, const StepState& state, Index i) {
   const float clip_scale = float(state.clip_scale), learning_rate = float(state.learning_rate * f.rate);
@@ -57,7 +57,7 @@ __device__ __forceinline__ void update(const Arrays<T>& a, const Factors& f, con
 
 constexpr int width = widest<float>;
 
-// Updates of one launch: so many as the kernel's arguments have room for.
+// Maximum number of updates per launch, limited by the size of kernel arguments.
 constexpr int most_updates = 32;
 template <class T>
 struct Update {
@@ -65,7 +65,7 @@ struct Update {
   Factors factors;
   Index count;
   unsigned first_block;
-  bool aligned;  // for accesses of `width` numbers: tensors lie one after the other, and may begin at any number
+  bool aligned;  // for accesses of `width` numbers: tensors are adjacent and may begin at any index
 };
 template <class T>
 struct Updates {
@@ -73,18 +73,18 @@ struct Updates {
   int count = 0;
 };
 
-// A thread has `width` neighbouring weights, the last one of an update those that are left:
+// A thread handles `width` adjacent weights; the last thread of an update handles the rest:
 //
 //   thread    0        1        2     ...
 //   weight    0 .. 3   4 .. 7   8 .. 11
 //
-// Four arrays in accesses of 16 bytes keep enough bytes on their way with any number of registers. Reads 16 bytes a
-// weight and writes 12, 14 with a rounded copy; every number once. Grid: the blocks of one update after the other.
+// Accesses of 16 bytes to four arrays keep enough bytes in flight for any number of registers. Reads 16 bytes per
+// weight and writes 12, or 14 with a rounded copy; every number once. Grid: the blocks of one update after another.
 template <class T>
 __global__ void __launch_bounds__(threads_per_block) update_kernel(Updates<T> all, const StepState* state) {
   wait_for_kernel_before();
   require_at_most(threads_per_block);
-  if (state->clip_scale != state->clip_scale) return;  // NaN: a broken step
+  if (state->clip_scale != state->clip_scale) return;  // NaN: invalid step
   const Update<T>& a = all.update[piece_of_block(all.update, all.count)];
   Index i = (Index{blockIdx.x - a.first_block} * threads_per_block + threadIdx.x) * width;
   if (a.aligned && i + width <= a.count) return update<width>(a.arrays, a.factors, *state, i);

@@ -9,9 +9,9 @@ namespace {
 
 // ---- Forward ----
 
-// Grid: a block for each 128 (64) queries of each head, late (in a causal pass: long) ones first. Keys and values are
-// read once for all of them: 4 * 128 * K flops for 4 K bytes in bf16, 128 flops a byte, most of which come from the
-// second cache. The running maximum is that of the scores before they are scaled.
+// Grid: one block per 128 (64) queries of each head; late queries first, because with a causal mask they cost most.
+// Keys and values are read once per block: 4 * 128 * K flops for 4 K bytes in bf16, 128 flops per byte, mostly from the
+// L2 cache. The running maximum is that of the unscaled scores.
 template <class T, int KP, bool wide, bool general>
 __global__ void __launch_bounds__(threads_per_block<T>, blocks<T, KP, rows_of_block<T, KP>, general>)
     forward_kernel(AttentionForward<T> a, Plan plan) {
@@ -31,8 +31,8 @@ __global__ void __launch_bounds__(threads_per_block<T>, blocks<T, KP, rows_of_bl
 
   Left<T, KP, H> query;
   TilePart<T, KP, H> out;
-  float max[Score::rows], sum[Score::rows];  // the sum is that of this lane's columns
-  // The maximum and sum of the finished sections, whose outputs wait in memory.
+  float max[Score::rows], sum[Score::rows];  // the sum over the columns of this lane
+  // Maximum and sum of the completed sections, whose outputs are stored in global memory.
   float total_max[Score::rows], total_sum[Score::rows], total_sum_low[Score::rows];
   for (int r = 0; r < Score::rows; ++r) {
     max[r] = total_max[r] = -infinity;
@@ -70,7 +70,7 @@ __global__ void __launch_bounds__(threads_per_block<T>, blocks<T, KP, rows_of_bl
           if (mask.is_behind(part_keys, rows)) break;
           const bool edge = !mask.sees_all(rows, part_keys);
           const std::uint32_t real = edge ? real_keys<Score>(mask, part_keys.begin, true) : 0;
-          Score score;                                                // without the factor, which joins in the exponent
+          Score score;                                                // scores before scaling
           multiply_rows(score, query, shared.other[stage][0], part);  // (attention.1)
           add_bias(score, mask, at.first, part_keys.begin, true, plan.scale);
           if (edge) hide_others(score, mask, at.first, part_keys.begin, C, true, real);
@@ -78,7 +78,7 @@ __global__ void __launch_bounds__(threads_per_block<T>, blocks<T, KP, rows_of_bl
             float new_max = max[r];
             for (int c = 0; c < Score::columns; ++c) new_max = fmaxf(new_max, score.at(r, c));
             new_max = row_max<T>(new_max);
-            // While a query has seen nothing its maximum is -infinity; 0 in its place keeps -inf - (-inf) out.
+            // Before its first key a query has maximum -infinity; the base is then 0, because -inf - (-inf) is NaN.
             const float base = new_max == -infinity ? 0 : new_max;
             const float shrink = power_of_2((max[r] - base) * scale_2);
             float powers = 0;
@@ -113,15 +113,15 @@ __global__ void __launch_bounds__(threads_per_block<T>, blocks<T, KP, rows_of_bl
 
 // ---- Backward ----
 //
-// Two kernels: blocks of one own queries and sum d_query, blocks of the other own keys and sum d_key and d_value. Each
-// makes the scores again, so that seven products are formed where one kernel would need five; but that one would have
-// to add the parts of d_query that different blocks make, which takes atomics (then the last bits change from run to
-// run) or C/64 copies of d_query. Here every sum has one owner and a fixed order.
+// Two kernels: blocks of the first own queries and sum d_query; blocks of the second own keys and sum d_key and
+// d_value. Both recompute the scores, so there are seven products where a single kernel needs five. But a single kernel
+// must add parts of d_query from different blocks, which takes atomics (the last bits then change from run to run) or
+// C/64 copies of d_query. Here every sum has one owner and a fixed order.
 
-// Grid: a block for each 128 (64) queries, late ones first. Also makes delta, which the other kernel reads: summed
-// exactly as d_out . value is (multiply_diagonal). If one weight is 1 and the others 0, out is that value, also after
-// rounding, delta is that product to the last bit, and d_score is exactly 0. Any other order leaves a rounding error,
-// which is multiplied by queries that are large in just that case; rounding to bf16 does not remove it.
+// Grid: one block per 128 (64) queries, late ones first. Also computes delta, which the other kernel reads, in the
+// summation order of d_out . value (multiply_diagonal). If one weight is 1 and the others 0, out is that value, also
+// after rounding, delta equals that product bitwise, and d_score is exactly 0. Another order leaves a rounding error,
+// which is multiplied by queries that are large in this case; rounding to bf16 does not remove it.
 template <class T, int KP, bool wide, bool general>
 __global__ void __launch_bounds__(threads_per_block<T>, blocks<T, KP, rows_of_block<T, KP>, general>)
     backward_query_kernel(AttentionBackward<T> a, Statistics* statistics, Plan plan) {
@@ -142,7 +142,7 @@ __global__ void __launch_bounds__(threads_per_block<T>, blocks<T, KP, rows_of_bl
   float lse[Score::rows], delta[Score::rows];
   fetch<wide>(shared.own[0], query_rows(in.query_bch, in.query_stride, in, at), at.first, C, K);
   fetch<wide>(shared.own[1], query_rows(a.d_out_bch, 0, in, at), at.first, C, K);
-  // Where the second tile of keys will lie, or all of them.
+  // Shared memory of the second tile of keys, or of all tiles.
   Tile<T, KP>(&out)[2] = shared.other[stages<T, KP, 2> - 1];
   for (int i = 0; i < H / tile; ++i) fetch<wide>(out[i], query_rows(a.out_bch, 0, in, at), at.first + i * tile, C, K);
   const auto prepare = [&] {
@@ -158,14 +158,14 @@ __global__ void __launch_bounds__(threads_per_block<T>, blocks<T, KP, rows_of_bl
         of_head[c / tile].delta[c % tile] = delta[r];
       }
     }
-    __syncthreads();  // everyone has read out
+    __syncthreads();  // all threads have read out
   };
-  if constexpr (stages<T, KP, 2> == 1) {  // before the first tile of keys takes the place of out
+  if constexpr (stages<T, KP, 2> == 1) {  // before the first tile of keys overwrites out
     fetched();
     prepare();
   }
 
-  // Asked anew each time: kept, the answers would take registers.
+  // Recomputed at each use, because stored pointers would take registers.
   const auto d_query_ck = [&] { return query_rows(a.d_query_bch, a.d_query_stride, in, at); };
   const auto keys = [&] { return mask.keys_of(at.first, H); };
   const Range rows = {at.first + Score::first_row(), at.first + Score::end_row()};
@@ -188,12 +188,13 @@ __global__ void __launch_bounds__(threads_per_block<T>, blocks<T, KP, rows_of_bl
           const std::uint32_t real = edge ? real_keys<Score>(mask, part_keys.begin, true) : 0;
           Score score, d_score;
           multiply_rows(score, query, key, part);
-          multiply_rows(d_score, d_out, value, part);  // of the weights, so far
+          multiply_rows(d_score, d_out, value, part);  // d_weight, not d_score yet
           add_bias(score, mask, at.first, part_keys.begin, true, plan.scale);
           if (edge) hide_others(score, mask, at.first, part_keys.begin, C, true, real);
           for (int r = 0; r < Score::rows; ++r) {
             for (int c = 0; c < Score::columns; ++c) {
-              // Fused, the product is not rounded before lse is subtracted, which scores of thousands would notice.
+              // Fused multiply-add: rounding the product before lse is subtracted would be visible for scores of
+              // thousands.
               const float weight = power_of_2(fmaf(score.at(r, c), plan.scale, -lse[r]) * log2_e);
               d_score.at(r, c) = weight * (d_score.at(r, c) - delta[r]);
             }
@@ -209,8 +210,8 @@ __global__ void __launch_bounds__(threads_per_block<T>, blocks<T, KP, rows_of_bl
   put<wide>(d_query_ck(), shared.own[0], at.first, C, K);
 }
 
-// Grid: a block for each 128 (64) keys, early ones (in a causal pass seen by many) first. Rows of the score tile are
-// keys here: so the weights, and d_score, lie ready as left factors of the products that sum over queries.
+// Grid: one block per 128 (64) keys, early keys first, because with a causal mask most queries attend to them. Rows of
+// the score tile are keys here, so weights and d_score have the layout of left factors for sums over queries.
 template <class T, int KP, bool wide, bool general>
 __global__ void __launch_bounds__(threads_per_block<T>, blocks<T, KP, rows_of_block<T, KP>, general>)
     backward_key_kernel(AttentionBackward<T> a, const Statistics* statistics, Plan plan) {
@@ -227,7 +228,7 @@ __global__ void __launch_bounds__(threads_per_block<T>, blocks<T, KP, rows_of_bl
   const HeadMask<general> mask = mask_of<general>(in, at);
   const int C = int(in.C), S = general ? int(in.S) : C, K = int(in.K);
 
-  Left<T, KP, H, H == tile> key;  // beside the sums of 128 keys there are no registers for both
+  Left<T, KP, H, H == tile> key;  // with the sums of 128 keys, registers do not suffice for both
   Left<T, KP, H> value;
   TilePart<T, KP, H> d_key, d_value;
   fetch<wide>(shared.own[0], key_rows<general>(in.key_bsh, in.key_stride, in, at), at.first, S, K);
@@ -260,8 +261,8 @@ __global__ void __launch_bounds__(threads_per_block<T>, blocks<T, KP, rows_of_bl
           const bool edge = !mask.sees_all(part_queries, rows);
           const std::uint32_t real = edge ? real_keys<Score>(mask, at.first, false) : 0;
           Score weight, d_score;
-          multiply_rows(weight, key, query, part);     // scores, so far
-          multiply_rows(d_score, value, d_out, part);  // of the weights, so far
+          multiply_rows(weight, key, query, part);     // scores, not weights yet
+          multiply_rows(d_score, value, d_out, part);  // d_weight, not d_score yet
           add_bias(weight, mask, part_queries.begin, at.first, false, plan.scale);
           if (edge) hide_others(weight, mask, part_queries.begin, at.first, C, false, real);
           for (int c = 0; c < Score::columns; ++c) {
@@ -291,11 +292,11 @@ __global__ void __launch_bounds__(threads_per_block<T>, blocks<T, KP, rows_of_bl
   put<wide>(d_value_sk(), shared.own[1], at.first, S, K);
 }
 
-// ---- Step ----
+// ---- Inference ----
 
-// Positions of one block. Those in reach are dealt out to the blocks of a head in chunks, each of which leaves a
-// triple: maximum, sum and K outputs not yet divided by the sum. A second kernel merges the triples in order, sums and
-// outputs as pairs.
+// Positions per block. The positions within the window are distributed over the blocks of a head in chunks. Each chunk
+// gives a triple: maximum, sum and K outputs not yet divided by the sum. A second kernel merges the triples in order,
+// with compensated sums and outputs.
 constexpr int chunk = 64;
 constexpr int step_threads = 128;
 
@@ -303,8 +304,8 @@ struct StepMemory {
   float score[chunk], power[chunk];
 };
 
-// Grid: chunks x N blocks of 4 warps. First a warp takes every fourth row, channels over lanes; then threads run over
-// channels, rows one after another. Reads the two caches once.
+// Grid: chunks x N blocks of 4 warps. First a warp takes every fourth row, with lanes along channels; then threads run
+// along channels, row after row. Reads the two caches once.
 template <class T>
 __global__ void step_kernel(AttentionStep<T> a, Index first_in_reach, float* triple, int chunks, float scale) {
   wait_for_kernel_before();
@@ -322,7 +323,7 @@ __global__ void step_kernel(AttentionStep<T> a, Index first_in_reach, float* tri
     if (lane == 0) shared.score[c] = score;
   }
   __syncthreads();
-  // Every warp works out the maximum and the sum for itself.
+  // Every warp computes the maximum and the sum redundantly.
   const float score[2] = {lane < rows ? shared.score[lane] : -infinity,
                           lane + warp_size < rows ? shared.score[lane + warp_size] : -infinity};
   const float max = warp_max(fmaxf(score[0], score[1])), base = max == -infinity ? 0 : max;
@@ -346,7 +347,7 @@ __global__ void step_kernel(AttentionStep<T> a, Index first_in_reach, float* tri
   }
 }
 
-// Grid: a block for each head, threads over channels.
+// Grid: one block per head, threads along channels.
 template <class T>
 __global__ void merge_kernel(T* out_h, const float* triple, int chunks, int K) {
   wait_for_kernel_before();
@@ -375,11 +376,11 @@ float scale_of(const Arguments& a) {
   return a.scale > 0 ? float(a.scale) : scale_of_head(a.K);
 }
 
-// For blocks that own the `count` queries or keys of each head together, `rows` each.
+// For blocks that own `rows` of the `count` queries or keys of each head.
 template <class T>
 Plan plan_of(const AttentionInputs<T>& in, Index count, Index rows) {
   const Index blocks = (count + rows - 1) / rows, query_tiles = (in.C + tile - 1) / tile;
-  constexpr Index blocks_together = 512;  // a little more than a large GPU holds at once
+  constexpr Index blocks_together = 512;  // slightly more than fit on a large GPU at once
   const Index together = 0 < blocks && blocks < blocks_together ? blocks_together / blocks : 1;
   return {int(blocks), int(in.B * in.N), int(together), int(query_tiles), scale_of(in)};
 }
@@ -396,8 +397,8 @@ constexpr std::size_t shared_bytes() {
   return sizeof(Shared<T, KP, rows, owned>);
 }
 
-// Calls run.operator()<KP, wide>() for the smallest KP that K fits in; false if there is none. Rows that cannot be read
-// 16 bytes at a time all take the largest KP: they are rare, and each kernel takes its time to compile.
+// Calls run.operator()<KP, wide>() for the smallest KP >= K; false if there is none. Rows without 16-byte alignment all
+// use the largest KP: they are rare, and each kernel costs compile time.
 template <class T, class Run>
 bool with_width(Index K, bool wide, const Run& run) {
   constexpr int most = most_channels<T>;

@@ -1,5 +1,5 @@
-// The gradient of a bias of distances (layers/attention.hpp), for the few of them that a soft border asks for. Plain
-// kernels for any K: correct, not fast.
+// Gradient of a distance bias (layers/attention.hpp) for the few distances that learned spans need. Plain kernels for
+// any K: correct, not fast.
 
 #include "cuda/attention_plain.hpp"
 
@@ -12,8 +12,8 @@ struct BiasMemory {
   float delta[section];
 };
 
-// Grid: a block for every section of every head of every sequence. A warp has every fourth distance, and of a pair of
-// rows a lane every 32nd channel.
+// Grid: one block per section of every head of every sequence. A warp has every fourth distance; in a pair of rows a
+// lane has every 32nd channel.
 template <class T>
 __global__ void bias_kernel(AttentionBiasBackward<T> a, float* part_bnji, int sections, float scale) {
   wait_for_kernel_before();
@@ -53,7 +53,7 @@ __global__ void bias_kernel(AttentionBiasBackward<T> a, float* part_bnji, int se
   }
 }
 
-// Grid: a block a head, threads over its distances. The parts are added in order.
+// Grid: one block per head, threads along its distances. The parts are added in order.
 template <class T>
 __global__ void sum_kernel(AttentionBiasBackward<T> a, const float* part_bnji, int sections) {
   wait_for_kernel_before();

@@ -2,8 +2,8 @@
 
 // Attention for heads of many channels.
 //
-// Plain kernels for any K: a row belongs to a warp, lane l has channels l, l + 32, ...; what it sums lies in shared
-// memory, each lane in its own places, so there is no barrier. Correct, not fast.
+// Plain kernels for any K: one warp per row, lane l has channels l, l + 32, ...; its sums are in shared memory,
+// separate for each lane, so no barrier is needed. Correct, not fast.
 
 #include "cuda/attention_tiles.hpp"
 
@@ -11,7 +11,7 @@ namespace abh {
 
 namespace {
 
-// The same sum in the same order wherever it is formed. All lanes of the warp together.
+// Dot product with the same summation order at every use. Called by all lanes of the warp.
 template <class T>
 __device__ __forceinline__ float dot_product(const T* x_k, const T* y_k, int K) {
   float sum = 0;
@@ -19,8 +19,8 @@ __device__ __forceinline__ float dot_product(const T* x_k, const T* y_k, int K) 
   return warp_sum(sum);
 }
 
-// A row of long sums in shared memory, 3 K floats: those of a tile, and of the tiles before as pairs. Each lane in its
-// own channels.
+// Row of long sums in shared memory, 3 K floats: those of the current tile, and those of earlier tiles as compensated
+// pairs. Each lane accesses its own channels.
 struct LongSum {
   float *tile_k, *total_k, *low_k;
   int K;
@@ -29,7 +29,7 @@ struct LongSum {
       : tile_k(memory), total_k(memory + channels), low_k(total_k + channels), K(int(channels)) {
     for (int k = int(threadIdx.x); k < K; k += warp_size) tile_k[k] = total_k[k] = low_k[k] = 0;
   }
-  // The tile is done: it joins the others, each side times a factor.
+  // End of a tile: adds its sums to the others, each side times a factor.
   __device__ __forceinline__ void end_tile(float shrink = 1, float factor = 1) const {
     for (int k = int(threadIdx.x); k < K; k += warp_size) {
       total_k[k] *= shrink;
@@ -44,7 +44,7 @@ struct LongSum {
   }
 };
 
-// Calls each(i) for every i of a range, and end_tile() after the last one of a tile.
+// Calls each(i) for every i of a range, and end_tile() after the last i of a tile.
 template <class Each, class EndTile>
 __device__ __forceinline__ void for_each_in_tiles(const Range& range, const Each& each, const EndTile& end_tile) {
   for (int i = range.begin; i < range.end; ++i) {
@@ -53,13 +53,13 @@ __device__ __forceinline__ void for_each_in_tiles(const Range& range, const Each
   }
 }
 
-// Blocks are numbered with rows fastest, of which a head has `count`.
+// Block indices: rows first, `count` per head, then heads.
 __device__ __forceinline__ AttentionPlace place_of_row(Index count, Index heads_of_sequence) {
   const int block = int(blockIdx.x), rows = int(count), N = int(heads_of_sequence), head = block / rows;
   return {head / N, head % N, head, block % rows};
 }
 
-// Grid: a block of one warp for each query.
+// Grid: one block of one warp per query.
 template <class T, bool general>
 __global__ void plain_forward_kernel(AttentionForward<T> a, float scale) {
   wait_for_kernel_before();
@@ -72,8 +72,8 @@ __global__ void plain_forward_kernel(AttentionForward<T> a, float scale) {
   const HeadMask<general> mask = mask_of<general>(in, at);
   const int K = int(in.K), lane = int(threadIdx.x);
 
-  float max = -infinity, sum = 0;                                 // of a tile
-  float total_max = -infinity, total_sum = 0, total_sum_low = 0;  // of the tiles before
+  float max = -infinity, sum = 0;                                 // of the current tile
+  float total_max = -infinity, total_sum = 0, total_sum_low = 0;  // of the earlier tiles
   for_each_in_tiles(
       mask.keys_of(at.first, 1),
       [&](int key) {
@@ -106,7 +106,7 @@ __global__ void plain_forward_kernel(AttentionForward<T> a, float scale) {
   a.lse_bnc[Index{at.head} * in.C + at.first] = sees_none ? infinity : total_max + logf(sum);  // (attention.4)
 }
 
-// Grid: a block of one warp for each query. Makes delta for the kernel below.
+// Grid: one block of one warp per query. Computes delta for the kernel below.
 template <class T, bool general>
 __global__ void plain_backward_query_kernel(AttentionBackward<T> a, float* delta_bnc, float scale) {
   wait_for_kernel_before();
@@ -136,7 +136,7 @@ __global__ void plain_backward_query_kernel(AttentionBackward<T> a, float* delta
   d_query.store_sums(query_rows(a.d_query_bch, a.d_query_stride, in, at)[at.first], scale);  // (attention.8)
 }
 
-// Grid: a block of one warp for each key.
+// Grid: one block of one warp per key.
 template <class T, bool general>
 __global__ void plain_backward_key_kernel(AttentionBackward<T> a, const float* delta_bnc, float scale) {
   wait_for_kernel_before();

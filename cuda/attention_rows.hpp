@@ -1,7 +1,7 @@
 #pragma once
 
-// Shared code of attention kernels in which a row belongs to a warp: a query, a key or a distance. The warps of a block
-// own neighbouring rows of one head and meet those of the other side in tiles of 32, which lie in shared memory.
+// Shared code of attention kernels with one warp per row (a query, a key or a distance). The warps of a block own
+// adjacent rows of one head and process the rows of the other side in tiles of 32 in shared memory.
 
 #include "cuda/attention_tiles.hpp"
 #include "cuda/kernel.hpp"
@@ -12,10 +12,10 @@ namespace {
 
 constexpr int side = warp_size;
 constexpr int most_warps = 8;
-constexpr std::size_t enough_shared_bytes = 40 << 10;  // of the rows of a block, beside its tiles
+constexpr std::size_t enough_shared_bytes = 40 << 10;  // of a block's rows, in addition to its tiles
 
-// Where the rows of a warp lie in dynamic shared memory, K4 floats each, with `arrays` of every warp behind those that
-// all warps share.
+// Layout of the rows of a warp in dynamic shared memory, K4 floats each: first the arrays shared by all warps, then
+// `arrays` per warp.
 template <int shared, int arrays>
 struct OwnRows {
   float *common, *first;
@@ -35,9 +35,9 @@ __device__ __forceinline__ void clear_row(float* to_k, int K4) {
   for (int k = int(threadIdx.x) % warp_size; k < K4; k += warp_size) to_k[k] = 0;
 }
 
-// The position of a warp. Blocks are numbered head by head.
+// Position of a warp. Blocks are numbered head by head.
 struct Place {
-  AttentionPlace at;  // of the block's first row
+  AttentionPlace at;  // position of the block's first row
   int warp, lane, row;
 
   __device__ Place(Index rows_of_head, Index N, int blocks_of_head)
@@ -49,10 +49,10 @@ struct Place {
     count = min_of(warps, int(rows_of_head) - at.first);
   }
   bool is_there;
-  int count;  // rows of the block
+  int count;  // number of rows of the block
 };
 
-// Warps of a block, a power of two: as many as rows fit in shared memory, one at least.
+// Warps per block, a power of two: as many as rows fit in shared memory, at least one.
 int warps_for(Index K, std::size_t (*bytes)(Index, int)) {
   int warps = most_warps;
   while (warps > 1 && bytes(K, warps) > enough_shared_bytes) warps /= 2;

@@ -1,6 +1,6 @@
 #pragma once
 
-// The parts of the attention kernels.
+// Building blocks of the attention kernels.
 //
 // A block of threads owns 64 or 128 queries (or, for the gradients of keys and values, keys) of one head, and meets the
 // keys (queries) of that head in tiles of 64. What it owns and what it sums stays on the chip; scores exist only as
@@ -58,26 +58,26 @@ constexpr int stages = on_tensor_cores<T> && (KP <= 64 || owned == 1) ? 2 : 1;
 template <class T, int KP, int rows, bool general>
 [[maybe_unused]] constexpr int blocks = rows > tile ? 2 : ((on_tensor_cores<T> && KP <= 64) ? 3 : 2) - general;
 
-// Columns of a score tile that are in registers at a time.
+// Columns of a score tile held in registers at a time.
 template <class T, int KP>
 constexpr int forward_width = KP <= 64 ? 64 : 32;
 template <class T, int KP>
 constexpr int backward_width = on_tensor_cores<T> ? (KP <= 32 ? 32 : 16) : 64;
 
-// ---- Where things are ----
+// ---- Positions and layout ----
 
-// The launch parameters, which the host chooses.
+// Launch parameters, chosen by the host.
 struct Plan {
-  int blocks, heads;  // blocks of a head; heads of all sequences
-  int together;       // heads whose blocks take turns
-  int query_tiles;    // tiles of 64 queries of a head, whatever blocks own
-  float scale;        // 1/sqrt(K), or what is given
+  int blocks, heads;  // blocks per head; heads of all sequences
+  int together;       // heads whose blocks alternate
+  int query_tiles;    // tiles of 64 queries per head, for any block size
+  float scale;        // 1/sqrt(K), or the explicit scale
 };
 
 struct AttentionPlace {
   int b, n;
   int head;   // b N + n
-  int first;  // row of the block
+  int first;  // first row of the block
 };
 
 // Blocks start in the order of their numbers. Those with much work come first, so that what is left at the end is
@@ -116,7 +116,7 @@ __device__ __forceinline__ Rows<T> key_rows(T* first_bsh, Index stride, const In
   return rows_of(first_bsh, stride, general ? in.S : in.C, in, at);
 }
 
-// Tiles of which somebody sees something, or rows: begin to end - 1.
+// Range of tiles or of rows with unmasked pairs: begin to end - 1.
 struct Range {
   int begin, end;
 };
@@ -134,11 +134,11 @@ struct HeadMask {
   __device__ bool sees(int query, int key) const {
     return key < S && (general ? all.sees(query, key) : !all.causal || key <= query) && (!mask_s || mask_s[key] != 0);
   }
-  // All of the keys behind all of the queries, which then see none of them.
+  // True if all keys are later than all queries, so that all pairs are masked.
   __device__ bool is_behind(Range keys, Range queries) const {
     return all.causal && keys.begin > position(queries.end - 1);
   }
-  // Every one of the queries every one of the keys, no question asked.
+  // True if every query attends to every key, so that no mask is needed.
   __device__ bool sees_all(Range queries, Range keys) const {
     if constexpr (general) {
       return !mask_s && keys.end <= S &&
@@ -148,7 +148,7 @@ struct HeadMask {
     }
   }
 
-  // The keys that `count` queries attend to, and the queries, of C, that attend to `count` keys.
+  // Keys to which `count` queries attend, and queries, of C, that attend to `count` keys.
   __device__ Range keys_of(int first_query, int count) const {
     if constexpr (general) {
       const Stretch keys = all.keys_of({first_query, first_query + count}, S);
@@ -165,10 +165,10 @@ struct HeadMask {
       return {all.causal ? first_key : 0, C};
     }
   }
-  // The last key that a query sees by its position is that of its own.
+  // The last key of a query, by the causal mask, is that at its own position.
   __device__ int position(int query) const { return general ? all.at(query) : query; }
 
-  // A tile may hold queries beyond the last one, whose scores do not matter.
+  // A tile may contain queries past the last one, whose scores are not used.
   __device__ float bias(int query, int key) const {
     const int distance = abs(query + int(all.query_offset) - key);
     return distance_bias_c[min_of(distance, int(all.distances) - 1)];
@@ -187,7 +187,7 @@ __device__ __forceinline__ HeadMask<general> mask_of(const AttentionInputs<T>& i
 
 // ---- Tiles in shared memory ----
 
-// Rows are 16 bytes longer than their channels: then eight neighbouring rows lie in different banks.
+// Rows are padded by 16 bytes, so that eight adjacent rows are in different banks (no bank conflicts).
 template <class T, int KP, int count = tile>
 struct Tile {
   alignas(16) T row[count][KP + widest<T>];
@@ -205,7 +205,7 @@ __device__ __forceinline__ void fetch(Tile<T, KP, count>& to, Rows<const T> from
   ABH_UNROLL(8)
   for (int i = 0; i < count; i += rows_at_once) {
     const bool there = i < rows_there;
-    const T* from = from_row + i * from_ck.stride;  // not read if nothing is there
+    const T* from = from_row + i * from_ck.stride;  // not read if there is no such row
     if constexpr (wide) {
       copy_async(to.row[c + i] + k, from, there);
     } else {
@@ -243,7 +243,9 @@ template <class T>
 struct Weights {};
 template <>
 struct Weights<float> {
-  alignas(16) float row[tile][tile + 4];
+  alignas(16) float x[tile][tile];
+  // Odd rows are 16 banks away from even ones, which the other half of a warp writes.
+  __device__ float* at(int row, int column) { return &x[row][column ^ row % 2 * 16]; }
 };
 
 // The shared memory of a block: at most 99 KB, what the smallest GPUs since sm_80 grant.
@@ -275,10 +277,10 @@ __device__ __forceinline__ void for_tiles(const Range& range, const Fetch& fetch
     compute(first, stage);
     if (next >= end) break;
     if (stages == 1) {
-      __syncthreads();  // everyone is done with this tile
+      __syncthreads();  // all threads have finished this tile
       fetch_tile(next, 0);
     }
-    fetched();  // with two stages also: everyone is done with the tile that the fetch after this one overwrites
+    fetched();  // with two stages also: all have finished the tile that the next fetch overwrites
     if (stages == 2) stage = 1 - stage;
     first = next;
   }
@@ -443,7 +445,7 @@ __device__ __forceinline__ void multiply_rows(TilePart<float, W, tile>& sum_rc, 
       }
     }
   };
-  if constexpr (KP == 16) {  // four steps alone would all be unrolled, for which the registers are too few
+  if constexpr (KP == 16) {  // four steps would be fully unrolled, which needs too many registers
     ABH_UNROLL(1)
     for (int k = 0; k < KP; k += 4) multiply_channels(k);
   } else {
@@ -456,16 +458,16 @@ __device__ __forceinline__ void multiply_columns(TilePart<float, KP, tile>& sum_
                                                  const TilePart<float, W, tile>& weight_rc,
                                                  const Tile<float, KP>& right_ck, int first, Weights<float>& weights) {
   using P = TilePart<float, KP, tile>;
-  P of_tile;  // summed by itself: long sums are sums of tiles
+  P of_tile;  // separate: long sums consist of partial sums per tile
   for (int r = 0; r < P::rows; ++r) {
     for (int c = 0; c < TilePart<float, W, tile>::columns; ++c) {
-      weights.row[P::row(r)][TilePart<float, W, tile>::column(c)] = weight_rc.at(r, c);
+      *weights.at(P::row(r), TilePart<float, W, tile>::column(c)) = weight_rc.at(r, c);
     }
   }
   __syncwarp();  // rows of weights are read by the warp that wrote them
   for (int c = 0; c < W; c += 4) {
     Floats<4> weight[P::rows];
-    for (int r = 0; r < P::rows; ++r) weight[r] = load<4>(weights.row[P::row(r)] + c);
+    for (int r = 0; r < P::rows; ++r) weight[r] = load<4>(weights.at(P::row(r), c));
     for (int i = 0; i < 4; ++i) {
       for (int k = 0; k < P::columns; ++k) {
         const float right = right_ck.row[first + c + i][P::column(k)];
@@ -479,7 +481,7 @@ __device__ __forceinline__ void multiply_columns(TilePart<float, KP, tile>& sum_
   }
 }
 
-// product_r = left_r . right_r, channel after channel as in multiply_rows, and so the very same sums.
+// product_r = left_r . right_r, channel after channel as in multiply_rows, so the sums are bitwise equal.
 template <int KP>
 __device__ __forceinline__ void multiply_diagonal(float (&product_r)[tile / 16], const Left<float, KP, tile>& left_rk,
                                                   const Tile<float, KP>* right_rk) {
@@ -498,7 +500,7 @@ template <class T>
 __device__ __forceinline__ bool ends_section(int first, const Range& met) {  // the tile from `first` on, but not all
   return !on_tensor_cores<T> && (first + tile) % section == 0 && first + tile < met.end;
 }
-// Whether the section in which `last` lies is the first one that is met.
+// True if the section that contains `last` is the first one of the range.
 __device__ __forceinline__ bool is_first_section(int last, const Range& met) {
   return last / section == met.begin / section;
 }
@@ -507,11 +509,11 @@ __device__ __forceinline__ bool in_sections(const Range& met) {
   return !on_tensor_cores<T> && met.begin < met.end && !is_first_section(met.end - 1, met);
 }
 
-// Calls each(r, k, x) for each of this thread's sums that has a place x in the rows of a head.
+// Calls each(r, k, x) for each of this thread's sums; x is its element in the rows of a head.
 template <int KP, class Each>
 __device__ __forceinline__ void for_places(Rows<float> sum_ck, int first, int C, int K, const Each& each) {
   using P = TilePart<float, KP, tile>;
-  asm volatile("" : "+r"(first));  // or a compiler works the places out before the tiles, and keeps them in registers
+  asm volatile("" : "+r"(first));  // keeps the indices below out of registers until here
   for (int r = 0; r < P::rows; ++r) {
     const int c = first + P::row(r);
     for (int k = 0; k < P::columns && c < C; ++k) {
@@ -544,7 +546,7 @@ __device__ __forceinline__ void end_section(TilePart<T, KP, H>& sum, Rows<T> sum
   end_section(sum, sum_ck, first, C, K, first_section, last_section, one_r);
 }
 
-// Maximum and sum over the lanes that share a row.
+// Maximum and sum over the lanes of a row.
 template <class T>
 constexpr int lanes_of_row = on_tensor_cores<T> ? 4 : 16;
 template <class T>
@@ -596,7 +598,7 @@ __device__ __forceinline__ void hide_others(P& score, const HeadMask<general>& m
   }
 }
 
-// The bias of every distance joins the scores, which are still without their factor.
+// Adds the distance bias to the unscaled scores.
 template <class P, bool general>
 __device__ __forceinline__ void add_bias(P& score, const HeadMask<general>& mask, int first_query, int first_key,
                                          bool rows_are_queries, float scale) {
@@ -611,11 +613,11 @@ __device__ __forceinline__ void add_bias(P& score, const HeadMask<general>& mask
   }
 }
 
-// Rounds the sums, times a factor, into the rows of an own tile that only this warp has read.
+// Stores the rounded sums, times a factor, in rows of an own tile that only this warp has read.
 template <class T, int KP, int H>
 __device__ __forceinline__ void store_sums(Tile<T, KP, H>& own, TilePart<T, KP, H>& sum, float factor) {
   using P = TilePart<T, KP, H>;
-  __syncwarp();  // all of its lanes have read it
+  __syncwarp();  // all lanes of the warp have read it
   for (int r = 0; r < P::rows; ++r) {
     for (int c = 0; c < P::columns; ++c) own.row[P::row(r)][P::column(c)] = T(sum.at(r, c) * factor);
   }

@@ -3,36 +3,35 @@
 #include "cuda/partial_sums.hpp"
 #include "layers/causal_conv.hpp"
 
-// Letters beside those of docs/conventions.md: u counts the groups, U of them; o and g count the output and input
-// channels within a group, G each, so d = u G + o. x stands for whichever of o and g is summed over.
+// Letters, in addition to those of docs/conventions.md: u = group, U of them; o and g = output and input channel within
+// a group, G each. Hence d = u G + o. x = summation index, o or g.
 
 namespace abh {
 
 namespace {
 
-// A thread that convolves holds `taps` taps, and computes `rows` positions at a time for which it needs `window`
-// inputs.
+// A thread holds `taps` taps and computes `rows` positions at a time, which need `window` inputs.
 constexpr int taps = 4;
 constexpr int rows = 4;
 constexpr int window = rows + taps - 1;
 
 constexpr int threads_per_block = 128;
 
-// Both ways of the convolution are one: output y of a group sums, over taps j and channels x of the group, weight * in
-// at position p - (J-1) + j. For the output (y, x) is (o, g). For the input's gradient it is (g, o), and positions p
-// are counted from the end: what lies ahead in time comes before in p.
+// One formula covers both directions of the convolution: output y of a group sums weight * in over taps j and channels
+// x of the group, at position p - (J-1) + j. For the output (y, x) is (o, g). For the gradient of the input it is (g,
+// o), and p counts positions from the end, so that later positions have a smaller p.
 enum class Look { back, ahead };
 
-// The places of weights in memory: their distances along u, o, g and j.
+// Layout of weights in memory: strides of u, o, g and j.
 struct WeightOrder {
   Index u, o, g, j;
-  __device__ Index place(Index i, int G, int J) const {  // of weight i in the order (D, G, J)
+  __device__ Index place(Index i, int G, int J) const {  // index of weight i of (D, G, J)
     const Index dg = i / J, d = dg / G;
     return d / G * u + d % G * o + dg % G * g + i % J * j;
   }
 };
 
-// In the order `order`. Grid: a thread for each weight. Reads and writes each once.
+// Copies weights to the layout `order`. Grid: one thread per weight. Reads and writes each once.
 template <class To, class T>
 __global__ void reorder_kernel(To* to, const T* weight_dgj, WeightOrder order, Index count, int G, int J) {
   wait_for_kernel_before();
@@ -46,8 +45,8 @@ void reorder(Gpu& device, To* to, const T* weight_dgj, WeightOrder order, const 
          weight_dgj, order, count, int(G), int(s.kernel));
 }
 
-// d_weight_dgj += the sum of `parts` parts in the order `order`, one after the other in memory. Grid: a block
-// of 32 x 32 threads for 32 weights (partial_sums.hpp).
+// d_weight_dgj += sum of `parts` parts, which are contiguous and in the layout `order`. Grid: one block of 32 x 32
+// threads per 32 weights (partial_sums.hpp).
 __global__ void add_parts_kernel(float* d_weight_dgj, const float* parts_p, int parts, WeightOrder order, Index count,
                                  int G, int J) {
   wait_for_kernel_before();
@@ -63,7 +62,7 @@ void add_parts(Gpu& device, float* d_weight_dgj, const float* parts_p, Index par
          d_weight_dgj, parts_p, int(parts), order, count, int(G), int(s.kernel));
 }
 
-// `width` neighbouring numbers as they lie in memory. Zeros where there is no such position.
+// `width` adjacent numbers in memory order. Zeros outside the sequence.
 template <int width, class T>
 __device__ __forceinline__ Pack<T, width> row_at(const T* in_pd, int p, int C, Index step) {
   if (p >= 0 && p < C) return pack_at<width>(in_pd + p * step);
@@ -74,25 +73,25 @@ __device__ __forceinline__ Pack<T, width> row_at(const T* in_pd, int p, int C, I
 
 // Narrow groups.
 
-// Positions of one sequence that a thread convolves, one turn of `rows` after the other.
+// Positions of one sequence per thread, `rows` at a time.
 constexpr int strip = 16;
 
 template <class T>
 struct Direct {
   T* out_bcd;
   const T* in_bcd;
-  const float* weight_jxd;  // j: tap, x: summed channel of the group, d: output channel
+  const float* weight_jxd;  // j = tap, x = summed channel of the group, d = output channel
   Index B;
   int C, D, G, J;
-  Index step;  // from a position to the next in p: D, or -D looking ahead
+  Index step;  // stride from one p to the next: D, or -D for ahead
 };
 
-// A thread has `width` neighbouring channels and a strip of 16 positions. Taps come four at a time, newest first, and
-// the inputs of a wider group one channel after the other; taps and windows are read again in every turn, from the
-// first-level cache. `width` is 8 (bf16) or 4 (float) for depthwise convolutions of aligned rows, else 1; the channels
-// of a wider group read the same inputs, which a warp fetches in one access.
+// A thread has `width` adjacent channels and a strip of 16 positions. It loops over taps, four at a time and newest
+// first, and over the input channels of a wider group. Taps and windows are reloaded from the L1 cache for every `rows`
+// positions. `width` is 8 (bf16) or 4 (float) for depthwise convolutions of aligned rows, else 1. The channels of a
+// wider group read the same inputs, which a warp loads in one access.
 //
-// Grid: a thread for each pack of channels (fastest), strip and sequence. Reads and writes each array about once.
+// Grid: one thread per pack of channels (fastest), strip and sequence. Reads and writes each array about once.
 template <class T, int width>
 __global__ void __launch_bounds__(threads_per_block) direct_kernel(Direct<T> a) {
   wait_for_kernel_before();
@@ -121,7 +120,7 @@ __global__ void __launch_bounds__(threads_per_block) direct_kernel(Direct<T> a) 
         }
         for (int w = 0; w < window; ++w) in_w[w] = row_at<width>(in_p + x, first + w, a.C, a.step);
         for (int t = 0; t < taps; ++t) {
-          if (oldest + t < 0) continue;  // fewer than four are left
+          if (oldest + t < 0) continue;  // fewer than four taps are left
           for (int r = 0; r < rows; ++r) {
             const Pack<T, width>& in = in_w[r + t];
             for (int i = 0; i < width; ++i)
@@ -136,23 +135,23 @@ __global__ void __launch_bounds__(threads_per_block) direct_kernel(Direct<T> a) 
   }
 }
 
-// Positions that a thread of the weight's gradient sums one after the other: whole turns.
+// Positions per thread for the weight's gradient, a multiple of `rows`.
 constexpr int gradient_strip = 32;
 
 template <class T>
 struct DirectGradient {
-  float* d_weight_pjgd;  // p: part
+  float* d_weight_pjgd;  // p = part
   const T* d_out_bcd;
   const T* in_bcd;
   Index strips;  // of all sequences
   int strips_per_part, C, D, G, J;
 };
 
-// The gradient of four taps of `width` neighbouring channels with one input channel of their group, summed over one
-// part: a number of strips of 32 positions. What a window shares with the next one stays in registers, so d_out and in
-// are read once for each four taps and input channel.
+// Gradient of four taps of `width` adjacent channels for one input channel of their group, summed over one part: a
+// number of strips of 32 positions. The overlap of consecutive windows stays in registers, so d_out and in are read
+// once per four taps and input channel.
 //
-// Grid: a thread for each pack of channels (fastest), input channel, four taps, and part. Writes 4 D G J bytes a part.
+// Grid: one thread per pack of channels (fastest), input channel, four taps, and part. Writes 4 D G J bytes per part.
 template <class T, int width>
 __global__ void __launch_bounds__(threads_per_block) direct_gradient_kernel(DirectGradient<T> a) {
   wait_for_kernel_before();
@@ -188,44 +187,42 @@ __global__ void __launch_bounds__(threads_per_block) direct_gradient_kernel(Dire
       }
     }
   }
-  if (first_strip >= a.strips) return;  // a thread beyond the last part
+  if (first_strip >= a.strips) return;  // a thread past the last part
   for (int t = 0; t < taps; ++t) {
     if (oldest + t >= 0) store<width>(a.d_weight_pjgd + ((part * a.J + oldest + t) * a.G + g) * a.D + d, sum[t]);
   }
 }
 
-// One channel a group (depthwise) and four taps, the usual case: four neighbouring channels, in one access of 8 (bf16)
-// or 16 bytes (float), and eight positions are a thread's. All rows that it needs are read before the first one is
-// used:
+// The usual case, depthwise with four taps: a thread has four adjacent channels, in one access of 8 (bf16) or 16 bytes
+// (float), and eight positions. It loads all its rows before it uses the first one:
 //
 //   p         0 1 2 3 4 5 6 7 8 9 ...
 //   strip 0   n n n n n n n n              n: eight new inputs
 //   strip 1             h h h n n n n ...  h: three inputs before them (halo), which the strip before reads too
 //
-// Taps of neighbouring channels lie side by side in weight_dj, and are read as they are.
+// Taps of adjacent channels are contiguous in weight_dj and are read unchanged.
 constexpr int channels = 4;
 constexpr int depthwise_strip = 8;
 constexpr int depthwise_window = depthwise_strip + taps - 1;
 constexpr int depthwise_threads = 256;
 
-// Strips of all sequences, one sequence after the other, `each` in a sequence.
+// Strips of all sequences, one sequence after another, `each` per sequence.
 struct Strips {
   int C, D;
   unsigned each, all;
   explicit Strips(const CausalConvShape& s)
       : C(int(s.C)), D(int(s.D)), each(blocks_for(s.C, depthwise_strip)), all(blocks_for(s.B * each, 1)) {}
-  __device__ int begin(unsigned at) const { return int(at % each) * depthwise_strip; }  // its first position
-  __device__ Index sequence(unsigned at) const { return Index{at / each} * C * D; }     // of the array's elements
+  __device__ int begin(unsigned at) const { return int(at % each) * depthwise_strip; }  // first position of the strip
+  __device__ Index sequence(unsigned at) const { return Index{at / each} * C * D; }     // its offset in elements
 };
 
-// Rows p ... p + count - 1 of a sequence, `step` numbers apart. Zeros where there is no such position.
+// Rows p ... p + count - 1 of a sequence, with stride `step`. Zeros outside the sequence.
 template <int count, class T>
 __device__ __forceinline__ void rows_at(Pack<T, channels> (&row)[count], const T* in_pd, int p, int C, Index step) {
   for (int w = 0; w < count; ++w) row[w] = row_at<channels>(in_pd, p + w, C, step);
 }
 
-// Grid: blocks of whole strips side by side, thread (x, y) with pack x of strip y. Reads and writes each array about
-// once.
+// Grid: blocks of whole strips, thread (x, y) with pack x of strip y. Reads and writes each array about once.
 template <class T>
 __global__ void __launch_bounds__(depthwise_threads, 3)
     depthwise_kernel(T* out_bcd, const T* in_bcd, const T* weight_dj, Strips s, Look look) {
@@ -254,15 +251,15 @@ __global__ void __launch_bounds__(depthwise_threads, 3)
   }
 }
 
-// The gradient of the weights: sums over the strips of a part. Thread (x, y) has four channels, and of the part's
-// strips every eighth; the sums of a block are then added in the order of y.
+// Gradient of the weights: sums over the strips of a part. Thread (x, y) has four channels and every eighth strip of
+// the part; the sums of a block are then added in the order of y.
 constexpr int gradient_rows = 8;
 struct DepthwiseSums {
-  float sum[gradient_rows][taps][warp_size * channels + 8];  // four taps of eight channels lie in 32 banks
+  float sum[gradient_rows][taps][warp_size * channels + 8];  // + 8: no bank conflicts
 };
 
-// Grid: a block of 32 x 8 threads for each 128 channels (fastest) and part. Reads both arrays about once, writes 16 D
-// bytes a part.
+// Grid: one block of 32 x 8 threads per 128 channels (fastest) and part. Reads both arrays about once, writes 16 D
+// bytes per part.
 template <class T>
 __global__ void __launch_bounds__(warp_size* gradient_rows)
     depthwise_gradient_kernel(float* d_weight_pdj, const T* d_out_bcd, const T* in_bcd, Strips s,
@@ -300,7 +297,7 @@ __global__ void __launch_bounds__(warp_size* gradient_rows)
   }
 }
 
-// Whether the kernels above take these arrays.
+// True if the kernels above support these arrays.
 template <class T>
 bool is_depthwise(const CausalConvShape& s, const T* one_bcd, const T* other_bcd) {
   return s.groups == s.D && s.kernel == taps && widest_fits<float>(s.D, one_bcd, other_bcd);
@@ -319,7 +316,7 @@ void depthwise_gradient(Gpu& device, float* d_weight_dj, const T* d_out_bcd, con
                         const CausalConvShape& s) {
   const Strips strips(s);
   const unsigned slices = blocks_for(s.D, warp_size * channels);
-  // About 512 blocks keep a GPU's memory busy, and few parts keep their sums small.
+  // About 512 blocks saturate the memory bandwidth, and few parts need little memory for their sums.
   const unsigned most_parts = 512 / slices + 1;
   const unsigned strips_per_part = blocks_for(strips.all, most_parts * gradient_rows) * gradient_rows;
   const unsigned parts = blocks_for(strips.all, strips_per_part);
@@ -358,8 +355,8 @@ void direct_gradient(Gpu& device, float* d_weight_dgj, const T* d_out_bcd, const
   const Index strips = s.B * ((s.C + gradient_strip - 1) / gradient_strip);
   Gpu::Scope scratch(device.workspace);
   const auto run = [&](auto kernel, Index width) {
-    // At most about 2^18 / width threads: enough to keep a GPU's memory busy, and few enough that their sums take some
-    // 4 MB.
+    // At most about 2^18 / width threads: enough to saturate the memory bandwidth, and few enough that their sums take
+    // about 4 MB.
     const Index threads_per_part = s.D / width * G * fours;
     const Index most_parts = (Index{1} << 18) / width / threads_per_part + 1;
     const Index strips_per_part = (strips + most_parts - 1) / most_parts;
@@ -375,11 +372,11 @@ void direct_gradient(Gpu& device, float* d_weight_dgj, const T* d_out_bcd, const
                                                    : run(direct_gradient_kernel<T, 1>, 1);
 }
 
-// Wide groups: the inputs that a group's outputs at one position see, J of each channel, become one row. Then the
-// convolution is a product with the group's weights, one for each group; the groups' products are done together.
+// Wide groups: the inputs of a group's outputs at one position, J per channel, form one row (window). The convolution
+// is then one matrix product per group with the group's weights; all groups are one batched product.
 
-// window_bcujx[b, c, u, j, x] = in at position p - (J-1) + j of channel u G + x. Grid: a thread for each `width`
-// elements of the window, neighbours side by side. Writes the window once and reads it from the caches J times.
+// window_bcujx[b, c, u, j, x] = in at position p - (J-1) + j of channel u G + x. Grid: one thread per `width` adjacent
+// elements of the window. Writes the window once and reads it J times from cache.
 template <class T, int width>
 __global__ void gather_kernel(T* window_bcujx, const T* in_bcd, Index count, int C, int D, int G, int J, Look look) {
   wait_for_kernel_before();
@@ -392,7 +389,7 @@ __global__ void gather_kernel(T* window_bcujx, const T* in_bcd, Index count, int
   pack_at<width>(window_bcujx + i) = row_at<width>(in_c, c + offset, C, D);
 }
 
-// The windows of `in`, in scratch memory of the caller. With one tap they are `in` itself.
+// Windows of `in`, in scratch memory of the caller. With one tap they are `in` itself.
 template <class T>
 const T* windows_of(Gpu& device, Gpu::Scope& scratch, const T* in_bcd, Look look, const CausalConvShape& s) {
   if (s.kernel == 1) return in_bcd;
@@ -454,16 +451,16 @@ void gradient_by_products(Gpu& device, float* d_weight_dgj, const T* d_out_bcd, 
   add_parts(device, d_weight_dgj, d_weight_uojg, 1, {.u = G * J * G, .o = J * G, .g = 1, .j = G}, s);
 }
 
-// One position.
+// Inference, one position.
 
-// window_dj: for every channel its last J inputs, oldest first, in the order of the weights; then the newest takes the
-// place of the oldest in the ring. Grid: a thread for each channel, the only one that touches its state.
+// window_dj: the last J inputs of every channel, oldest first, in the order of the weights; then the newest input
+// replaces the oldest in the ring. Grid: one thread per channel, which alone accesses the channel's state.
 template <class T>
 __global__ void ring_kernel(float* window_dj, T* state_jd, const T* in_d, Index position, int D, int J) {
   wait_for_kernel_before();
   const int d = int(blockIdx.x * threads_per_block + threadIdx.x);
   if (d >= D) return;
-  for (int j = 0; j < J - 1; ++j) {  // position - (J-1) + j lies in row (position + j) % (J-1)
+  for (int j = 0; j < J - 1; ++j) {  // position - (J-1) + j is in row (position + j) % (J-1)
     window_dj[Index{d} * J + j] = float(state_jd[(position + j) % (J - 1) * D + d]);
   }
   window_dj[Index{d} * J + J - 1] = float(in_d[d]);
@@ -472,7 +469,7 @@ __global__ void ring_kernel(float* window_dj, T* state_jd, const T* in_d, Index 
 
 constexpr int warps_per_block = 4;
 
-// Grid: a warp for each output channel, whose weights lie side by side as its window does. Reads the weights once.
+// Grid: one warp per output channel; its weights and its window are contiguous. Reads the weights once.
 template <class T>
 __global__ void step_kernel(T* out_d, const float* window_dj, const T* weight_dgj, int D, int G, int J) {
   wait_for_kernel_before();
@@ -502,7 +499,7 @@ void causal_conv_forward(Device& device, T* out_bcd, const T* in_bcd, const T* w
 template <class Device, class T>
 void causal_conv_backward(Device& device, T* d_in_bcd, Accum<T>* d_weight_dgj, const T* d_out_bcd, const T* in_bcd,
                           const T* weight_dgj, const CausalConvShape& s) {
-  if (s.B * s.C == 0) return;  // the weight's gradient is a sum over nothing
+  if (s.B * s.C == 0) return;  // the weight's gradient is an empty sum
   if (s.D / s.groups < causal_conv_gemm_width) {
     direct(device, d_in_bcd, d_out_bcd, weight_dgj, Look::ahead, s);
     direct_gradient(device, d_weight_dgj, d_out_bcd, in_bcd, s);

@@ -5,12 +5,12 @@ namespace abh {
 
 namespace {
 
-// A row belongs to a warp, both ways: a small vocabulary fills few lanes more than once, and no warp waits for another.
-constexpr int rows_at_a_time = 4;  // warps in a block
+// One warp per row, in both passes: a small vocabulary gives each lane few elements, and no warp waits for another.
+constexpr int rows_at_a_time = 4;  // warps per block
 constexpr int threads_per_block = rows_at_a_time * warp_size;
-constexpr int numbers_ahead = 16;  // logits that a lane holds in registers
+constexpr int numbers_ahead = 16;  // logits per lane in registers
 
-// The two levels of the target distribution: every token gets on_each, the target on_target more.
+// The target distribution has two levels: on_each for every token, plus on_target for the target.
 struct TargetShare {
   float on_target, on_each;
 };
@@ -18,26 +18,26 @@ TargetShare target_share(double label_smoothing, Index V) {
   return {float(1 - label_smoothing), float(label_smoothing / static_cast<double>(V))};  // (cross_entropy.1)
 }
 
-// Sums over logits that have been seen, with a maximum of theirs taken out: sum exp(x - max), sum (x - max).
+// Sums over some logits, relative to a maximum: sum exp(x - max), sum (x - max).
 struct ShiftedSums {
   float max, sum_exp, sum_shifted, count;
 };
 
-// The same sums with another maximum, at least as large, taken out. Without logits there is nothing to move, and
-// 0 times the distance must not become NaN.
+// Rescales the sums to another maximum, at least as large. Without logits nothing is rescaled, because 0 times an
+// infinite distance would be NaN.
 __device__ ShiftedSums moved_to(ShiftedSums sums, float max) {
   const float distance = sums.count > 0 ? sums.max - max : 0.0f;
   return {max, sums.sum_exp * expf(distance), sums.sum_shifted + sums.count * distance, sums.count};
 }
 
-// The sums of one row, the same in every lane. Each logit is read once. A lane takes up to 16 into registers, finds
-// their maximum, moves its sums to it, adds their exponentials, and goes on; for V of a few hundred that is all. The
-// sums of the lanes are brought to the maximum of the row at the end.
+// Sums of one row, the same in every lane. Each logit is read once. A lane loads up to 16 logits into registers, finds
+// their maximum, rescales its sums to it, and adds their exponentials; for V of a few hundred one round suffices. At
+// the end the sums of the lanes are rescaled to the maximum of the row.
 //
 //   logits_v   | lane 0 | lane 1 | ... | lane 31 | lane 0 | ...     `width` neighbouring logits a lane
 //
-// A maximum is a finite number or +infinity: with -infinity, a logit of -infinity would give NaN and not the
-// exponential 0. NaN is passed over by fmaxf, but not by the exponential.
+// The maximum is finite or +infinity: relative to -infinity, a logit of -infinity would give NaN instead of an
+// exponential of 0. fmaxf ignores NaN, but the exponential does not.
 template <int width, class T>
 __device__ ShiftedSums sums_of_row(const T* logits_v, int V, int lane) {
   constexpr int accesses = numbers_ahead / width;
@@ -67,24 +67,24 @@ __device__ ShiftedSums sums_of_row(const T* logits_v, int V, int lane) {
   return {sums.max, warp_sum(sums.sum_exp), warp_sum(sums.sum_shifted), float(V)};
 }
 
-// The first v whose logit is the largest of its row, the same in every lane; each lane looks at every 32nd.
+// First v with the largest logit of the row, the same in every lane; each lane reads every 32nd logit.
 template <class T>
 __device__ Token best_of_row(const T* logits_v, int V, int lane, float max) {
   int best = V;
   for (int v = lane; v < V && best == V; v += warp_size) {
     if (!(float(logits_v[v]) < max)) best = v;
   }
-  return Token(-warp_max(float(-best)));  // as a float exact: a vocabulary has at most 2^21 tokens
+  return Token(-warp_max(float(-best)));  // exact as a float: a vocabulary has at most 2^21 tokens
 }
 
-// Rows of one block: four, or as many more as keep the blocks below 4,096, whose partial sums one block then adds.
+// Rows per block: four, or more to keep the number of blocks below 4,096; one block then adds their partial sums.
 Index rows_per_block(Index BC) {
   const Index rows = (BC + 4095) / 4096;
   return (rows + rows_at_a_time - 1) / rows_at_a_time * rows_at_a_time;
 }
 
-// Grid: one block of 4 warps for `rows` consecutive rows; warp w takes rows w, w + 4, ... of them. Reads the logits
-// once and writes two numbers a row; loss_p and count_p are the sums over the rows of block p.
+// Grid: one block of 4 warps per `rows` consecutive rows; warp w takes rows w, w + 4, ... of them. Reads the logits
+// once and writes two numbers per row; loss_p and count_p are the sums over the rows of block p.
 template <class T, int width>
 __global__ void forward_kernel(CrossEntropyForward<T> a, TargetShare q, float* loss_p, int* count_p, Index rows) {
   wait_for_kernel_before();
@@ -102,8 +102,8 @@ __global__ void forward_kernel(CrossEntropyForward<T> a, TargetShare q, float* l
       const float log_sum = logf(sums.sum_exp);
       lse = sums.max + log_sum;                                             // (cross_entropy.2)
       loss = log_sum - q.on_target * (float(logits_v[target]) - sums.max);  // (cross_entropy.3)
-      // Not without smoothing: a logit of -infinity is a token that cannot occur, and 0 times it would be NaN.
-      if (q.on_each > 0) loss -= q.on_each * sums.sum_shifted;                   // (cross_entropy.3), the share of all
+      // Only with smoothing: a logit of -infinity means an impossible token, and 0 * infinity is NaN.
+      if (q.on_each > 0) loss -= q.on_each * sums.sum_shifted;                   // (cross_entropy.3), all tokens
       if (a.best_bc) best = best_of_row(logits_v, int(a.in.V), lane, sums.max);  // (cross_entropy.6)
       ++count_of_warp;
     }
@@ -121,7 +121,7 @@ __global__ void forward_kernel(CrossEntropyForward<T> a, TargetShare q, float* l
   count_p[blockIdx.x] = count;
 }
 
-// One block adds the partial sums: thread i takes parts i, i + 256, ..., then the threads are added.
+// One block adds the partial sums: thread i adds parts i, i + 256, ..., then the threads' sums are added.
 constexpr int mean_threads = 256;
 __global__ void mean_kernel(float* loss, Index* count, const float* loss_p, const int* count_p, int parts) {
   wait_for_kernel_before();
@@ -138,8 +138,8 @@ __global__ void mean_kernel(float* loss, Index* count, const float* loss_p, cons
   *count = rows;
 }
 
-// Grid: BC / 4 blocks of 4 warps, lanes along the vocabulary as above. Reads and writes every logit once; a lane writes
-// only what it has read itself, so the gradient may take the place of the logits.
+// Grid: BC / 4 blocks of 4 warps, lanes along the vocabulary as above. Reads and writes every logit once. A lane writes
+// only elements that it has read, so the gradient may overwrite the logits.
 template <class T, int width>
 __global__ void backward_kernel(CrossEntropyBackward<T> a, TargetShare q) {
   wait_for_kernel_before();
@@ -156,7 +156,7 @@ __global__ void backward_kernel(CrossEntropyBackward<T> a, TargetShare q) {
     Floats<width> d = load<width>(logits_v + v);
     for (int i = 0; i < width; ++i) {
       const float share = v + i == target ? q.on_target + q.on_each : q.on_each;
-      // Chosen, not multiplied with 0: an ignored row may hold anything.
+      // A selection, not a product with 0: an ignored row may contain NaN.
       d.x[i] = counts ? (expf(d.x[i] - lse) - share) * row_weight : 0.0f;  // (cross_entropy.5)
     }
     store<width>(d_logits_v + v, d);

@@ -13,7 +13,7 @@
 #include "cuda/platform.hpp"
 #include "layers/parts/products.hpp"
 
-// cuBLASLt, where this build has it, or the emulator's.
+// cuBLASLt if this build has it, or that of the emulator.
 #if !defined(__CUDACC__)
 #include "cuda/emulator/cublaslt.hpp"
 #define ABH_HAS_CUBLASLT 1
@@ -22,8 +22,8 @@
 #define ABH_HAS_CUBLASLT 1
 #endif
 
-// cuBLASLt stores matrices by columns, this project by rows. A matrix by rows is its transpose by columns, so the
-// library is asked for out' = b' a': its first operand, N x K, is our b, its second, K x M, is our a.
+// cuBLASLt stores matrices by columns, this project by rows. A row-major matrix is its transpose in column-major order,
+// so the library computes out' = b' a': its first operand, N x K, is b, its second, K x M, is a.
 //
 //   ours                         as the library sees it, by columns       operation
 //   b, b_col = 1                 N x K, columns b_row apart               as it is
@@ -38,7 +38,7 @@ namespace abh {
 
 namespace {
 
-// NVIDIA's recommendation for the largest GPUs. Fixed, so that the choice of an algorithm depends on the shape alone.
+// NVIDIA's recommendation for the largest GPUs. Constant, so that the selected algorithm depends on the shape alone.
 constexpr std::size_t workspace_bytes = std::size_t{32} << 20;
 constexpr std::size_t workspace_alignment = 256;
 
@@ -51,26 +51,26 @@ void require(cublasStatus_t status, const char* what) {
 template <class T>
 constexpr cudaDataType_t type_of = std::is_same_v<T, bf16> ? CUDA_R_16BF : CUDA_R_32F;
 
-// Largest power of two, at most 16, that divides an address: algorithms ask for that much, the width of their accesses.
-// No more, because arrays begin at any multiple of 64 bytes: one shape would have several plans, chosen by where its
-// arrays happen to lie.
+// Alignment given to the library: the largest power of two, at most 16, that divides an address. A larger value would
+// be useless, because arrays begin at any multiple of 64 bytes: one shape would have several plans, selected by
+// address.
 constexpr std::uint32_t widest_access = 16;
 std::uint32_t alignment_of(const void* address) {
   const auto bits = reinterpret_cast<std::uintptr_t>(address) | widest_access;
   return static_cast<std::uint32_t>(bits & (~bits + 1));
 }
 
-// A matrix by columns.
+// Column-major matrix.
 struct Matrix {
   Index rows, columns, stride, batch;
   bool transposed;
 
-  // The library's columns may not overlap; the distance of a single column to the next does not matter.
+  // Columns must not overlap; the stride of a single column does not matter.
   bool fits() const { return columns <= 1 || stride >= rows; }
 };
 
-// One shape, as the library describes it, and the algorithm for it. Not moved once it is made: the descriptions live in
-// here.
+// One shape, as described to the library, and the algorithm for it. Not movable, because the library holds pointers to
+// the descriptions.
 struct Plan {
   cublasLtMatmulDescOpaque_t operation;
   cublasLtMatrixLayoutOpaque_t b, a, out;
@@ -78,10 +78,10 @@ struct Plan {
   bool found = false;
 };
 
-// All that a choice may depend on.
+// All values on which the selected algorithm may depend.
 using Key = std::array<Index, 19>;
 
-// One library for the process: there is one GPU. Its handle is made when the first product is asked for.
+// One library handle per process, because there is one GPU. Created at the first product.
 class Library {
  public:
   Library() { require(cublasLtCreate(&handle), "start"); }
@@ -132,7 +132,7 @@ void make_plan(Plan& plan, const Gemm<T, Out>& g, const Matrix& a, const Matrix&
   set(&plan.operation, CUBLASLT_MATMUL_DESC_TRANSA, b.transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
   set(&plan.operation, CUBLASLT_MATMUL_DESC_TRANSB, a.transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
   if (g.bias_n) {
-    // Every product sets its own address. The choice goes by how well this one is aligned, and reads nothing there.
+    // Every product sets its own bias address. The selection uses only the alignment of this address and reads no data.
     set(&plan.operation, CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
     set(&plan.operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER,
         reinterpret_cast<const void*>(std::uintptr_t{widest_access}));
@@ -144,7 +144,7 @@ void make_plan(Plan& plan, const Gemm<T, Out>& g, const Matrix& a, const Matrix&
   cublasLtMatmulPreferenceOpaque_t preference;
   require(cublasLtMatmulPreferenceInit(&preference), "preference");
   set(&preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, static_cast<std::uint64_t>(workspace_bytes));
-  // Where k is cut into parts they are added up in order, in float, so that runs repeat.
+  // If k is split, the parts are added in order, in float, so that runs are reproducible.
   set(&preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
       static_cast<std::uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
   set(&preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, aligned.b);
@@ -152,7 +152,7 @@ void make_plan(Plan& plan, const Gemm<T, Out>& g, const Matrix& a, const Matrix&
   set(&preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, aligned.out);
   set(&preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, aligned.out);
 
-  // Not every shape has an algorithm: rows of an odd number of bf16 have none. That is no error.
+  // Some shapes have no algorithm, such as bf16 rows of odd length. That is no error.
   int count = 0;
   const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(
       library().handle, &plan.operation, &plan.b, &plan.a, &plan.out, &plan.out, &preference, 1, &plan.choice, &count);
@@ -163,8 +163,8 @@ void make_plan(Plan& plan, const Gemm<T, Out>& g, const Matrix& a, const Matrix&
 
 template <class T, class Out, Backend backend>
 bool library_gemm(GpuDevice<backend>& device, const Gemm<T, Out>& g) {
-  // The library scales before it adds the bias, and wants it in the type of the output. One that is less aligned than
-  // others would need a plan of its own.
+  // The library scales before it adds the bias, and needs the bias in the output type. A bias with smaller alignment
+  // would need another plan.
   const bool bias_fits = !g.bias_n || (g.scale == 1 && g.batches == 1 && std::is_same_v<T, Out> &&
                                        alignment_of(g.bias_n) == widest_access);
   const Matrix a =

@@ -9,24 +9,24 @@ namespace {
 
 constexpr int threads_per_block = 256;
 
-// A thread takes the neighbouring elements of one widest access, 4 floats or 8 bf16: one block of Philox words or two,
-// so that every word is used and no two threads draw the same block.
+// A thread has the adjacent elements of one 16-byte access, 4 floats or 8 bf16: one or two Philox blocks. Every word is
+// used and no two threads compute the same block.
 //
 //   element      0 1 2 3   4 5 6 7   8 9 ...
 //   Philox block    0         1         2
 //   float        thread 0  thread 1  thread 2
 //   bf16         thread 0 .........  thread 1
 //
-// It has two such accesses, as many elements apart as the threads of its block take at once, and reads both before it
-// draws: they are on their way while it does.
+// It has two such accesses, which are as far apart as the elements of its whole block, and issues both loads before it
+// computes the random numbers, which hides the latency.
 //
-// Where an array is not aligned, and in the last block, the same elements are read and written one by one: the mask
-// hangs on the number of an element, not on its address.
+// In unaligned arrays, and in the last block, the same elements are accessed one by one: the mask depends on the index
+// of an element, not on its address.
 constexpr int accesses = 2;
 template <class T>
 inline constexpr int elements_per_block = threads_per_block* accesses* widest<T>;
 
-// The elements of a thread, of an array of `count`. `whole`: the arrays are aligned, and all of the block's are there.
+// Elements of a thread in an array of `count`. `whole`: the arrays are aligned, and the block is complete.
 template <class T, bool aligned>
 struct Own {
   static constexpr int width = widest<T>;
@@ -36,7 +36,7 @@ struct Own {
 
   __device__ Index first(int access) const { return begin + (access * threads_per_block + int(threadIdx.x)) * width; }
 
-  // Zeros behind the end.
+  // Zeros past the end.
   __device__ Pack<T, width> load(const T* from, int access) const {
     if (whole) return pack_at<width>(from + first(access));
     Pack<T, width> pack;
@@ -51,7 +51,7 @@ struct Own {
   }
 };
 
-// Grid, both ways: a thread for `accesses`. Every array is read or written once, and there is no mask in memory.
+// Grid, both passes: one thread per `accesses`. Every array is read or written once; no mask is stored.
 
 template <class T, bool aligned>
 __global__ void __launch_bounds__(threads_per_block)
@@ -90,14 +90,14 @@ __global__ void __launch_bounds__(threads_per_block)
   for (int n = 0; n < accesses; ++n) d_outs[n] = own.load(d_out, n);
   ABH_UNROLL(accesses)
   for (int n = 0; n < accesses; ++n) {
-    const Floats<width> factor = dropout_factors<width>(mask, own.first(n));  // those of forward, drawn again
+    const Floats<width> factor = dropout_factors<width>(mask, own.first(n));  // the factors of forward, drawn again
     Floats<width> d;
     for (int i = 0; i < width; ++i) d.x[i] = float(d_outs[n].x[i]) * factor.x[i];  // (dropout.3)
     own.store(d_in, n, d);
   }
 }
 
-// Rows of what backward_kernel makes.
+// Output rows of backward_kernel.
 template <class T>
 struct DroppedRows {
   T* d_in_bcd;

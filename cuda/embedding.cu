@@ -6,8 +6,8 @@ namespace abh {
 
 namespace {
 
-// Forward. Grid: BC / 4 blocks of 4 warps, a row of the output each; lanes run along the channels, `width` at a time.
-// Writes out once; what it reads are rows of two tables, of which small ones stay in a cache.
+// Forward. Grid: BC / 4 blocks of 4 warps, one output row per warp, lanes along the channels, `width` at a time. Writes
+// out once; reads rows of two tables, from cache if they are small.
 constexpr int rows_per_block = 4;
 template <class T, int width>
 __global__ void forward_kernel(T* out_bcd, const Token* tokens_bc, const T* token_vd, const T* position_cd, Index BC,
@@ -29,37 +29,37 @@ __global__ void forward_kernel(T* out_bcd, const Token* tokens_bc, const T* toke
   }
 }
 
-// Backward, tokens. The gradient of the table is cut into tiles of `tile_tokens` tokens and 32 * width channels, and
-// the rows of d_out into chunks. A warp owns one tile for one chunk: it walks through the chunk, picks the rows whose
-// token is in its tile, and adds them, in order, to sums in its shared memory. A lane owns its channels, so two equal
-// tokens in a row are no conflict, and there is neither an atomic operation nor a barrier of the block.
+// Backward, tokens. The gradient of the table is cut into tiles of `tile_tokens` tokens and 32 * width channels, the
+// rows of d_out into chunks. A warp owns one tile for one chunk: it scans the chunk for rows with a token in its tile
+// and adds them, in order, to sums in shared memory. A lane owns its channels, so equal tokens cause no conflict, and
+// neither atomics nor block barriers are needed.
 //
 //   d_out_bcd       channels 0..31  32..63  ...       d_token_vd     channels 0..31  32..63  ...
 //   chunk 0         |  warp  |  warp  |               tokens 0, 2, 4, ...  |  tile  |  tile  |
 //   chunk 1         |  warp  |  warp  |               tokens 1, 3, 5, ...  |  tile  |  tile  |
 //
-// A small vocabulary is one tile high, and each row is read by one warp a slice of channels. A large one has many
-// tiles; each of them reads all tokens, 4 bytes a row, but only its own rows. Tile r has the tokens that are r modulo
-// the number of tiles: the most common tokens of a vocabulary often have neighbouring ids, and should not share a warp.
+// A small vocabulary is one tile high, and each row is read by one warp per slice of channels. A large vocabulary has
+// many tiles; each tile reads all tokens, 4 bytes per row, but only its own rows. Tile r has the tokens that are r
+// modulo the number of tiles: frequent tokens often have adjacent ids and should be in different warps.
 constexpr int tile_tokens = 128;
-constexpr int group = 128;  // rows that are searched, then added
-constexpr int ahead = 32;   // rows that are on their way from memory at once
+constexpr int group = 128;  // rows searched before their sums are added
+constexpr int ahead = 32;   // rows loaded at the same time
 
 template <int width>
 struct alignas(16) Tile {
-  float sum[tile_tokens + 1][warp_size * width];  // the last one is not used: rows that fill up a list go there
+  float sum[tile_tokens + 1][warp_size * width];  // the last row is a dummy for padded lists
   int found[group + 4];                           // row in the group + group * place in the tile
 };
 
-// How the work is cut: by shape alone, so that the sums are the same everywhere.
+// Division of the work, by shape alone, so that sums are the same on every GPU.
 struct Cut {
   int tiles_log2;      // there are 2^tiles_log2 tiles of tokens
-  int slices;          // of channels
-  Index chunks, rows;  // chunks of rows, and rows in one
+  int slices;          // slices of channels
+  Index chunks, rows;  // number of chunks; rows per chunk
 };
-// Each chunk makes sums of its own, V D numbers, that are added later. There are so many chunks that these sums are no
-// more than d_out itself; one of them if V is larger than half of the rows, and then it adds to the gradient itself. A
-// chunk has at least two groups of rows, so that sums do not cost more than the rows.
+// Each chunk has its own sums, V D numbers, which are added afterwards. The number of chunks is such that these sums
+// are not larger than d_out. If V is larger than half of the rows, there is one chunk, which adds to the gradient
+// directly. A chunk has at least two groups of rows, so that the sums do not cost more than the rows.
 Cut cut_of(Index BC, Index D, Index V, int channels) {
   Cut cut;
   for (cut.tiles_log2 = 0; (Index{tile_tokens} << cut.tiles_log2) < V;) ++cut.tiles_log2;
@@ -72,8 +72,8 @@ Cut cut_of(Index BC, Index D, Index V, int channels) {
   return cut;
 }
 
-// Lists the rows of [first, end) that belong to the tile, in order, filled up to a multiple of 4, and returns how many
-// there are. At most `group` rows are searched.
+// Lists the rows of [first, end) with tokens of the tile, in order, padded to a multiple of 4; returns the length. At
+// most `group` rows are searched.
 template <int width>
 __device__ int find_rows(Tile<width>& tile, const Token* tokens_bc, Index first, Index end, int tile_number,
                          int tiles_log2, int lane) {
@@ -94,9 +94,9 @@ __device__ int find_rows(Tile<width>& tile, const Token* tokens_bc, Index first,
   return found;
 }
 
-// Adds the first `width` channels of the rows in the list to the lane's own sums. d_out_gd: the lane's channels of the
-// first row of the group, D to the next row. Four rows at a time: their sums are read together, and where two rows have
-// the same place the later one goes on with the sum of the earlier, and is stored after it.
+// Adds the first `width` channels of the listed rows to the lane's sums. d_out_gd: the lane's channels of the first row
+// of the group, row stride D. Four rows at a time: their sums are loaded together; if two rows have the same token, the
+// later row continues with the sum of the earlier row and is stored after it.
 template <int width, class T>
 __device__ void add_rows(Tile<width>& tile, int found, const T* d_out_gd, int D, int lane) {
   for (int next = 0; next < found; next += ahead) {
@@ -124,8 +124,8 @@ __device__ void add_rows(Tile<width>& tile, int found, const T* d_out_gd, int D,
   }
 }
 
-// Grid: chunks x tiles x slices blocks of one warp, slices next to each other, since they share rows. With one chunk
-// `to` is the gradient and is added to, otherwise it is partial_pvd, p the chunk.
+// Grid: chunks x tiles x slices blocks of one warp; slices are adjacent, because they share rows. With one chunk `to`
+// is the gradient, which is accumulated; otherwise it is partial_pvd, p = chunk.
 template <class T, int width>
 __global__ void token_kernel(float* to, const T* d_out_bcd, const Token* tokens_bc, Index BC, int D, int vocabulary,
                              Cut cut, float scale) {
@@ -133,7 +133,7 @@ __global__ void token_kernel(float* to, const T* d_out_bcd, const Token* tokens_
   auto& tile = shared_memory<Tile<width>>();
   const int lane = int(threadIdx.x);
   const int d = (int(blockIdx.x % unsigned(cut.slices)) * warp_size + lane) * width;
-  const bool has_channel = d < D;  // a lane without one reads channel 0 and throws its sums away
+  const bool has_channel = d < D;  // a lane without channels reads channel 0 and discards its sums
   const unsigned tile_and_chunk = blockIdx.x / unsigned(cut.slices);
   const int tile_number = int(tile_and_chunk & ((1u << cut.tiles_log2) - 1));
   const Index chunk = tile_and_chunk >> cut.tiles_log2;
@@ -143,9 +143,9 @@ __global__ void token_kernel(float* to, const T* d_out_bcd, const Token* tokens_
   const Index end = (chunk + 1) * cut.rows < BC ? (chunk + 1) * cut.rows : BC;
   for (Index first = chunk * cut.rows; first < end; first += group) {
     const int found = find_rows(tile, tokens_bc, first, end, tile_number, cut.tiles_log2, lane);
-    __syncwarp();  // the list is there
+    __syncwarp();  // the list is complete
     add_rows(tile, found, d_out_bcd + first * D + (has_channel ? d : 0), D, lane);
-    __syncwarp();  // and has been read
+    __syncwarp();  // the list has been read
   }
 
   if (!has_channel) return;
@@ -163,8 +163,8 @@ __global__ void token_kernel(float* to, const T* d_out_bcd, const Token* tokens_
   }
 }
 
-// Backward, positions. Grid: one thread for `width` neighbouring numbers of the C D of all positions, which are
-// neighbours in d_out as well; it adds them up over b, with 32 of them on their way at once. Reads d_out once.
+// Backward, positions. Grid: one thread per `width` adjacent numbers of the C D numbers of all positions, which are
+// also adjacent in d_out. It adds them over b, with 32 loads in flight. Reads d_out once.
 constexpr int position_threads = 128;
 template <class T, int width>
 __global__ void position_kernel(float* d_position_cd, const T* d_out_bcd, Index B, Index CD) {
@@ -213,7 +213,7 @@ void embedding_backward(Device& device, Accum<T>* d_token_vd, Accum<T>* d_positi
     add_partial_sums(device,
                      {.to_d = d_token_vd, .part_pd = partial_pvd, .parts = cut.chunks, .D = V * D, .stride = V * D});
   };
-  // 4 bytes a lane make full accesses of a warp: one float, or two bf16 where rows of pairs are aligned.
+  // 4 bytes per lane give coalesced accesses: one float, or two bf16 if rows of pairs are aligned.
   constexpr int pair = 4 / int(sizeof(T));
   const bool pairs_fit = D % pair == 0 && reinterpret_cast<std::uintptr_t>(d_out_bcd) % 4 == 0;
   if (V > 0) {

@@ -5,9 +5,9 @@ namespace abh {
 
 namespace {
 
-// A block takes whole rows side by side, so that no thread is idle where a row is shorter than a block: thread (x, y)
-// has pack x of row y, and the same pack of row y + blockDim.y. The packs of both rows are read before the mask is
-// drawn, which goes on while they are on their way.
+// A block processes whole rows, so that all threads have work if a row is shorter than a block: thread (x, y) has pack
+// x of row y, and the same pack of row y + blockDim.y. The packs of both rows are loaded before the mask is computed,
+// which hides the latency.
 constexpr int threads_per_block = 256;
 constexpr int rows_per_thread = 2;
 
@@ -15,8 +15,8 @@ __device__ __forceinline__ Index row_of(int r) {
   return (Index{blockIdx.x} * rows_per_thread + r) * blockDim.y + threadIdx.y;
 }
 
-// Reads residual, pooled and gate once, writes out once; a pack is read before it is written, so out may be one of
-// them.
+// Reads residual, pooled and gate once, writes out once. A pack is read before it is written, so out may be one of
+// these.
 template <class T, int width>
 __global__ void __launch_bounds__(threads_per_block) gate_forward_kernel(GateForward<T> a, DropoutMask mask) {
   wait_for_kernel_before();
@@ -78,7 +78,7 @@ __global__ void __launch_bounds__(threads_per_block) gate_backward_kernel(GateBa
   }
 }
 
-// A grid of all rows, whose threads have `width` numbers each.
+// A grid over all rows, with `width` numbers per thread.
 template <class Arguments>
 void run_rows(Gpu& device, void (*kernel)(Arguments, DropoutMask), int width, const Arguments& a) {
   const dim3 block = rows_side_by_side(a.in.D / width, threads_per_block);

@@ -5,7 +5,7 @@ namespace abh {
 
 namespace {
 
-// The row that a gate puts out, in registers, as it is stored.
+// Output row of a gate, in registers, in the stored type.
 template <class T, int held>
 struct GatedRow {
   using Number = T;
@@ -47,7 +47,7 @@ __global__ void forward_kernel(GateLayernormForward<T> a, DropoutMask mask) {
               int(D));
 }
 
-// The gradient of the norm's input is that of the gate's output.
+// The gradient of the norm's input is the gradient of the gate's output.
 template <class T>
 struct GateOfRows {
   static constexpr int arrays = 2;
@@ -77,7 +77,7 @@ struct GateOfRows {
   };
 };
 
-// Channels that a warp holds; backward as many as there are registers for.
+// Channels per warp; in backward limited by registers.
 constexpr Index most_channels = warp_size * 32;
 template <class T>
 constexpr Index most_backward_channels = most_channels* int(sizeof(bf16)) / int(sizeof(T));

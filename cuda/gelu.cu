@@ -15,17 +15,17 @@ constexpr float half_log2_e = 0.721347520444481704f;
 constexpr float kappa = 0.797884560802865356f;  // sqrt(2 / pi)
 constexpr float alpha = 0.044715f;
 
-// Gates and slopes are taken at `in` bounded to +-64: they are 0 or 1 long before, and an infinite `in` would bring
-// infinity times 0. Comparisons, unlike fminf and fmaxf, let NaN through.
+// Gates and slopes use `in` bounded to +-64: they reach 0 or 1 long before, and an infinite `in` would give infinity *
+// 0. Comparisons, unlike fminf and fmaxf, keep NaN.
 constexpr float bound = 64;
 __device__ float at_least_minus_bound(float x) { return x < -bound ? -bound : x; }
 __device__ float bounded(float x) { return x > bound ? bound : at_least_minus_bound(x); }
 __device__ float bounded_size(float x) { return fabsf(x) > bound ? bound : fabsf(x); }
 
-// Phi(-size) for size >= 0, the probability of a standard normal number beyond it. Its logarithm to base 2 is nearly a
-// parabola, so that one polynomial serves all sizes. It is -1 at 0, where the gate is 1/2, and was fitted from 0 to 9
-// by the Remez algorithm with weight Phi(-size), for the least absolute error of Phi: 8e-9. The last coefficient is
-// negative: further out the power goes to 0.
+// Phi(-size) for size >= 0, the tail probability of the standard normal distribution. Its base-2 logarithm is nearly a
+// parabola, so one polynomial covers all sizes. It is -1 at 0, where the gate is 1/2. It was fitted from 0 to 9 by the
+// Remez algorithm with weight Phi(-size), for the least absolute error of Phi: 8e-9. The last coefficient is negative,
+// so for larger sizes the power tends to 0.
 __device__ float normal_tail(float size) {
   constexpr float coefficients[] = {-1.0f,           -1.151105205f,     -0.4592081967f,    -0.05249617853f,
                                     0.00706342132f,  -0.0001369381263f, -0.0001861791437f, 3.937738246e-5f,
@@ -40,16 +40,15 @@ __device__ float normal_density(float x) { return inv_sqrt_two_pi * power_of_2(-
 
 __device__ float gate_tanh(float x) { return tanhf(kappa * (x + alpha * x * x * x)); }
 
-// The form is known when a kernel is compiled, so that one that takes the distribution function holds no hyperbolic
-// tangent. What is computed at -|in| gives the value at `in` by symmetry: Phi(x) = 1 - Phi(-x), and the slopes at x and
-// -x sum to 1.
+// The form is a template argument, so that the erf form contains no tanh code. Values at -|in| give those at `in` by
+// symmetry: Phi(x) = 1 - Phi(-x), and the slopes at x and -x sum to 1.
 template <GeluForm form>
 __device__ float out_of(float in) {
   if constexpr (form == GeluForm::erf) {
     const float size = bounded_size(in);
     return (in < 0 ? 0 : in) - size * normal_tail(size);  // (gelu.1)
   }
-  // Minus infinity would meet a gate of 0; plus infinity meets 1 and stays.
+  // -infinity * 0 would be NaN; +infinity is multiplied by 1.
   return at_least_minus_bound(in) * (0.5f * (1 + gate_tanh(bounded(in))));  // (gelu.2)
 }
 
@@ -66,19 +65,20 @@ __device__ float d_in_of(float d_out, float in) {
   return d_out * (0.5f * (1 + tau) + 0.5f * x * (1 - tau * tau) * d_argument);  // (gelu.4)
 }
 
-// Grid, both ways: a thread has `accesses` of `width` neighbouring elements, 16 bytes where the arrays are aligned, as
-// many elements apart as the threads of its block take at once. It reads them all before it computes. The last block
-// may find fewer and goes through them one by one. Every array is met once, and no thread needs another.
+// Grid, both passes: a thread has `accesses` accesses of `width` adjacent elements (16 bytes if the arrays are
+// aligned), which are as far apart as the elements of its whole block. It loads all of them before it computes. The
+// last block may be incomplete and processes them one by one. Every array is read or written once; threads do not
+// communicate.
 constexpr int accesses = 2;
 
-// The blocks of a multiprocessor, which leaves a thread 40 registers. Without this bound the compiler uses only 32. To
-// save registers it then delays loads of backward until half of the results are computed.
+// Blocks per SM, which allows 40 registers per thread. Without this bound the compiler uses only 32. To save registers
+// it then delays loads of backward until half of the results are computed.
 [[maybe_unused]] constexpr int blocks_at_once = 6;
 
 template <int width>
 inline constexpr int elements_per_block = threads_per_block* accesses* width;
 
-// Where access n of this thread begins, counted from the first element of its block.
+// Start of access n of this thread, counted from the first element of its block.
 template <int width>
 __device__ int first_of(int n) {
   return (n * threads_per_block + int(threadIdx.x)) * width;

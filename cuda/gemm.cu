@@ -33,11 +33,11 @@ namespace {
 // running fastest, so that blocks that run together share rows of `a`.
 struct Cut {
   unsigned m_tiles, n_tiles, parts;
-  Index k_of_part;  // a multiple of every step
-  Index out_part;   // distance of the parts' outputs
+  Index k_of_part;  // a multiple of the steps of all kernels
+  Index out_part;   // stride between the outputs of the parts
 };
 
-// The part of a block: out_mn from row m and column n on, k_begin <= k < k_end.
+// Part of the product for a block: out_mn from row m and column n on, k_begin <= k < k_end.
 template <class T, class Out>
 struct Place {
   Out* out_mn;
@@ -59,12 +59,12 @@ __device__ Place<T, Out> place_of_block(const Gemm<T, Out>& g, const Cut& cut) {
           k_end < g.K ? k_end : g.K};
 }
 
-// Whether accesses of several numbers may be used.
+// True per array: accesses of several numbers are aligned.
 struct Wide {
   bool a, b, out;
 };
 
-// Finishes `count` neighbouring sums of a row of `out`, those that are within it.
+// Finishes and stores `count` adjacent sums of a row of `out`, except those outside of it.
 template <int count, class T, class Out>
 __device__ __forceinline__ void finish(const Gemm<T, Out>& g, Out* out_n, Index n, const float (&sum)[count],
                                        bool wide) {
@@ -93,7 +93,7 @@ __device__ __forceinline__ void unrolled(std::integer_sequence<int, i...>, const
   (body(std::integral_constant<int, i>{}), ...);
 }
 
-// The rest of `size` from `begin` on, at most a tile of it.
+// Length of the remaining part of `size` from `begin` on, at most one tile.
 __device__ __forceinline__ int left_of(Index size, Index begin, int tile) {
   return size - begin < tile ? int(size - begin) : tile;
 }
@@ -102,11 +102,11 @@ __device__ __forceinline__ int left_of(Index size, Index begin, int tile) {
 
 // Operands lie in shared memory as they do in global memory, each row 8 numbers longer than the tile: 8 rows of 16
 // bytes, which is what a quarter of load_matrices reads, then fall on 32 different banks.
-constexpr int tensor_depth = 32;  // k of a step
-constexpr int tensor_stages = 3;  // steps in shared memory
+constexpr int tensor_depth = 32;  // k per step
+constexpr int tensor_stages = 3;  // pipeline stages in shared memory
 constexpr int row_gap = 8;
 
-// One operand's tile. "Outer" is m for `a` and n for `b`; along_k: numbers of neighbouring k lie side by side.
+// Tile of one operand. "Outer" is m for `a` and n for `b`; along_k: true: numbers are contiguous along k.
 template <int outer, bool along_k>
 struct TensorTile {
   static constexpr int rows = along_k ? outer : tensor_depth;
@@ -193,19 +193,19 @@ __global__ __launch_bounds__(Shape::threads, 2) void tensor_kernel(Gemm<bf16, Ou
       stage.b.template copy<Shape::threads>(place.b_kn + k * g.b_row + place.n * g.b_col, b_along_k ? g.b_col : g.b_row,
                                             n_left, k_left, wide.b);
     }
-    copy_async_commit();  // also of nothing: then as many groups are waited for at every step
+    copy_async_commit();  // also for an empty group, so that the number of groups per step is constant
   };
 
   float sum[blocks_m][blocks_n][4] = {};
   for (int step = 0; step < tensor_stages - 1; ++step) copy_step(step);
   for (int step = 0; step < steps; ++step) {
     copy_async_wait<tensor_stages - 2>();
-    __syncthreads();  // this step's tiles are there for all, and all have done with those of the step before
+    __syncthreads();  // the tiles of this step have arrived for all threads, and all have finished the previous step
     copy_step(step + tensor_stages - 1);
 
     const auto& stage = stages[step % tensor_stages];
     for (int k = 0; k < tensor_depth; k += 16) {
-      std::uint32_t a[blocks_m][4], b[blocks_n / 2][4];  // b: two blocks of 8 n at a time
+      std::uint32_t a[blocks_m][4], b[blocks_n / 2][4];  // for b, two blocks of 8 n at a time
       for (int i = 0; i < blocks_m; ++i) stage.a.template load_fragments<1>(a[i], warp_m + i * 16, k);
       for (int j = 0; j < blocks_n / 2; ++j) stage.b.template load_fragments<0>(b[j], warp_n + j * 16, k);
       for (int i = 0; i < blocks_m; ++i) {
@@ -225,23 +225,24 @@ __global__ __launch_bounds__(Shape::threads, 2) void tensor_kernel(Gemm<bf16, Ou
   });
 }
 
-// ---- floats, by single threads ----
+// ---- float, without tensor cores ----
 
-constexpr int float_tile = 64;   // rows and columns of a block's tile
-constexpr int float_depth = 16;  // k of a step
+constexpr int float_tile = 64;   // rows and columns per tile
+constexpr int float_depth = 16;  // k per step
 constexpr int float_threads = 128;
-constexpr int thread_m = 8, thread_n = 4;  // sums of a thread
+constexpr int thread_m = 8, thread_n = 4;  // sums per thread
 
 // One operand's tile, k by outer index whichever way it lies in global memory, so that a thread reads what it
-// multiplies in accesses of 16 bytes.
+// multiplies in accesses of 16 bytes. Eights of a row change places, so that what a warp turns over reaches all banks.
 struct FloatTile {
-  float x_ko[float_depth][float_tile + 4];
+  float x_ko[float_depth][float_tile];
+  __device__ __forceinline__ float* at(int k, int outer) { return &x_ko[k][outer ^ k / 4 * 8]; }
 };
 struct FloatStages {
   FloatTile a[2], b[2];
 };
 
-// The part of a tile that a thread carries from global to shared memory: two chunks of four numbers.
+// Part of a tile that a thread copies from global to shared memory by registers: two chunks of four numbers.
 template <bool along_k>
 struct FloatChunks {
   static constexpr int chunk = 4, count = float_tile * float_depth / chunk / float_threads;
@@ -267,9 +268,9 @@ struct FloatChunks {
       const int item = i * float_threads + int(threadIdx.x);
       const int row = item / chunks_of_row, column = item % chunks_of_row * chunk;
       if constexpr (along_k) {
-        for (int j = 0; j < chunk; ++j) tile.x_ko[column + j][row] = x[i].x[j];
+        for (int j = 0; j < chunk; ++j) *tile.at(column + j, row) = x[i].x[j];
       } else {
-        store<chunk>(&tile.x_ko[row][column], x[i]);
+        store<chunk>(tile.at(row, column), x[i]);
       }
     }
   }
@@ -301,12 +302,12 @@ __global__ __launch_bounds__(float_threads, 4) void float_kernel(Gemm<float, flo
   for (Index k = place.k_begin; k < place.k_end; k += float_depth, now = 1 - now) {
     a_chunks.place(stages.a[now]);
     b_chunks.place(stages.b[now]);
-    __syncthreads();  // nobody writes here again before all have passed the next barrier
+    __syncthreads();  // no thread writes here again until all have passed the next barrier
     if (k + float_depth < place.k_end) fetch(k + float_depth);
     for (int step = 0; step < float_depth; ++step) {
-      const Floats<thread_n> b = load<thread_n>(&stages.b[now].x_ko[step][first_n]);
+      const Floats<thread_n> b = load<thread_n>(stages.b[now].at(step, first_n));
       for (int half = 0; half < thread_m; half += 4) {
-        const Floats<4> a = load<4>(&stages.a[now].x_ko[step][first_m + half]);
+        const Floats<4> a = load<4>(stages.a[now].at(step, first_m + half));
         for (int i = 0; i < 4; ++i) {
           for (int j = 0; j < thread_n; ++j) sum[half + i][j] += a.x[i] * b.x[j];
         }
@@ -320,11 +321,11 @@ __global__ __launch_bounds__(float_threads, 4) void float_kernel(Gemm<float, flo
   }
 }
 
-// ---- Sums over parts of k ----
+// ---- Sums over parts of k (split k) ----
 
 constexpr int parts_threads = 128;
 
-// One thread an element of `out`: adds its parts in order. b: batch, p: part.
+// One thread per element of `out`: adds its parts in order. b = batch, p = part.
 template <class T, class Out>
 __global__ void add_parts_kernel(Gemm<T, Out> g, const float* part_bpmn, int parts) {
   wait_for_kernel_before();
@@ -337,7 +338,7 @@ __global__ void add_parts_kernel(Gemm<T, Out> g, const float* part_bpmn, int par
   finish(g, g.out_mn + batch * g.out_batch + mn / g.N * g.out_row, mn % g.N, sum, false);
 }
 
-// ---- The choice of kernels ----
+// ---- Selection of kernels ----
 
 // Enough blocks for the GPUs there are, one or two for each of up to 132 multiprocessors. A constant: results must not
 // depend on the GPU.
@@ -348,7 +349,7 @@ bool is_large(Index M, Index N, Index batches) {
          blocks_for(M, LargeShape::tile_m) * Index{blocks_for(N, LargeShape::tile_n)} * batches >= enough_blocks;
 }
 
-// Parts of k only where tiles are few: at least 512 k each, of which adding the parts up costs little.
+// Splits k only if there are few tiles: parts of at least 512 k, so that adding them costs little.
 template <class T, class Out>
 Cut cut_of(const Gemm<T, Out>& g, int tile_m, int tile_n) {
   constexpr Index least_k_of_part = 512;
@@ -372,7 +373,7 @@ bool out_is_wide(const Out* out, Index row, Index part, Index batch) {
   return (row | part | batch) % count == 0 && reinterpret_cast<std::uintptr_t>(out) % (count * sizeof(Out)) == 0;
 }
 
-// Calls run(a_along_k, b_along_k) with compile-time constants. A matrix of one row or column may be seen either way.
+// Calls run(a_along_k, b_along_k) with compile-time constants. A matrix of one row or column has both layouts.
 template <class T, class Out, class Run>
 void with_layout(const Gemm<T, Out>& g, const Run& run) {
   if (g.a_col != 1) {
@@ -384,7 +385,7 @@ void with_layout(const Gemm<T, Out>& g, const Run& run) {
   }
 }
 
-// Starts the kernel for what `cut` says; `g.out_mn` takes the parts where there are several.
+// Launches the kernel for `cut`; `g.out_mn` receives the parts if there are several.
 template <class Shape, class Out>
 void multiply_shape(Gpu& device, const Gemm<bf16, Out>& g, const Cut& cut, unsigned blocks, const Wide& wide) {
   with_layout(g, [&](auto a_along_k, auto b_along_k) {
@@ -453,7 +454,9 @@ void gemm(GpuDevice<backend>& device, const Gemm<T, Out>& g) {
 }
 
 template void gemm(Gpu&, const Gemm<float, float>&);
+#if !defined(EMULATOR_RECORDS)  // docs/kernels records floats alone
 template void gemm(Gpu&, const Gemm<bf16, bf16>&);
 template void gemm(Gpu&, const Gemm<bf16, float>&);
+#endif
 
 }  // namespace abh

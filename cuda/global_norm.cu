@@ -8,25 +8,25 @@ namespace abh {
 namespace {
 
 constexpr int threads_per_block = 256;
-constexpr int loads = 4;  // of four elements, which a thread has on their way at once
-constexpr Index turn = Index{4} * loads * threads_per_block;  // elements that a block reads before it goes on
+constexpr int loads = 4;                                      // loads of four elements in flight per thread
+constexpr Index turn = Index{4} * loads * threads_per_block;  // elements per iteration of a block
 constexpr Index most_parts = 2048;
 
-// Elements of one block, by count alone: whole turns, so many that there are at most 2,048 parts. That fills any GPU,
-// and a single block adds so few numbers in a moment.
+// Elements per block, by count alone: a multiple of `turn`, with at most 2,048 parts. This saturates any GPU, and one
+// block adds the parts quickly.
 Index elements_per_part(Index count) {
   const Index turns = (count + turn * most_parts - 1) / (turn * most_parts);
   return turns < 1 ? turn : turns * turn;
 }
 
-// sum_p[p] = the squares of part p. Grid: a block of 256 threads a part. In every turn a thread takes four times four
-// neighbouring elements, 1,024 apart:
+// sum_p[p] = sum of squares of part p. Grid: one block of 256 threads per part. In every iteration a thread loads four
+// times four adjacent elements, 1,024 apart:
 //
 //   element   0 .. 3 | 4 .. 7 | ... | 1020 .. 1023 | 1024 .. 1027 | ...
 //   thread       0   |    1   | ... |       255    |       0      | ...
 //
-// Reads 4 bytes an element once. Squares and sums in double: two operations for 4 bytes, which leaves memory the limit
-// wherever double runs at half the speed of float, as on GPUs for data centres.
+// Reads 4 bytes per element, once. Squares and sums in double: two operations per 4 bytes, so the kernel is
+// memory-bound on data-centre GPUs, where double has half the rate of float.
 __global__ void __launch_bounds__(threads_per_block)
     squares_kernel(double* sum_p, const float* gradient, Index count, Index per_part, bool aligned) {
   wait_for_kernel_before();
@@ -45,7 +45,7 @@ __global__ void __launch_bounds__(threads_per_block)
   if (threadIdx.x == 0) sum_p[blockIdx.x] = sum;
 }
 
-// One block: thread t adds parts t, t + 256, ..., then the block its threads' sums, always in the same order.
+// One block: thread t adds parts t, t + 256, ..., then the block adds the sums of its threads, in a fixed order.
 __global__ void __launch_bounds__(threads_per_block)
     norm_kernel(StepState* state, const double* sum_p, int parts, double clip) {
   wait_for_kernel_before();

@@ -8,10 +8,10 @@ namespace abh {
 
 namespace {
 
-// `memory`, if the runtime gave it; else an error that says who refused.
+// Returns `memory` if the runtime allocated it; otherwise throws an Error that names `who`.
 void* given(cudaError_t status, void* memory, const char* who, std::size_t bytes) {
   if (status == cudaErrorMemoryAllocation) {
-    static_cast<void>(cudaGetLastError());  // else the next launch would report it again
+    static_cast<void>(cudaGetLastError());  // clears the error, which the next launch would report again
     throw Error(std::string("out of memory: ") + who + " refused " + std::to_string(bytes) + " bytes");
   }
   require(status, "memory");
@@ -24,7 +24,7 @@ void* allocate(std::size_t bytes) {
   return given(status, memory, "the GPU", bytes);
 }
 
-// Called by destructors: what went wrong in a kernel has been reported by then.
+// Called by destructors: errors of kernels have been reported before.
 void release(void* memory) { static_cast<void>(cudaFree(memory)); }
 
 #if defined(__CUDACC__)
@@ -56,7 +56,7 @@ bool gpu_available() {
   return cudaGetDeviceCount(&count) == cudaSuccess && count > 0;
 }
 
-// Its name.
+// Selects the GPU and returns its name.
 static std::string choose_gpu(Index gpu) {
   int count = 0;
   const cudaError_t status = cudaGetDeviceCount(&count);
@@ -92,7 +92,7 @@ static std::string choose_gpu(Index) { return "emulator"; }
 
 template <Backend backend>
 GpuDevice<backend>::GpuDevice(GemmChoice gemm, Mode mode, Index gpu) : gemm_(gemm), mode_(mode), gpu_(gpu) {
-  name_ = choose_gpu(gpu);  // where work is only counted, too: cuBLASLt, which is asked for its plans, is one GPU's
+  name_ = choose_gpu(gpu);  // also in a dry run, because the plans of cuBLASLt depend on the GPU
   if (is_dry_run()) {
     stream_ = idle_stream();
     return;
@@ -121,7 +121,7 @@ bool GpuDevice<backend>::CapturedGraph::replay(GpuDevice& device) {
   return true;
 }
 
-// The first run is not recorded: in it scratch memory grows and libraries are initialised, which a capture forbids.
+// The first run is not captured: it grows scratch memory and initialises libraries, which a capture forbids.
 template <Backend backend>
 bool GpuDevice<backend>::CapturedGraph::begin(GpuDevice& device) {
   if (runs_++ == 0) return false;
@@ -141,8 +141,8 @@ void GpuDevice<backend>::CapturedGraph::end(GpuDevice& device) {
   replay(device);
 }
 
-// Called while an Error is on its way, which may be what made the capture invalid: then there is no graph, and what the
-// runtime has to say about that is nothing new.
+// Called while an Error is thrown, which may have invalidated the capture. Then there is no graph, and the status of
+// the runtime is ignored.
 template <Backend backend>
 void GpuDevice<backend>::CapturedGraph::abandon(GpuDevice& device) {
   cudaGraph_t captured = nullptr;
@@ -184,8 +184,7 @@ void GpuDevice<backend>::SideStream::join() {
   device_.wait_for(*device_.of_branches_);
 }
 
-// Where the two cannot be put in order any more, the device is lost or its recording broken: whoever asks it for
-// something next is told.
+// If the events fail, the device is lost or its capture is invalid; the next call reports it.
 template <Backend backend>
 GpuDevice<backend>::SideStream::~SideStream() {
   try {
@@ -204,7 +203,7 @@ GpuDevice<backend>::DeferredReductions::~DeferredReductions() {
   device_.late_sums_ = nullptr;
 }
 
-// Two sums with one target must not be done at the same time.
+// Two sums with one target must not run concurrently.
 template <Backend backend>
 void GpuDevice<backend>::DeferredReductions::add(const PartialSums& sums) {
   for (const PartialSums& other : waiting_) {

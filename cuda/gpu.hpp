@@ -13,42 +13,41 @@ struct CUevent_st;
 
 namespace abh {
 
-// The backend that runs the kernels of cuda/*.cu: a GPU, or the emulator on the CPU.
+// Backend of the kernels of cuda/*.cu: a GPU, or the emulator on the CPU.
 enum class Backend { cuda, emulated };
 
-// The products of linear maps: cuBLASLt's, or the kernels of cuda/gemm.cu. The emulator has a stand-in for the former,
-// which checks what cuBLASLt is asked for.
+// Implementation of matrix products: cuBLASLt, or the kernels of cuda/gemm.cu. The emulator emulates cuBLASLt and
+// checks its arguments.
 enum class GemmChoice { library, hand };
-// The former where this build has cuBLASLt; but the latter are what the emulator is there for.
+// library if this build has cuBLASLt; hand in the emulator, which exists to test these kernels.
 template <Backend backend>
 GemmChoice usual_gemm();
-// By name: library, hand or auto.
+// Parses a name: library, hand or auto.
 template <Backend backend>
 GemmChoice gemm_called(const std::string& name) {
   return name == "library" ? GemmChoice::library : name == "hand" ? GemmChoice::hand : usual_gemm<backend>();
 }
 
-// Whether this machine has a GPU that the backend can use; the emulator always can.
+// True if this machine has a GPU for the backend; always true for the emulator.
 template <Backend backend>
 bool gpu_available();
 
-// Memory of the GPU. The emulator's is filled with NaN and guarded on both sides.
+// GPU memory. In the emulator it is filled with NaN and guarded on both sides.
 template <Backend backend>
 MemorySource gpu_memory();
 
-// Memory of the host that stays in its place, so that a GPU reads and writes it over the bus. Any does for the
-// emulator.
+// Page-locked host memory, which a GPU accesses over the bus. Any memory serves for the emulator.
 template <Backend backend>
 MemorySource pinned_memory();
 
 template <Backend backend>
 class GpuSums;  // extras/distributed/gpu_sums.hpp
-// Whether this build's GPUs can add up arrays of several processes; in a build without extras it is not there.
+// True if this build can add arrays of several processes on GPUs; not defined in a build without extras.
 template <Backend backend>
 bool has_gpu_sums();
 
-// Sums over rows of which many blocks have made parts: to_d[d] += sum over p of part_pd[p * stride + d], in the order
-// of p; and second_d, where given, the same of the D numbers behind the first ones of each part.
+// A sum over rows whose parts were computed by many blocks: to_d[d] += sum over p of part_pd[p * stride + d], in the
+// order of p. If given, second_d receives the sums of the next D numbers of each part.
 struct PartialSums {
   float* to_d;
   const float* part_pd;
@@ -56,45 +55,45 @@ struct PartialSums {
   float* second_d = nullptr;
 };
 
-// A device of layers, blocks and networks: one stream of one GPU. Work is done in the order in which it was asked
-// for, but later: the host sees results after copy_to_host or synchronize. Every member throws Error, with what CUDA
-// says, when a call of its runtime fails.
+// A device of layers, blocks and networks: one stream of one GPU. Work runs in the order of the calls, asynchronously:
+// the host can read results after copy_to_host or synchronize. Every member throws Error, with CUDA's message, if a
+// call of the runtime fails.
 template <Backend backend>
 class GpuDevice {
  public:
   using Scope = Workspace::Scope;
-  using Sums = GpuSums<backend>;              // of the gradients of several processes
-  static constexpr bool joins_layers = true;  // where two are done in one sweep over the rows, it is
+  using Sums = GpuSums<backend>;              // adds the gradients of several processes
+  static constexpr bool joins_layers = true;  // two layers with a fused kernel use it
 
-  // Selects the machine's GPU with this number, for the device and for all later work of the thread.
+  // Selects the GPU with this index, for the device and for all later work of the thread.
   explicit GpuDevice(GemmChoice gemm = usual_gemm<backend>(), Mode mode = Mode::compute, Index gpu = 0);
   ~GpuDevice();
   GpuDevice(const GpuDevice&) = delete;
   GpuDevice& operator=(const GpuDevice&) = delete;
 
-  // "NVIDIA H200", say.
+  // For example "NVIDIA H200".
   const std::string& name() const { return name_; }
   CUstream_st* stream() const { return stream_; }
   GemmChoice gemm() const { return gemm_; }
 
-  // Whether work is only counted (device/mode.hpp), and a device where it is, of the same kind.
+  // is_dry_run: true if work is only counted (device/mode.hpp). dry_run: a device of the same kind in this mode.
   bool is_dry_run() const { return mode_ == Mode::dry_run; }
   GpuDevice dry_run_device() const { return GpuDevice(gemm_, Mode::dry_run, gpu_); }
 
-  // The same GPU with another stream, whose work may be done beside this one's; and what keeps two of them in order:
-  // work that is asked for from now on begins when the other device has done what it was asked for until now.
+  // beside(): a device on the same GPU with another stream, for concurrent work. Ordering two devices: later work of
+  // this device starts after the earlier work of the other device has finished.
   std::unique_ptr<GpuDevice> beside() const { return std::make_unique<GpuDevice>(gemm_, mode_, gpu_); }
   void wait_for(const GpuDevice& other);
 
-  // Work that needs nothing of what the device is asked for next, and may be done beside it: in a second stream, which
-  // the device has for all of its branches, with scratch memory of its own. In a recording it is a branch of the graph.
+  // Work that does not depend on the device's next calls and may run concurrently, in a second stream. All branches of
+  // a device share this stream, which has its own scratch memory. In a captured graph it is a branch.
   //
   //   SideStream branch(device);
   //   a(branch.fork());    begins when the device has done what it was asked for until here
   //   b(device);           goes on beside that
   //   branch.join();       or the end of the branch: what the device is asked for from here on finds a done
   //
-  // Until then nothing may overwrite what the branch reads or writes, nor read what it writes.
+  // Before join, no other work may write data that the branch accesses, or read data that it writes.
   class SideStream {
    public:
     static constexpr bool runs_beside = true;
@@ -111,12 +110,12 @@ class GpuDevice {
     bool forked_ = false;
   };
 
-  // While one of these lives, partial sums wait for its end, with their parts: nobody reads a gradient of weights
-  // sooner. Then few kernels do all of them, in the place of one each.
+  // During the lifetime of this object, partial sums are deferred to its end, because no gradient of weights is read
+  // earlier. A few kernels then compute all of them, instead of one kernel per sum.
   class DeferredReductions {
    public:
     explicit DeferredReductions(GpuDevice& device);
-    ~DeferredReductions();  // what waits then is not done: something went wrong
+    ~DeferredReductions();  // deferred sums are discarded: an exception was thrown
     DeferredReductions(const DeferredReductions&) = delete;
     DeferredReductions& operator=(const DeferredReductions&) = delete;
 
@@ -130,13 +129,12 @@ class GpuDevice {
     std::vector<PartialSums> waiting_;
   };
   DeferredReductions* deferred() const { return late_sums_; }
-  // Somebody reads them sooner.
+  // For sums that are read earlier.
   void finish_late_sums() {
     if (late_sums_) late_sums_->finish();
   }
 
-  // Most bytes of scratch memory that were in use at one time, with those of its branches; and that it will be as much
-  // as on another device.
+  // Peak scratch memory in bytes, including that of branches; and a reservation equal to the peak of another device.
   std::size_t scratch_peak() const;
   void expect_scratch_of(const GpuDevice& other);
 
@@ -151,15 +149,14 @@ class GpuDevice {
   void copy(T* to, const T* from, Index count) {
     copy_bytes(to, from, bytes_of<T>(count));
   }
-  // Waits until `from` has been read, and so for all that was asked for before: the caller may free it. That costs a
-  // way to the GPU and back, some microseconds, and must not be recorded.
+  // Waits until `from` has been read, and for all earlier work; the caller may then free it. This costs a round trip to
+  // the GPU, some microseconds, and must not be captured.
   template <class T>
   void copy_from_host(T* to, const T* from, Index count) {
     copy_from_host_later(to, from, count);
     synchronize();
   }
-  // Does not wait. `from` must stay as it is until this device has been waited for: a GPU may read the host's memory
-  // itself, when it gets there.
+  // Asynchronous. `from` must not change until this device is synchronised, because a GPU may read host memory later.
   template <class T>
   void copy_from_host_later(T* to, const T* from, Index count) {
     copy_bytes(to, from, bytes_of<T>(count));
@@ -172,9 +169,9 @@ class GpuDevice {
   }
   void synchronize();
 
-  // A piece of work that is done many times over the same memory: run once as it is, then recorded as a CUDA graph,
-  // then replayed. What changes between runs must be read from device memory. A body that throws leaves nothing
-  // recorded; the next run tries again.
+  // Work that is repeated on the same memory: executed once, then captured as a CUDA graph, then replayed. Values that
+  // change between runs must be read from device memory. If a body throws, nothing is captured, and the next run tries
+  // again.
   class CapturedGraph {
    public:
     template <class Body>
@@ -198,10 +195,10 @@ class GpuDevice {
     CapturedGraph& operator=(const CapturedGraph&) = delete;
 
    private:
-    bool replay(GpuDevice& device);          // false: nothing is recorded yet
-    bool begin(GpuDevice& device);           // false: this run is not recorded
-    void end(GpuDevice& device);             // and does what was recorded
-    static void abandon(GpuDevice& device);  // what was recorded is thrown away, not done
+    bool replay(GpuDevice& device);          // false: not captured yet
+    bool begin(GpuDevice& device);           // false: this run is not captured
+    void end(GpuDevice& device);             // ends the capture and launches the graph
+    static void abandon(GpuDevice& device);  // discards the captured work without running it
 
     int runs_ = 0;
     void* graph_ = nullptr;
@@ -214,11 +211,11 @@ class GpuDevice {
   }
   GpuDevice& of_branches();
   void set_zero_bytes(void* to, std::size_t bytes);
-  void copy_bytes(void* to, const void* from, std::size_t bytes);  // in whichever direction the pointers say
+  void copy_bytes(void* to, const void* from, std::size_t bytes);  // in the direction given by the pointers
 
   std::string name_;
   CUstream_st* stream_ = nullptr;
-  CUevent_st* reached_ = nullptr;  // in this device's stream, for another one that waits
+  CUevent_st* reached_ = nullptr;  // recorded in this device's stream; another stream waits for it
   GemmChoice gemm_;
   Mode mode_;
   Index gpu_;
@@ -228,8 +225,8 @@ class GpuDevice {
 
  private:
   Workspace parts_{memory()};
-  DeferredReductions* late_sums_ = nullptr;  // a branch has those of whom it belongs to
-  std::unique_ptr<GpuDevice> of_branches_;   // made when the first one forks
+  DeferredReductions* late_sums_ = nullptr;  // a branch uses that of its device
+  std::unique_ptr<GpuDevice> of_branches_;   // created at the first fork
 };
 
 }  // namespace abh

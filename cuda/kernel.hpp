@@ -1,7 +1,7 @@
 #pragma once
 
-// Shared code of the kernels of cuda/*.cu: vectors of neighbouring numbers, sums over a warp or a block, launch sizes,
-// and the mask of dropout. Arithmetic is in float whatever a number is stored in.
+// Shared code of the kernels of cuda/*.cu: packs of adjacent numbers, sums over a warp or a block, launch sizes, and
+// the dropout mask. Arithmetic is in float for all data types.
 
 #include <cstdint>
 #include <cstring>
@@ -16,27 +16,27 @@
 namespace abh {
 inline namespace ABH_BACKEND {
 
-// The number types that a layer is instantiated for on a GPU.
+// Number types for which a layer is instantiated on a GPU.
 #define ABH_FOR_EACH_NUMBER(use, ...) use(float, __VA_ARGS__) use(bf16, __VA_ARGS__)
 
 inline constexpr int warp_size = 32;
 inline constexpr unsigned whole_warp = 0xFFFFFFFF;
 
-// Blocks for `items` things, `each` a block.
+// Number of blocks for `items` items, `each` per block.
 inline unsigned blocks_for(Index items, Index each) {
   const Index blocks = (items + each - 1) / each;
   if (blocks > 0x7FFFFFFF) throw Error("a kernel would need more blocks than a grid has");
   return static_cast<unsigned>(blocks);
 }
 
-// A block of at most `threads` threads for rows of so many packs: thread (x, y) has pack x of row y, and goes round
-// where a row is longer.
+// Block of at most `threads` threads for rows of `packs` packs: thread (x, y) has pack x of row y, and loops if a row
+// is longer.
 inline dim3 rows_side_by_side(Index packs, unsigned threads) {
   const unsigned x = packs < threads ? static_cast<unsigned>(packs) : threads;
   return dim3(x, threads / x);
 }
 
-// Several pieces of work in one grid, the blocks of one after those of the other: which of them this block belongs to.
+// For several pieces of work in one grid, one after another: finds the piece of this block.
 template <class Piece>
 __device__ __forceinline__ int piece_of_block(const Piece* pieces, int count) {
   int own = 0;
@@ -44,19 +44,19 @@ __device__ __forceinline__ int piece_of_block(const Piece* pieces, int count) {
   return own;
 }
 
-// width neighbouring numbers in registers, as floats.
+// `width` adjacent numbers in registers, as floats.
 template <int width>
 struct Floats {
   float x[width];
 };
 
-// The same in memory: aligned, so that they are read and written in one access.
+// The same in memory, aligned for a single access.
 template <class T, int width>
 struct alignas(sizeof(T) * width) Pack {
   T x[width];
 };
 
-// `width` neighbouring numbers as one, in memory that is aligned for it.
+// `width` adjacent numbers as one pack, in aligned memory.
 template <int width, class T>
 __device__ __forceinline__ Pack<T, width>& pack_at(T* at) {
   require_aligned(at, sizeof(Pack<T, width>));
@@ -68,7 +68,7 @@ __device__ __forceinline__ const Pack<T, width>& pack_at(const T* at) {
   return *reinterpret_cast<const Pack<T, width>*>(at);
 }
 
-// The same in registers, as it is stored, but in words: the compiler gives every number a register, however narrow.
+// The same in registers, in the stored type but as words: the compiler gives every separate number a full register.
 template <class T, int width>
 using Words =
     std::conditional_t<sizeof(Pack<T, width>) % 4 == 0, Pack<std::uint32_t, width* int(sizeof(T)) / 4>, Pack<T, width>>;
@@ -80,7 +80,7 @@ __device__ __forceinline__ Words<T, width> load_words(const T* from) {
 template <class T, int width>
 __device__ __forceinline__ Floats<width> floats_of(const Words<T, width>& words) {
   Floats<width> floats;
-  if constexpr (std::is_same_v<T, bf16> && width % 2 == 0) {  // one instruction a number
+  if constexpr (std::is_same_v<T, bf16> && width % 2 == 0) {  // one instruction per number
     for (int i = 0; i < width; ++i) {
       const std::uint32_t bits = i % 2 == 0 ? words.x[i / 2] << 16 : words.x[i / 2] & 0xFFFF0000;
       std::memcpy(&floats.x[i], &bits, sizeof bits);
@@ -112,7 +112,7 @@ __device__ __forceinline__ void store(T* to, const Floats<width>& floats) {
   write_whole(pack_at<width>(to), pack);
 }
 
-// The same, and what then stands there.
+// Stores a pack, and returns the rounded numbers.
 template <int width, class T>
 __device__ __forceinline__ Floats<width> stored(T* to, const Floats<width>& floats) {
   store<width>(to, floats);
@@ -121,8 +121,7 @@ __device__ __forceinline__ Floats<width> stored(T* to, const Floats<width>& floa
   return rounded;
 }
 
-// Numbers i ... i + 3 of `count`, where addresses may not be aligned and the end may come sooner: then in single
-// accesses, with zeros from `count` on.
+// Numbers i ... i + 3 of `count`; if unaligned or incomplete, single accesses with zeros from `count` on.
 template <class T>
 __device__ __forceinline__ Floats<4> load_four(const T* from, Index i, Index count, bool aligned) {
   if (aligned && i + 4 <= count) return load<4>(from + i);
@@ -143,25 +142,25 @@ __host__ __device__ Number min_of(Number a, Number b) {
   return a < b ? a : b;
 }
 
-// Numbers of T in the widest access, 16 bytes.
+// Numbers of T per 16-byte access.
 template <class T>
 inline constexpr int widest = 16 / static_cast<int>(sizeof(T));
 
-// Whether rows at these addresses, `stride` numbers apart, can be read with the widest accesses. Null is aligned.
+// True if rows at these addresses, with this stride, allow 16-byte accesses. Null counts as aligned.
 template <class T, class... Pointers>
 bool widest_fits(Index stride, const Pointers*... rows) {
   return stride % widest<T> == 0 &&
          (... && (reinterpret_cast<std::uintptr_t>(rows) % (widest<T> * sizeof(*rows)) == 0));
 }
 
-// Packs of four channels, of 16 bytes in float and 8 in bf16, where rows are aligned and no pack holds two heads.
+// Uses packs of four channels (16 bytes in float, 8 in bf16) if rows are aligned and no pack spans two heads.
 template <class... Pointers>
 bool packs_fit(Index K, Index stride, Index other_stride, const Pointers*... rows) {
   return K % 4 == 0 && widest_fits<float>(stride, rows...) && widest_fits<float>(other_stride, rows...);
 }
 
-// Adds x to a sum that is kept as a pair of numbers: `low` takes what rounding keeps out of `high`, to the last bit
-// (Knuth's two-sum), so that high + low has about twice the digits.
+// Adds x to a compensated sum: `low` receives the exact rounding error of `high` (Knuth's two-sum), so high + low has
+// about twice the precision.
 __device__ __forceinline__ void add_compensated(float& high, float& low, float x) {
   const float sum = high + x, added = sum - high;
   low += (high - (sum - added)) + (x - added);
@@ -171,15 +170,15 @@ __device__ __forceinline__ void add_compensated(float& high, float& low, float x
 // The scale of a dot product over the K channels of a head.
 inline float scale_of_head(Index K) { return 1 / sqrtf(float(K)); }
 
-// Lanes that share a head of K channels in packs of `width`: a power of two, as many as have something to do.
+// Lanes per head of K channels in packs of `width`: a power of two, without idle lanes.
 inline int lanes_of_head(Index K, Index width) {
   int lanes = 1;
   while (lanes < warp_size && lanes * width < K) lanes *= 2;
   return lanes;
 }
 
-// Sum over each group of `lanes` neighbouring lanes, a power of two; sum and maximum over the lanes of a warp. The same
-// bits in every lane.
+// Sum over each group of `lanes` adjacent lanes, a power of two; sum and maximum over a warp. Bitwise equal in every
+// lane.
 template <class Number>
 __device__ __forceinline__ Number group_sum(Number x, int lanes) {
   for (int other = lanes / 2; other > 0; other /= 2) x += __shfl_xor_sync(whole_warp, x, other);
@@ -191,8 +190,8 @@ __device__ __forceinline__ float warp_max(float x) {
   return x;
 }
 
-// Sum over a block of `threads` threads in one dimension, the same bits in every thread. All threads must call it; it
-// may be called again right away.
+// Sum over a one-dimensional block of `threads` threads, bitwise equal in every thread. Must be called by all threads;
+// may be called repeatedly without a barrier between.
 template <int threads, class Number>
 struct BlockSum {
   Number of_warp[threads / warp_size];
@@ -210,15 +209,15 @@ __device__ __forceinline__ Number block_sum(Number x) {
   return sum;
 }
 
-// Dropout as kernels see it: what the host knows, and where the seed and the step are found. With p = 0 nothing is
-// drawn and nothing is read.
+// Dropout parameters for kernels: values known to the host, and pointers to seed and step. For p = 0 nothing is drawn
+// or read.
 struct DropoutMask {
   const StepState* state;
   std::uint32_t site;
-  std::uint32_t last_dropped;  // a word is kept when it is larger; ceil(p 2^32) - 1
+  std::uint32_t last_dropped;  // a word is kept if it is larger; ceil(p 2^32) - 1
   float kept;                  // 1 / (1 - p); not used for p = 1, where nothing is kept
   bool draws;
-  Index first;  // number of the array's first element
+  Index first;  // index of the array's first element
 };
 inline DropoutMask mask_of(const Dropout& dropout) {
   if (!(dropout.p > 0)) return {nullptr, 0, 0, 1, false, 0};
@@ -228,7 +227,7 @@ inline DropoutMask mask_of(const Dropout& dropout) {
       true,          dropout.first};
 }
 
-// The factors of the elements with the numbers 4 block ... 4 block + 3: one Philox block.  (dropout.1)
+// Factors of the elements 4 block ... 4 block + 3: one Philox block.  (dropout.1)
 __device__ __forceinline__ Floats<4> factors_of_block(const DropoutMask& mask, std::uint64_t block) {
   const PhiloxBlock words = philox_block(
       mask.state->seed,
@@ -238,9 +237,8 @@ __device__ __forceinline__ Floats<4> factors_of_block(const DropoutMask& mask, s
   return factors;
 }
 
-// The factors of `width` elements of the array, from `element` on, both multiples of 4: width / 4 Philox blocks of
-// random numbers, whose chains of rounds go side by side. Where the array begins within a block one more is drawn, and
-// the factors move down to their elements.
+// Factors of `width` elements of the array, from `element` on, both multiples of 4: width / 4 independent Philox
+// blocks. If the array begins within a block, one more block is computed and the factors are shifted.
 template <int width>
 __device__ __forceinline__ Floats<width> dropout_factors(const DropoutMask& mask, Index element) {
   static_assert(width % 4 == 0);
@@ -264,15 +262,15 @@ __device__ __forceinline__ Floats<width> dropout_factors(const DropoutMask& mask
   return factors;
 }
 
-// The factor of one element.
+// Factor of one element.
 __device__ __forceinline__ float dropout_factor(const DropoutMask& mask, Index element) {
   if (!mask.draws) return 1;
   const auto number = static_cast<std::uint64_t>(mask.first + element);
   return factors_of_block(mask, number / 4).x[number % 4];
 }
 
-// The dropout factors of `width` elements from `element` on. `width` is a multiple of 4, as is the element then,
-// or 1.
+// Dropout factors of `width` elements from `element` on. Either `width` and `element` are multiples of 4, or `width` is
+// 1.
 template <int width>
 __device__ __forceinline__ Floats<width> factors_of(const DropoutMask& mask, Index element) {
   if constexpr (width == 1) {

@@ -17,8 +17,8 @@ __global__ void forward_kernel(T* out_bcd, float* mean_bc, float* rstd_bc, const
   norm_of_row(out_bcd + bc * D, mean_bc + bc, rstd_bc + bc, row, weight_d, bias_d, D);
 }
 
-// Where a row has more channels than the lanes of a warp hold, its means come first. Grid: BC / 4 blocks of 4 warps.
-// Reads in and d_out once, writes 8 bytes a row.
+// If a row has more channels than a warp holds in registers, its means are computed first. Grid: BC / 4 blocks of 4
+// warps. Reads in and d_out once, writes 8 bytes per row.
 template <class T, int width>
 __global__ void means_kernel(Means* means_bc, LayernormBackward<T> a) {
   wait_for_kernel_before();

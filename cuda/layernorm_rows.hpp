@@ -1,6 +1,6 @@
 #pragma once
 
-// Rows of a layernorm on the GPU, for the kernels that normalise what is there (layernorm.cu) or what a gate puts out
+// Device code for rows of a layernorm, used by kernels whose input is an array (layernorm.cu) or the output of a gate
 // (gate_layernorm.cu).
 
 #include "cuda/kernel.hpp"
@@ -10,12 +10,12 @@
 namespace abh {
 inline namespace ABH_BACKEND {
 
-// A row belongs to a warp: lane l has its channels l * width ... (l + 1) * width - 1, then those 32 * width further on,
-// and so on. Sums over a row are sums over lanes, so no thread ever waits for another warp. `width` is 8 (bf16) or 4
-// (float) where rows are aligned: a warp then reads 512 bytes at a time.
+// One warp per row: lane l has channels l * width ... (l + 1) * width - 1, then those 32 * width further, and so on.
+// Sums over a row are sums over lanes, so no warp waits for another. `width` is 8 (bf16) or 4 (float) if rows are
+// aligned: a warp then reads 512 bytes per access.
 
-// The `held` channels of a row that a lane keeps in registers, in packs of which number i begins at channel
-// `first` + 32 i width: all are on their way from memory at once. From channel D on they are 0.
+// The `held` channels of a row in a lane's registers, in packs; pack i begins at channel `first` + 32 i width. All
+// loads are in flight at once. From channel D on the numbers are 0.
 template <class T, int width_, int held>
 struct Held {
   static constexpr int width = width_, packs = held / width;
@@ -31,7 +31,7 @@ struct Held {
   }
   __device__ __forceinline__ Floats<width> operator[](int i) const { return floats_of<T, width>(words[i]); }
   __device__ __forceinline__ void put(int i, const Floats<width>& floats) { words[i] = words_of<T, width>(floats); }
-  // visit(d, numbers) for each pack.
+  // Calls visit(d, numbers) for each pack.
   template <class Visit>
   __device__ __forceinline__ void for_each(int first, int D, const Visit& visit) const {
     for (int i = 0; i < packs; ++i) {
@@ -41,8 +41,8 @@ struct Held {
   }
 };
 
-// The row of the forward pass, which it looks at three times: in registers, or in memory, where the second and third
-// look come from the first-level cache. visit(d, in) is called for each pack of the lane.
+// Row of the forward pass, which is read three times: from registers, or from memory, where the second and third reads
+// hit the L1 cache. visit(d, in) is called for each pack of the lane.
 template <class T, int width_, int held>
 struct HeldRow {
   using Number = T;
@@ -71,12 +71,12 @@ struct ReadRow {
   }
 };
 
-inline constexpr int rows_per_block = 4;  // forward: warps in a block
+inline constexpr int rows_per_block = 4;  // forward: warps per block
 
-// The row that the calling thread's warp works on.
+// Row of the calling thread's warp.
 __device__ __forceinline__ Index row_of_warp() { return Index{blockIdx.x} * rows_per_block + threadIdx.x / warp_size; }
 
-// Writes the norm of a row and its statistics.
+// Writes the normalised row and its statistics.
 template <class Row, class T = typename Row::Number>
 __device__ __forceinline__ void norm_of_row(T* out_d, float* mean_at, float* rstd_at, const Row& row, const T* weight_d,
                                             const T* bias_d, int D) {
@@ -105,25 +105,24 @@ __device__ __forceinline__ void norm_of_row(T* out_d, float* mean_at, float* rst
   }
 }
 
-// Means over a row that the backward pass needs before it can form d_in.
+// Means over a row that the backward pass needs before d_in.
 struct Means {
   float u, u_normed;
 };
 
-// Backward, a lane sums the gradients of weight and bias for the channels that it holds, over all rows of its warp. A
-// row is asked for while the one before is worked on, if registers are left: they hold two sums a channel, the weight,
-// the residual, two rows of in and d_out, and rows of `more` other arrays. Two blocks have room on a multiprocessor:
-// where a lane needs more registers, a block has fewer warps. What else is done with a row does not change that, as it
-// decides in which order rows are added up.
+// Backward: a lane sums the gradients of weight and bias for its channels, over all rows of its warp. The next row is
+// prefetched if registers suffice: for two sums per channel, the weight, the residual, two rows of in and d_out, and
+// rows of `more` other arrays. Two blocks fit on an SM: if a lane needs more registers, a block has fewer warps. Extra
+// work per row must not change this number, because it determines the order in which rows are added.
 template <class T, int held, int more = 0>
 inline constexpr int registers_for = held * 2 + (6 + more) * held* int(sizeof(T)) / 4;
 template <class T, int held>
 inline constexpr int warps_of = registers_for<T, held> <= 96 ? 8 : 4;
 template <class T, int held, int more>
 inline constexpr bool reads_ahead = registers_for<T, held, more> <= (warps_of<T, held> == 8 ? 80 : 168);
-inline constexpr unsigned most_blocks = 264;  // on every GPU, so that all cut the sums alike
+inline constexpr unsigned most_blocks = 264;  // on every GPU, so that the order of sums is the same
 
-// The statistics of a row, which a warp needs first.
+// Statistics of a row, which a warp needs first.
 template <class T, int width, int held>
 struct BackwardRow {
   Held<T, width, held> in, d_out;
@@ -139,11 +138,10 @@ struct BackwardRow {
 
 template <int warps, int held>
 struct alignas(32) BlockSums {
-  float of_warp[warps][2][warp_size * held];  // of weight, of bias
+  float of_warp[warps][2][warp_size * held];  // sums of weight and of bias
 };
 
-// The default of Else, the extra work on each pack of a row's d_in once it is computed: no work.
-// arrays: the number of arrays whose row the extra work holds.
+// Default of Else, the extra work on each pack of d_in: none. arrays: number of arrays whose rows the extra work holds.
 struct NothingElse {
   static constexpr int arrays = 0;
   template <class T, int width, int held>
@@ -153,9 +151,9 @@ struct NothingElse {
   };
 };
 
-// Grid: (up to 264, D / 32 held) blocks of 8 warps or 4; block (p, y) has every 264th group of rows and the y-th
-// 32 held channels. Where these are all, a warp finds the means of a row itself (means_bc is null). Reads in, d_out and
-// d_residual once, writes d_in once.
+// Grid: (up to 264, D / 32 held) blocks of 8 or 4 warps. Block (p, y) has every 264th group of rows and the y-th group
+// of 32 held channels. If this group is the whole row, a warp computes the means itself (means_bc is null). Reads in,
+// d_out and d_residual once, writes d_in once.
 template <class T, int width, int held, bool whole, class Else = NothingElse>
 __global__ void __launch_bounds__(warps_of<T, held>* warp_size, 2)
     backward_kernel(float* partial_pd, const Means* means_bc, LayernormBackward<T> a, Else more) {
@@ -230,7 +228,7 @@ template <int width, int held, bool whole, class T, class Else = NothingElse>
 void run_backward(Gpu& device, const Means* means_bc, const LayernormBackward<T>& a, const Else& more = {}) {
   Gpu::Scope scratch(device.workspace);
   const unsigned blocks = min_of(blocks_for(a.BC, warps_of<T, held>), most_blocks);
-  float* partial_pd = take_parts(device, scratch, Index{blocks} * 2 * a.D);  // p: block
+  float* partial_pd = take_parts(device, scratch, Index{blocks} * 2 * a.D);  // p = block
   launch(backward_kernel<T, width, held, whole, Else>, dim3(blocks, blocks_for(a.D, warp_size * held)),
          warps_of<T, held> * warp_size, 0, device.stream(), partial_pd, means_bc, a, more);
   add_partial_sums(device, {.to_d = a.d_weight_d,

@@ -7,7 +7,7 @@ namespace abh {
 
 namespace {
 
-// The rows that are summed.
+// Rows to be summed.
 template <class T>
 struct RowsThere {
   const T* x_bco;

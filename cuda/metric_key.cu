@@ -8,15 +8,15 @@ namespace {
 
 constexpr int threads_per_block = 128;
 
-// Where element (k, other) of a head's matrix stands in memory. Packed: in the row of the smaller index.
+// Memory index of element (k, other) of a head's matrix. Packed: in the row of the smaller index.
 __device__ __forceinline__ int place_of(bool packed, int k, int other, int K) {
   if (!packed) return k * K + other;
   const int row = k < other ? k : other, column = k < other ? other : k;
   return row * K - row * (row - 1) / 2 + column - row;
 }
 
-// The matrices metric_nkk of packed metrics. One thread an element; a triangle is read twice and a matrix written once,
-// N K K numbers, a fraction of a layer's weights.
+// Full matrices metric_nkk of packed metrics, one thread per element. A triangle is read twice and a matrix written
+// once, N K K numbers, a fraction of a layer's weights.
 template <class T>
 __global__ void expand_kernel(T* full_nkk, const T* metric_nl, Index N, int K) {
   wait_for_kernel_before();
@@ -27,8 +27,8 @@ __global__ void expand_kernel(T* full_nkk, const T* metric_nl, Index N, int K) {
   full_nkk[element] = metric_nl[n * K * (K + 1) / 2 + place_of(true, k, other, K)];  // (metric_key.1)
 }
 
-// Folds the gradient of the matrices into that of the packed metric: one thread an element, of which those on and above
-// the diagonal have work. One thread adds both entries of a number, so no two threads meet in one place.
+// Folds the gradient of the matrices into that of the packed metric: one thread per element, of which those on and
+// above the diagonal work. A thread adds both elements that share a number, so there is no race.
 __global__ void fold_kernel(float* d_metric_nl, const float* gradient_nkk, Index N, int K) {
   wait_for_kernel_before();
   const Index element = Index{blockIdx.x} * threads_per_block + threadIdx.x;
@@ -42,7 +42,7 @@ __global__ void fold_kernel(float* d_metric_nl, const float* gradient_nkk, Index
       gradient_kk[k * K + other] + mirrored;  // (metric_key.5)
 }
 
-// One thread a channel of the query, that walks down a column of M: neighbours read neighbouring columns.
+// One thread per channel of the query; it loops down a column of M, so that accesses of a warp are coalesced.
 template <class T>
 __global__ void query_kernel(T* query_h, const T* project_h, const T* metric, bool packed, Index N, int K) {
   wait_for_kernel_before();
@@ -58,7 +58,7 @@ __global__ void query_kernel(T* query_h, const T* project_h, const T* metric, bo
   query_h[h] = T(sum);
 }
 
-// The matrices of all heads, whatever the form. `full_nkk` is scratch for N K K numbers, used by packed metrics.
+// Full matrices of all heads, for any form. `full_nkk`: scratch for N K K numbers, used by packed metrics.
 template <class T>
 const T* full_metric(Gpu& device, T* full_nkk, const MetricKeyInputs<T>& in) {
   if (in.form == MetricForm::full) return in.metric;
@@ -69,7 +69,7 @@ const T* full_metric(Gpu& device, T* full_nkk, const MetricKeyInputs<T>& in) {
 
 }  // namespace
 
-// Each product below is one call for all heads: head n works on columns n K ... n K + K - 1 of the rows.
+// Each product below is one batched call for all heads: head n uses columns n K ... n K + K - 1 of the rows.
 
 template <class Device, class T>
 void metric_key_forward(Device& device, T* key_bch, const MetricKeyInputs<T>& in) {
@@ -128,7 +128,7 @@ void metric_key_backward(Device& device, const MetricKeyBackward<T>& a) {
                              .a_col = N * K,
                              .b_row = N * K,
                              .b_col = 1,
-                             .accumulate = !packed,  // a full metric's gradient needs no folding
+                             .accumulate = !packed,  // the gradient of a full metric needs no folding
                              .batches = N,
                              .out_batch = K * K,
                              .a_batch = K,

@@ -11,20 +11,20 @@ namespace abh {
 namespace {
 
 constexpr int threads_per_block = 256;
-constexpr int turns = 4;  // a thread takes four neighbouring weights, four times
+constexpr int turns = 4;  // a thread handles four adjacent weights, four times
 constexpr Index weights_per_block = Index{4} * turns * threads_per_block;
-constexpr Index most_matrices = 64;  // of one launch
+constexpr Index most_matrices = 64;  // per launch
 
-// A matrix in the arenas. Its x, in T, is the array of all matrices' from x_offset on.
+// A matrix in the arenas. Its x, in T, begins at x_offset in the array of all matrices.
 struct Matrix {
   Index offset, x_offset;
-  int count;             // weights
-  unsigned first_block;  // of its blocks, and of their parts of its sum of squares
-  double step;           // its length for a learning rate of 1
+  int count;             // number of weights
+  unsigned first_block;  // of this matrix; also the index of its first partial sum of squares
+  double step;           // step length for a learning rate of 1
 };
 
-// `exact` is what (muon.8) updates: the weights, or the master copy of narrower ones, which then stand in `rounded`.
-// Kernels get it by value, and with it where their matrices begin.
+// `exact`: array that (muon.8) updates: the weights, or a master copy whose rounded values are stored in `rounded`.
+// Passed to kernels by value, together with the offsets of their matrices.
 template <class T>
 struct Matrices {
   float* exact;
@@ -37,15 +37,15 @@ struct Matrices {
   bool aligned = false;  // for accesses of four numbers, in the arenas and in x
 };
 
-// Numbers that the host computes before a step. The complement is formed in double: 1 - 0.95f is off by some
-// ten-millionths.
+// Computed by the host before a step. The complement is computed in double, because 1 - 0.95f has a relative error of
+// some 1e-7.
 struct Factors {
   float beta, complement;
   double epsilon, weight_decay;
 };
 
-// The matrix of this block, and the part of it that the block has: 4,096 weights in four turns, in each of which thread
-// t has four, from 4 t on.
+// Matrix of this block, and the block's part of it: 4,096 weights in four iterations; in each iteration thread t has
+// four weights, from 4 t on.
 struct OwnMatrix {
   Matrix of;
   unsigned part, parts;
@@ -63,20 +63,19 @@ struct OwnMatrix {
   }
 };
 
-// Computed twice, for the norm and for x: the arena's moment and gradient are read again, which costs no more than an
-// array of their result would.
+// Computed twice, for the norm and for x: reading moment and gradient again costs no more than storing the result.
 __device__ __forceinline__ float ahead_of(const Factors& f, float clip_scale, float first_moment, float d_weight) {
   return f.beta * first_moment + f.complement * (clip_scale * d_weight);  // (muon.3)
 }
 
-// The new moments, and for each block the sum of the squares of `ahead` in its part of a matrix, in double. Reads 8
-// bytes a weight and writes 4.
+// Updates the moments, and computes per block the sum of squares of `ahead` in its part of a matrix, in double. Reads 8
+// bytes per weight and writes 4.
 template <class T>
 __global__ void __launch_bounds__(threads_per_block)
     moment_kernel(double* sum_p, Matrices<T> a, Factors f, const StepState* state) {
   wait_for_kernel_before();
   require_at_most(threads_per_block);
-  if (state->clip_scale != state->clip_scale) return;  // NaN: a broken step
+  if (state->clip_scale != state->clip_scale) return;  // NaN: invalid step
   const float clip_scale = float(state->clip_scale);
   const OwnMatrix own(a);
   const Index count = own.of.count;
@@ -89,7 +88,7 @@ __global__ void __launch_bounds__(threads_per_block)
     for (int k = 0; k < 4; ++k) {
       const float gradient = clip_scale * d.x[k];                        // (muon.1)
       first.x[k] = f.beta * first.x[k] + f.complement * gradient;        // (muon.2)
-      const double ahead = ahead_of(f, clip_scale, first.x[k], d.x[k]);  // 0 beyond the end
+      const double ahead = ahead_of(f, clip_scale, first.x[k], d.x[k]);  // 0 past the end
       sum += ahead * ahead;
     }
     store_four(first_moment, i, count, a.aligned, first);
@@ -98,8 +97,8 @@ __global__ void __launch_bounds__(threads_per_block)
   if (threadIdx.x == 0) sum_p[blockIdx.x] = sum;
 }
 
-// x from the moments and the sums of moment_kernel, which every block adds in the same order. Reads 8 bytes a
-// weight and writes a T.
+// Computes x from the moments and the sums of moment_kernel, which every block adds in the same order. Reads 8 bytes
+// per weight and writes a T.
 template <class T>
 __global__ void __launch_bounds__(threads_per_block)
     start_kernel(T* x_all, const double* sum_p, Matrices<T> a, Factors f, const StepState* state) {
@@ -124,7 +123,7 @@ __global__ void __launch_bounds__(threads_per_block)
   });
 }
 
-// (muon.8), and the rounded copy. Reads 4 bytes and a T a weight, writes 4, with a rounded copy 6.
+// (muon.8), and the rounded copy. Reads 4 bytes and a T per weight; writes 4 bytes, with a rounded copy 6.
 template <class T>
 __global__ void __launch_bounds__(threads_per_block)
     step_kernel(Matrices<T> a, const T* x_all, Factors f, const StepState* state) {
@@ -144,8 +143,8 @@ __global__ void __launch_bounds__(threads_per_block)
   });
 }
 
-// Brings the singular values of `matrices` matrices x_moi near 1. `other_moi` has room for as many numbers; the result
-// stands there after an odd number of rounds.
+// Maps the singular values of `matrices` matrices x_moi to values near 1. `other_moi` has the same size; it holds the
+// result after an odd number of iterations.
 template <class T>
 void orthogonalize(Gpu& device, T* x_moi, T* other_moi, Index matrices, Index O, Index I, Index rounds) {
   const bool wide = O <= I;
@@ -154,7 +153,7 @@ void orthogonalize(Gpu& device, T* x_moi, T* other_moi, Index matrices, Index O,
   T* gram = scratch.template take<T>(matrices * S * S);
   T* polynomial = scratch.template take<T>(matrices * S * S);
   for (Index round = 0; round < rounds; ++round) {
-    // x x^T or x^T x: a product reads its operands through strides, so nothing is transposed.
+    // x x^T or x^T x: products read operands by strides, so nothing is transposed.
     gemm<T, T>(device, {.out_mn = gram,  // (muon.5)
                         .a_mk = x_moi,
                         .b_kn = x_moi,
@@ -188,7 +187,7 @@ void orthogonalize(Gpu& device, T* x_moi, T* other_moi, Index matrices, Index O,
                         .out_batch = S * S,
                         .a_batch = S * S,
                         .b_batch = S * S});
-    gemm<T, T>(device, {.out_mn = other_moi,  // (muon.7), which the linear term joins here
+    gemm<T, T>(device, {.out_mn = other_moi,  // (muon.7), with the linear term
                         .a_mk = wide ? polynomial : x_moi,
                         .b_kn = wide ? x_moi : polynomial,
                         .M = O,
@@ -211,7 +210,7 @@ void orthogonalize(Gpu& device, T* x_moi, T* other_moi, Index matrices, Index O,
 
 }  // namespace
 
-// Matrices of one shape, whose products are one call: their x lie one after the other.
+// Matrices of one shape, whose products are one batched call; their x are contiguous.
 struct Group {
   Index matrices, O, I, x_offset;
 };
@@ -225,7 +224,7 @@ void muon_updates_together(Device& device, const std::vector<MuonUpdate<T>>& all
   Matrices<T> a{};
   std::vector<Group> groups;
   Index x_count = 0;
-  // Updates those that have been gathered, and gathers anew.
+  // Updates the gathered matrices and clears the list.
   const auto update = [&] {
     if (a.matrices == 0) return;
     typename Gpu::Scope scratch(device.workspace);

@@ -8,7 +8,7 @@ inline namespace ABH_BACKEND {
 
 namespace {
 
-// Sums that one kernel does: so many as its arguments have room for.
+// Maximum number of sums per kernel, limited by the size of its arguments.
 constexpr int most_at_once = 48;
 struct Piece {
   PartialSums sums;
@@ -19,10 +19,10 @@ struct Batch {
   int count;
 };
 
-// The number of blocks per row of parts.
+// Number of blocks per row of parts.
 unsigned blocks_of(const PartialSums& s) { return blocks_for(s.D, warp_size) * (s.second_d ? 2 : 1); }
 
-// Grid: the blocks of one sum after the other, for each 32 numbers of to_d and then of second_d.
+// Grid: the blocks of one sum after another, one per 32 numbers of to_d and then of second_d.
 __global__ void __launch_bounds__(warp_size* most_part_rows) add_partial_sums_kernel(Batch batch) {
   wait_for_kernel_before();
   require_at_most(warp_size * most_part_rows);

@@ -13,9 +13,9 @@ namespace abh {
 namespace {
 
 constexpr int tries = 10;
-constexpr int calls = 10;  // a try: the host waits once for all of them
+constexpr int calls = 10;  // per try; the host waits once for all
 
-// The most `amount` a second that `call` did, after one call that is not timed.
+// Maximum rate of `call`, in `amount` per second, after one untimed call.
 template <class Call>
 double best_rate(Gpu& device, double amount, const Call& call) {
   using Clock = std::chrono::steady_clock;
@@ -32,8 +32,8 @@ double best_rate(Gpu& device, double amount, const Call& call) {
   return best;
 }
 
-// `count` normal random numbers, a different million (at most) for every `site`, over and over. Real numbers, because a
-// GPU may clock higher on zeros.
+// `count` normally distributed random numbers: at most a million different ones per `site`, repeated. Random numbers,
+// because a GPU may have a higher clock rate on zeros.
 template <class T>
 void fill(Gpu& device, T* numbers, Index count, std::uint32_t site) {
   const Index period = Index{1} << 20;
@@ -57,7 +57,7 @@ double matrix_product_rate(Device& device, Index size) {
   const DeviceMemory a(device.memory(), bytes), b(device.memory(), bytes), out(device.memory(), bytes);
   fill(device, a.as<T>(), size * size, 1);
   fill(device, b.as<T>(), size * size, 2);
-  // Both operands row by row along the summed dimension: out = a b^T, the product of a linear layer.
+  // Both operands are contiguous along the summed dimension: out = a b^T, the product of a linear layer.
   Gemm<T, T> product{};
   product.out_mn = out.as<T>();
   product.a_mk = a.as<T>();

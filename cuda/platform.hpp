@@ -1,7 +1,7 @@
 #pragma once
 
-// The CUDA language for the .cu files: the CUDA Toolkit's under nvcc, the emulator's under any other compiler. Every
-// name that may differ between the two lives in a namespace of the backend, so that one program can hold both.
+// The CUDA language for the .cu files: that of the CUDA Toolkit under nvcc, that of the emulator under any other
+// compiler. Names that differ between the two are in a namespace of the backend, so that one program can contain both.
 //
 //   launch(kernel, grid, block, shared_bytes, stream, args...)   kernel<<<grid, block, shared_bytes, stream>>>(args...)
 //   wait_for_kernel_before()                                     first of all in every kernel
@@ -13,8 +13,8 @@
 //   read_whole<Words>(at)                                        its bytes as Words, likewise
 //   ABH_UNROLL(8)                                                #pragma unroll 8, before a loop
 //
-// Shared memory is aligned for the widest pack that is stored there whatever its type says: a struct of floats to 16
-// bytes, as four of them are read at a time, dynamic memory to 32.
+// Shared memory is aligned for the widest pack stored there, independent of its type: a struct of floats to 16 bytes,
+// because four floats are read at a time, and dynamic shared memory to 32 bytes.
 
 #if defined(__CUDACC__)
 #include <cuda_runtime.h>
@@ -41,7 +41,7 @@ using Gpu = GpuDevice<Backend::ABH_BACKEND>;
 
 #if defined(__CUDACC__)
 
-// Error if a call of the CUDA runtime failed.
+// Throws Error if a call of the CUDA runtime failed.
 inline void require(cudaError_t status, const char* what) {
   if (status != cudaSuccess) throw Error(std::string("CUDA: ") + what + ": " + cudaGetErrorString(status));
 }
@@ -51,24 +51,24 @@ inline cudaStream_t idle_stream() {
   return reinterpret_cast<cudaStream_t>(&place);
 }
 
-// Whether blocks of kernels that were compiled as this one may begin before the kernel before them has ended: where the
-// compiler made wait_for_kernel_before of what it is.
+// True if blocks of such kernels may begin before the previous kernel has ended (programmatic dependent launch): if
+// wait_for_kernel_before was compiled to the instruction.
 inline bool begins_early(const void* kernel) {
   cudaFuncAttributes of{};
   require(cudaFuncGetAttributes(&of, kernel), "a kernel's attributes");
   return of.ptxVersion >= 90;
 }
 
-// A grid without blocks is nothing to do, not an error.
+// A grid without blocks is allowed and does nothing.
 template <class... Parameters, class... Arguments>
 void launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, std::size_t shared_bytes, cudaStream_t stream,
             Arguments&&... arguments) {
   if (stream == idle_stream() || grid.x == 0 || grid.y == 0 || grid.z == 0) return;
-  if (shared_bytes > 0) {  // a block gets more than 48 KB only on request
+  if (shared_bytes > 0) {  // more than 48 KB per block need an attribute
     require(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared_bytes)),
             "dynamic shared memory");
   }
-  if (shared_bytes > (48 << 10)) {  // as many blocks at a time as there can be: the rest is a cache
+  if (shared_bytes > (48 << 10)) {  // shared memory for as many blocks as possible; the rest is L1 cache
     require(
         cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout, cudaSharedmemCarveoutMaxShared),
         "shared memory rather than cache");
@@ -87,8 +87,8 @@ void launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, std::size_t sh
   require(cudaLaunchKernelEx(&config, kernel, static_cast<Parameters>(arguments)...), "kernel launch");
 }
 
-// First of all in every kernel. Blocks may begin while the kernel before them still runs, in the room that it leaves:
-// what it wrote, and what it read, is done with after this line. From then on the blocks of the next kernel may begin.
+// The first statement of every kernel (programmatic dependent launch). Blocks may begin while the previous kernel still
+// runs. After this line its reads and writes are complete, and blocks of the next kernel may begin.
 __device__ __forceinline__ void wait_for_kernel_before() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   cudaGridDependencySynchronize();
@@ -107,7 +107,7 @@ __device__ __forceinline__ void* dynamic_shared_memory() {
   return memory;
 }
 
-// The compiler takes a struct apart, and the CUDA vectors too, and may write each number alone. An integer stays whole.
+// The compiler splits structs and CUDA vectors and may write each number separately. An integer stays whole.
 template <class Pack>
 __device__ __forceinline__ void write_whole(Pack& at, const Pack& pack) {
   if constexpr (sizeof(Pack) % 8 == 0) {
@@ -131,7 +131,7 @@ __device__ __forceinline__ Words read_whole(const Pack& at) {
   return reinterpret_cast<const Words&>(at);
 }
 
-// The GPU sees to that itself.
+// The GPU itself checks alignment.
 __device__ __forceinline__ void require_aligned(const void*, std::size_t) {}
 __device__ __forceinline__ void require_at_most(unsigned) {}
 
@@ -158,7 +158,7 @@ Words read_whole(const Pack& at) {
   return words;
 }
 
-// Blocks of the emulator begin when the kernel before them has ended.
+// In the emulator, blocks begin after the previous kernel has ended.
 inline void wait_for_kernel_before() {}
 
 inline void require(cudaError_t status, const char* what) {

@@ -1,4 +1,4 @@
-// Pooling on the GPU over all positions so far, where what was seen loses a slope a position.
+// Pooling on the GPU over all positions so far, with decay: logits decrease by the slope at every position.
 
 #include "cuda/pooling_global.hpp"
 #include "layers/pooling_decay.hpp"

@@ -1,13 +1,13 @@
 #pragma once
 
-// Pooling on the GPU with decay: the scans of maxima where what was seen loses a slope a position.
+// Pooling on the GPU with decay: the scans of maxima with decreasing logits.
 
 #include "cuda/pooling_weight_scans.hpp"
 
 namespace abh {
 inline namespace ABH_BACKEND {
 
-// The decay of a head's logits per position.
+// Decay of a head's logits per position.
 template <bool decays>
 __device__ float slope_of(const float* slope_n, int n) {
   if constexpr (decays) return slope_n[n];
@@ -18,7 +18,7 @@ __device__ float slope_of(const float* slope_n, int n) {
 // from where it is asked for. Two stretches compare their tops where the later one has its own, which replaces the
 // other if it is larger by `margin`.
 struct Top {
-  float keep;  // of what was before: 0, or -infinity where the stretch starts anew
+  float keep;  // added to the earlier maximum: 0, or -infinity at the start of a block
   float top;
   int from;
 };
@@ -30,7 +30,7 @@ struct DecayedMaxima {
   using State = Top;
   using Effect = Top;
   float slope, margin;
-  // The decayed value of a top at position c, in either order.
+  // Value of a top, decayed to position c, in either order.
   __device__ float at(const Top& top, int c) const {
     return top.top - slope * float(c < top.from ? top.from - c : c - top.from);  // (pooling_decay.2)
   }
@@ -43,7 +43,7 @@ struct DecayedMaxima {
   }
 };
 
-// running_max where all that was seen loses a slope a position. Where the top stays, keep_c is exactly 1.
+// running_max with decay. While the maximum stays the same, keep_c is exactly 1.
 template <int threads = scan_threads, class Logits>
 __device__ void decayed_max(float* max_c, float* keep_c, float* add_c, const Logits& logit, float slope, int C,
                             int block, PoolingOrder order) {
@@ -62,7 +62,7 @@ __device__ void decayed_max(float* max_c, float* keep_c, float* add_c, const Log
       });
 }
 
-// The running maximum with decay or without, where what comes first is older.
+// Running maximum with or without decay, in order of increasing position.
 template <bool decays, int threads = scan_threads, class Logits>
 __device__ void running_max(float* max_c, float* keep_c, float* add_c, const Logits& logit, float slope, int C,
                             int block, PoolingOrder order) {

@@ -1,13 +1,13 @@
 #pragma once
 
-// Scans of the payload: what they do to a state, and what is made of it.
+// Scans of the values: operations on a state, and outputs computed from it.
 
 #include "cuda/pooling_weights.hpp"
 
 namespace abh {
 inline namespace ABH_BACKEND {
 
-// Calls run.operator()<width>() for packs of so many channels as the rows of a pass allow.
+// Calls run.operator()<width>() with the pack width that the rows of a pass allow.
 template <class T, class Run>
 void with_packs(const PoolingForward<T>& a, const Run& run) {
   const Index H = a.in.shape.H(), stride = stride_or(a.in.x_stride, H);
@@ -33,7 +33,7 @@ __device__ __forceinline__ void advance(Floats<width>& state, Step step, const F
   }
 }
 
-// The state itself, or its share.
+// Emits the state, times its share.
 template <class Out>
 struct EmitState {
   static constexpr int dots = 0, batch = 4;
@@ -56,7 +56,7 @@ struct EmitState {
   }
 };
 
-// Other arrays of both gradients of the payload.
+// Other arrays for both gradients of the values.
 template <class T>
 struct PayloadGradient {
   T* d_x_bch;
@@ -66,7 +66,7 @@ struct PayloadGradient {
   int x_stride;
   const T* out_bch;
 
-  // The gradient, added to what stands there where it has to be.
+  // Stores the gradient, or adds it if requested.
   template <int width>
   __device__ Floats<width> added(const PoolingPlace& at, Floats<width> gradient) const {
     if (!accumulate) return gradient;
@@ -121,7 +121,7 @@ struct EmitGlobalGradient {
   }
 };
 
-// Each payload is scanned by itself, from its first channel on.
+// Scans each payload separately, from its first channel on.
 template <class Body>
 void for_each_payload(const PoolingShape& s, const Body& body) {
   for (Index p = 0; p < s.payloads; ++p) body(p, p * s.N * s.K);

@@ -13,7 +13,7 @@ namespace abh {
 inline namespace ABH_BACKEND {
 
 inline constexpr int most_tiles = 4;
-inline constexpr int tiles_width = 4;  // channels of a pack, as in pooling_global.hpp
+inline constexpr int tiles_width = 4;  // channels per pack, as in pooling_global.hpp
 // One on every multiprocessor of an H100, with all of its registers: more keep its memory busy, and then every array is
 // better read once.
 inline constexpr unsigned most_blocks_of_tiles = 132;
@@ -25,10 +25,10 @@ inline bool fits_few_tiles(const PoolingShape& s) {
          tile_blocks<tiles_width>(s.B, s.C, s.H()) <= most_blocks_of_tiles;
 }
 
-// One number a position of a head.
+// One number per position of a head.
 using SequenceNumbers = float[most_tiles * tile_positions];
 
-// A block's tile: its heads and its positions.
+// Tile of a block: its heads and its positions.
 template <class T>
 struct FewTiles : TileThread<T, tiles_width> {
   int first_head, heads, begin, after;
@@ -39,17 +39,17 @@ struct FewTiles : TileThread<T, tiles_width> {
     begin = this->tile * tile_positions;
     after = min_of(begin + tile_positions, s.C);
   }
-  // The same threads in another tile.
+  // The same thread in another tile.
   __device__ TileThread<T, tiles_width> in_tile(int other) const {
     TileThread<T, tiles_width> there = *this;
     there.tile = other;
     return there;
   }
-  // The head of this thread's channels, counted from the block's first head.
+  // Head of this thread's channels, counted from the block's first head.
   __device__ int own_head(int K) const { return this->works ? this->lane * tiles_width / K : 0; }
 };
 
-// Takes the state through a whole tile, as totals_kernel and carry_kernel do. A barrier before and after.
+// Applies a whole tile to the state, as totals_kernel and carry_kernel do. With a barrier before and after.
 template <class T, class Steps>
 __device__ __forceinline__ void pass_tile(double (&state)[tiles_width], const TileThread<T, tiles_width>& there,
                                           TileRuns<tiles_width>& runs, const Steps& steps) {
@@ -70,7 +70,7 @@ __device__ __forceinline__ Floats<tiles_width> as_floats(const double (&state)[t
 // Grid: B x tiles x tiles of channels. Reads x once for each tile from its own on, and the logits; writes out, max and
 // sum once.
 struct ForwardSequence {
-  SequenceNumbers logit, most, keep, add, share;  // later the sum in logit
+  SequenceNumbers logit, most, keep, add, share;  // logit later holds the sum
 };
 template <class T, bool decays>
 __global__ __launch_bounds__(tile_threads<tiles_width>, 1) void forward_in_tiles_kernel(PoolingForward<T> a,
@@ -90,7 +90,7 @@ __global__ __launch_bounds__(tile_threads<tiles_width>, 1) void forward_in_tiles
   }
   copy_async_commit();
   TileRun<T, tiles_width> run(me);
-  __syncthreads();  // a compiler moves loads, though not across this: they are on their way during the walk
+  __syncthreads();  // also keeps loads before it, so that they are in flight during the scan
   copy_async_wait<0>();
   __syncthreads();
 
@@ -112,7 +112,7 @@ __global__ __launch_bounds__(tile_threads<tiles_width>, 1) void forward_in_tiles
     });
   }
 
-  // Behind the end of the sequence the steps are whatever was there: no state before the end depends on them.
+  // Steps past the end of the sequence are undefined: no earlier state depends on them.
   const ForwardSequence& mine = head[me.own_head(K)];
   double before[tiles_width] = {};
   for (int tile = 0; tile < me.tile; ++tile) {
@@ -163,7 +163,7 @@ __global__ __launch_bounds__(tile_threads<tiles_width>, 1) void backward_in_tile
       const int c = me.begin + i;
       if (c < C) {
         global_weights<decays>(of.weight, of.keep, of.share, c, w.max_bnc + first, w.sum_bnc + first, logit, slope, C);
-      } else {  // what the scan begins with
+      } else {  // initial state of the scan
         of.keep[c] = 1;
         of.share[c] = 0;
       }
@@ -213,7 +213,7 @@ __global__ __launch_bounds__(tile_threads<tiles_width>, 1) void backward_in_tile
   });
   write_dots<tiles_width>(s, me, emit);
 }
-// `w` and kappa_bnc: scratch memory, from which the gradients of the logits follow.
+// `w` and kappa_bnc: scratch memory, from which the gradients of the logits are computed.
 template <bool decays, class T>
 void pooling_backward_in_tiles(Gpu& device, PoolingBackward<T> a, const GlobalWeights& w, float* kappa_bnc) {
   const PoolingShape& s = a.in.shape;

@@ -32,7 +32,7 @@ void forward_global(Gpu& device, const PoolingForward<T>& a) {
   typename Gpu::Scope scratch(device.workspace);
   const ForwardWeights w = forward_weights<decays>(device, scratch, a);
   for_each_payload(s, [&](Index, Index first) {
-    // The average, as the sum of e^(logit - max) x above that of the weights.
+    // Average as a quotient: the sum of e^(logit - max) x over the sum of weights.
     const Scan<T> prefixes{a.in.x_bch + first, stride, w.keep_bnc, w.add_bnc, PoolingOrder::up, s.B, C, N, K, C, H};
     typename Gpu::Scope ends(device.workspace);
     Past<T> past;

@@ -6,13 +6,13 @@ namespace abh {
 
 namespace {
 
-// Rows and logits are counted in 32 bits: a division in 64 costs more than all that is done with a row.
+// Indices of rows and logits have 32 bits: a 64-bit division would cost more than the work on a row.
 unsigned count_of(Index count) {
   if (count > Index{1} << 30) throw Error("a kernel of pooling logits would need more rows than it can count");
   return unsigned(count);
 }
 
-// The logit of row bc and head n, which lies at (b, n, c), and those of the rows that follow.
+// Logit of row bc and head n, stored at (b, n, c), and those of the next rows.
 struct LogitPlace {
   int c;
   Index at;
@@ -29,7 +29,7 @@ struct LogitPlace {
 constexpr int logit_threads = 128;
 constexpr int rows_at_once = 4;
 
-// The row behind `at`, or that one again where there is none, so that rows are loaded without a branch.
+// The row after `at`, or the same row if there is none, so that rows are loaded without a branch.
 template <class T>
 __device__ const T* next_row(const T* at, Index stride, bool exists) {
   return exists ? at + stride : at;
@@ -88,7 +88,7 @@ template <int width>
 struct PoolSums {
   alignas(16) float sum[chunk_runs][chunk_lanes * width];
 };
-// No atomics: their order, and so the last bits of d_pool, would differ from run to run.
+// Without atomics, because their order, and so the last bits of d_pool, would differ from run to run.
 template <class T, int width>
 __global__ __launch_bounds__(chunk_threads, 2) void logits_backward_kernel(PoolingLogitsBackward<T> a,
                                                                            float* partial_ph, float scale, int BC,
@@ -167,7 +167,7 @@ void pooling_logits_backward(Device& device, const PoolingLogitsBackward<T>& a) 
   strided.in.x_stride = stride_or(in.x_stride, H);
   strided.d_x_stride = stride_or(a.d_x_stride, H);
   typename Device::Scope scratch(device.workspace);
-  float* partial_ph = take_parts(device, scratch, chunks * H);  // p: chunk
+  float* partial_ph = take_parts(device, scratch, chunks * H);  // p = chunk
   const auto run = [&](auto kernel, Index width) {
     const Index h_tiles = (H + chunk_lanes * width - 1) / (chunk_lanes * width);
     launch(kernel, blocks_for(chunks * h_tiles, 1), chunk_threads, 0, device.stream(), strided, partial_ph,

@@ -18,25 +18,25 @@
 namespace abh {
 inline namespace ABH_BACKEND {
 
-inline constexpr int most_tile_heads = 4;  // in one tile of channels
-// Blocks on a multiprocessor: as many as have registers enough.
+inline constexpr int most_tile_heads = 4;  // heads per tile of channels
+// Blocks per SM, limited by registers.
 template <class T>
 inline constexpr int forward_blocks_at_once = sizeof(T) < sizeof(float) ? 3 : 1;
 template <class T>
 inline constexpr int backward_blocks_at_once = sizeof(T) < sizeof(float) ? 3 : 2;
 
-// Whether a thread has registers for what it keeps until the gradients of the logits are there.
+// True if a thread has enough registers for the values that it keeps until the gradients of the logits are complete.
 template <class T>
 inline constexpr bool keeps_gradients = sizeof(T) < sizeof(float);
 
-// Whether sequences are pooled in tiles: heads do not cross the edges of tiles of channels.
+// True if sequences are pooled in tiles: no head crosses an edge of a tile of channels.
 inline bool fits_a_tile(const PoolingShape& s) {
   constexpr int channels = tile_channels<4>;
   return s.causal && s.C <= tile_positions && block_of(s) == s.C && s.payloads == 1 && channels % s.K == 0 &&
          channels <= most_tile_heads * s.K;
 }
 
-// The heads of a tile of channels, of sequence b.
+// Heads of a tile of channels, of sequence b.
 template <int width>
 struct TileHeads {
   Index b;
@@ -49,7 +49,7 @@ struct TileHeads {
   }
 };
 
-// Where logits come from: they are read, or made of the payload, with the bits of pooling_logits.cu.
+// Source of the logits: read, or computed from the values, bitwise equal to pooling_logits.cu.
 struct ReadLogits {
   static constexpr bool made = false;
 };
@@ -58,18 +58,18 @@ struct MadeLogits {
   static constexpr bool made = true;
   const T* pool_nk;
   float scale;
-  float* logit_bnc;  // written, forward
-  float* part_bh;    // sums for the gradient of the vectors, of each sequence; written, backward
+  float* logit_bnc;  // written by forward
+  float* part_bh;    // written by backward: sums for the gradient of the vectors, per sequence
 };
 
-// One number a position of a head.
+// One number per position of a head.
 using HeadNumbers = float[tile_positions];
 template <int width, class Body>
 __device__ __forceinline__ void for_each_of_block(int end, const Body& body) {
   for (int c = int(threadIdx.x); c < end; c += tile_threads<width>) body(c);
 }
 
-// The numbers of the positions first ... first + 3 of a thread's run, in its order, and the steps that they are.
+// Numbers of positions first ... first + 3 of a thread's run, in scan order, and their steps.
 template <class T, int width>
 __device__ __forceinline__ Floats<4> four_of(const float* numbers, const TileThread<T, width>& me, int first) {
   if (me.order == PoolingOrder::up) return load<4>(numbers + me.position(first));
@@ -85,7 +85,7 @@ __device__ __forceinline__ FourSteps four_steps(const float* keep, const float* 
   return four;
 }
 
-// The averages of a thread's run, from the state before it.
+// Averages of a thread's run, from the state before it.
 template <class T, int width, class Steps>
 __device__ __forceinline__ void emit_averages(T* out_bch, Floats<width> state, const TileRun<T, width>& run,
                                               const TileThread<T, width>& me, const Steps& steps, const float* shares) {
@@ -103,7 +103,7 @@ __device__ __forceinline__ void emit_averages(T* out_bch, Floats<width> state, c
   });
 }
 
-// The lanes that share a head of a thread's run are neighbours, and their number a power of two.
+// Lanes of one head in a thread's run are adjacent, and their number is a power of two.
 template <class T, int width>
 __device__ __forceinline__ void make_logits(HeadNumbers& logit_c, TileRun<T, width>& run,
                                             const TileThread<T, width>& me, const MadeLogits<T>& logits, int lanes) {
@@ -155,7 +155,7 @@ __global__ __launch_bounds__(tile_threads<width>,
       for_each_of_block<width>(C, [&](int c) { logit_c[c] = tile.head[n].logit[c]; });
     }
   } else {
-    __syncthreads();  // a compiler moves loads, though not across this: they are on their way during the walk
+    __syncthreads();  // also keeps loads before it, so that they are in flight during the scan
     copy_async_wait<0>();
     __syncthreads();
   }
@@ -171,7 +171,7 @@ __global__ __launch_bounds__(tile_threads<width>,
   }
   __syncthreads();
 
-  // Behind the end of the sequence the steps are whatever was there: no state before the end depends on them.
+  // Steps past the end of the sequence are undefined: no earlier state depends on them.
   const ForwardHead& mine = tile.head[me.works ? me.lane * width / K : 0];
   const auto steps = [&](int i) { return four_steps(mine.keep, mine.add, me, i); };
   scan_run<T, width>(run, me, runs, steps);
@@ -197,7 +197,7 @@ struct PayloadAhead {
   static constexpr int ahead = 3 * sizeof(bf16) / sizeof(T), batches = run_length / 4;
   Pack<T, width> x[ahead][4][tile_threads<width>], out[ahead][4][tile_threads<width>];
 
-  // Batches behind the last one are groups of nothing.
+  // Batches past the last one are empty groups.
   __device__ __forceinline__ void begin(const PayloadGradient<T>& from, const TileThread<T, width>& me, int batch) {
     const PoolingPlace first(me, 0);
     const T *from_x = from.x_bch + first.in_rows(from.x_stride), *from_out = from.out_bch + first.element;
@@ -216,7 +216,7 @@ template <class T, int width>
 __device__ __forceinline__ void add_gradients_of_logits(const TileRun<T, width>& d_x, const HeadNumbers& d_logit_c,
                                                         PayloadGradient<T> arrays, const TileThread<T, width>& me,
                                                         TileRuns<width>& runs, const MadeLogits<T>& logits) {
-  // Or a compiler keeps the addresses of these rows in registers since it read them before.
+  // Prevents the compiler from keeping the addresses of these rows in registers.
   asm volatile("" : "+r"(arrays.d_x_stride), "+r"(arrays.x_stride));
   const Floats<width> pool = me.works ? load<width>(logits.pool_nk + me.h) : Floats<width>{};
   Floats<width> d_pool{};
@@ -254,12 +254,12 @@ __device__ __forceinline__ void add_gradients_of_logits(const TileRun<T, width>&
 // d_logit.
 struct BackwardHead {
   double beta[tile_positions];
-  HeadNumbers weight, keep, share, sum, kappa;  // at first the logit in weight, the maximum in kappa
+  HeadNumbers weight, keep, share, sum, kappa;  // weight initially holds the logit, kappa the maximum
 };
 template <class T, int width>
 struct BackwardTile {
   PayloadAhead<T, width> payload;
-  BackwardHead head[most_tile_heads];  // or as many as there are
+  BackwardHead head[most_tile_heads];  // unused elements may be missing
 };
 template <class T, int width, bool decays, bool has_d_lse, class Logits>
 __global__ __launch_bounds__(tile_threads<width>,
@@ -287,7 +287,7 @@ __global__ __launch_bounds__(tile_threads<width>,
   const Scan<T> s{a.d_out_bch, row, nullptr, nullptr, PoolingOrder::down, a.in.shape.B, C, N, K, C, row};
   const TileThread<T, width> me(s, 0, 1);
   TileRun<T, width> run(me);
-  __syncthreads();  // a compiler moves loads, though not across this: they are asked for before the rest
+  __syncthreads();  // also keeps loads before it, so that they are issued before the others
   const Emit emit{payload_gradient(a, 0), nullptr, {}};
   for (int batch = 0; batch < Payload::ahead; ++batch) tile.payload.begin(emit.arrays, me, batch);
 
@@ -301,7 +301,7 @@ __global__ __launch_bounds__(tile_threads<width>,
       if (c < C) {
         global_weights<decays>(of.weight, of.keep, of.share, c, of.kappa, of.sum, logit, slope, C);
         of.beta[c] = global_beta(c, of.sum, of.keep);
-      } else {  // what the scan begins with, going down
+      } else {  // initial state of the downward scan
         of.keep[c] = 1;
         of.share[c] = 0;
       }

@@ -43,7 +43,7 @@ unsigned tile_blocks(Index B, Index C, Index H) {
   return blocks_for(B * tiles_of(C) * ((H + tile_channels<width> - 1) / tile_channels<width>), 1);
 }
 
-// state_c = keep_c state_{c-1} + add_c in_c, or, going down, from state_{c+1}.
+// state_c = keep_c state_{c-1} + add_c in_c; in a downward scan, from state_{c+1}.
 template <class T>
 struct Scan {
   const T* in_bch;
@@ -53,24 +53,24 @@ struct Scan {
   PoolingOrder order;
   Index B;
   int C, N, K;
-  int block;  // positions in a block of the window; C if there is none
-  Index row;  // from one row to the next of an array whose rows touch: N K, or that of several payloads side by side
+  int block;  // positions per block of the window; C without a window
+  Index row;  // row stride of contiguous arrays: N K, or that of several adjacent payloads
 };
 
-// Where a thread of a tile works.
+// Position of a thread in a tile.
 template <class T, int width>
 struct TileThread {
   static constexpr int lanes = tile_lanes<width>;
   int lane, run, tile, h_tile, h;
-  bool works;  // has channels
+  bool works;  // true: the thread has channels
   Index b;
-  const T* in;         // channel h at position 0
-  Index first_weight;  // of its head, position 0
-  int end;             // of its positions: C, or 0 where it has no channels
-  int C, stride, row;  // in 32 bits, since what is multiplied in 64 costs as much as the rest
+  const T* in;         // pointer to channel h at position 0
+  Index first_weight;  // index of its head's weight at position 0
+  int end;             // end of its positions: C, or 0 without channels
+  int C, stride, row;  // 32 bits, because 64-bit products would double the cost
   PoolingOrder order;
 
-  // The block number counts tiles of channels first, then `tiles` tiles of positions from first_tile, then sequences.
+  // Block index: tiles of channels first, then `tiles` tiles of positions from first_tile on, then sequences.
   __device__ TileThread(const Scan<T>& s, int first_tile, int tiles) {
     const int H = s.N * s.K, h_tiles = (H + tile_channels<width> - 1) / tile_channels<width>;
     lane = int(threadIdx.x) % lanes;
@@ -89,28 +89,28 @@ struct TileThread {
     row = int(s.row);
     order = s.order;
   }
-  // Position i of the thread's run; it may lie behind the end of the sequence.
+  // Position i of the thread's run; may be past the end of the sequence.
   __device__ int position(int i) const {
     const int in_tile = run * run_length + i;
     return tile * tile_positions + (order == PoolingOrder::up ? in_tile : tile_positions - 1 - in_tile);
   }
 };
 
-// The effect of a scan of one run on a state.
+// Effect of the scan of one run on a state.
 template <int width>
 struct TileRuns {
   alignas(16) float add[tile_runs][tile_channels<width>];
   float keep[tile_runs][tile_lanes<width>];
 };
 
-// The step of one position: keep 1 and add 0 where there is none.
+// Step of one position: keep 1 and add 0 past the end.
 template <class T, int width>
 __device__ __forceinline__ Step step_at(const Scan<T>& s, const TileThread<T, width>& me, int c) {
   if (c >= me.end) return {1, 0};
   return {s.keep_bnc[me.first_weight + c], s.add_bnc ? s.add_bnc[me.first_weight + c] : 1};
 }
 
-// The steps of the positions first ... first + 3 of a run.
+// Steps of positions first ... first + 3 of a run.
 struct FourSteps {
   Step step[4];
 };
@@ -121,11 +121,11 @@ __device__ __forceinline__ FourSteps four_steps(const Scan<T>& s, const TileThre
   return four;
 }
 
-// state = keep state + add in, for `width` channels; defined where the equations are.
+// state = keep state + add in, for `width` channels; defined in the files with the equations.
 template <int width>
 __device__ __forceinline__ void advance(Floats<width>& state, Step step, const Floats<width>& in);
 
-// A thread's run of a tile, as it lies in memory: in bf16 that is half the registers. Zeros where there is nothing.
+// A thread's run of a tile, in the stored type: bf16 takes half the registers. Zeros past the end.
 template <class T, int width>
 struct TileRun {
   Words<T, width> in[run_length];
@@ -139,7 +139,7 @@ struct TileRun {
     }
   }
 
-  // Or a compiler keeps what it made of the packs in registers, from one use to the next.
+  // Prevents the compiler from keeping converted packs in registers between two uses.
   __device__ __forceinline__ void forget_floats() {
     if constexpr (sizeof(in[0]) > sizeof(unsigned) && sizeof(T) < sizeof(float)) {
       for (Words<T, width>& words : in) {
@@ -169,7 +169,7 @@ __device__ __forceinline__ void scan_run(TileRun<T, width>& run, const TileThrea
   run.forget_floats();
 }
 
-// The effect of all runs of a tile on a state, one after the other, in the channels of a lane.
+// Combined effect of all runs of a tile on a state, in order, in the channels of a lane.
 template <int width>
 struct TileTotal {
   float keep = 1;
@@ -187,7 +187,7 @@ __device__ __forceinline__ TileTotal<width> total_of_runs(const TileRuns<width>&
   return total;
 }
 
-// Grid: all tiles but the last in scan order, whose total nobody needs. What a tile does to a state, by channel.
+// Grid: all tiles except the last in scan order, which needs no total. Effect of a tile on a state, by channel.
 template <class T, int width>
 __global__ __launch_bounds__(tile_threads<width>) void totals_kernel(Scan<T> s, Step* total_bth, int tiles) {
   wait_for_kernel_before();
@@ -208,11 +208,11 @@ __global__ __launch_bounds__(tile_threads<width>) void totals_kernel(Scan<T> s, 
 // the average and of the logarithm of its weight. end_h receives the state after the last position.
 template <class T>
 struct Past {
-  const T* x_h = nullptr;  // null: nothing
+  const T* x_h = nullptr;  // null: none
   const float* low_h = nullptr;
   const float* weight_low_n = nullptr;
   int K = 1;
-  double* end_h = nullptr;  // null: not wanted
+  double* end_h = nullptr;  // null: not stored
 };
 
 // carry_bth: the state before a tile, in scan order. Grid: a thread a channel. The totals are a 128th of the payload;
@@ -226,7 +226,7 @@ __global__ void carry_kernel(float* __restrict__ carry_bth, const Step* __restri
   const Index first = bh / H * tiles * H + bh % H;
   const auto place = [&](int t) { return first + Index{order == PoolingOrder::up ? t : tiles - 1 - t} * H; };
   constexpr int ahead = 4;
-  double state = 0;  // of many tiles
+  double state = 0;  // state over many tiles
   if (past.x_h) state = (double(float(past.x_h[bh])) + past.low_h[bh]) * (1 + double(past.weight_low_n[bh / past.K]));
   carry_bth[place(0)] = float(state);
   for (int t = 0; t < tiles - 1; t += ahead) {
@@ -244,9 +244,9 @@ __global__ void carry_kernel(float* __restrict__ carry_bth, const Step* __restri
 // positions' operands are loaded at once, so that their ways to memory overlap. Loaded<width> fetch(at), then
 // finish(at, loaded, in, state, dots) for each position.
 struct PoolingPlace {
-  Index first_row;  // of its sequence
-  Index element;    // in arrays of touching rows
-  Index weight;     // in arrays of one number a position and head
+  Index first_row;  // first row of its sequence
+  Index element;    // index in contiguous arrays
+  Index weight;     // index in arrays with one number per position and head
   int c, h;
 
   template <class T, int width>
@@ -259,7 +259,7 @@ struct PoolingPlace {
 
 template <int dots, int lanes>
 struct TileDots {
-  float dot[dots][tile_runs][run_length][lanes + 1];  // + 1: lanes that go down a column use different banks
+  float dot[dots][tile_runs][run_length][lanes + 1];  // + 1: no bank conflicts between lanes of a column
 };
 
 // Calls body for 0 ... as compile-time constants: a loop that is unrolled for certain, so that arrays that it indexes
@@ -307,7 +307,7 @@ __device__ __forceinline__ void write_dots(const Scan<T>& s, const TileThread<T,
   }
 }
 
-// The state before a thread's run, from the one before the tile and what the runs before do to it.
+// State before a thread's run, from the state before the tile and the effect of earlier runs.
 template <class T, int width>
 __device__ __forceinline__ void pass_runs_before(Floats<width>& state, const TileThread<T, width>& me,
                                                  const TileRuns<width>& runs) {
@@ -361,7 +361,7 @@ __global__ __launch_bounds__(tile_threads<width>, 2) void apply_kernel(Scan<T> s
   write_dots<width>(s, me, emit);
 }
 
-// Runs a scan and hands its states to `emit`.
+// Runs a scan and passes its states to `emit`.
 template <int width, class T, class Emit>
 void scan_payload(Gpu& device, const Scan<T>& s, const Emit& emit, const Past<T>& past = {}) {
   const Index H = Index{s.N} * s.K;
@@ -370,9 +370,9 @@ void scan_payload(Gpu& device, const Scan<T>& s, const Emit& emit, const Past<T>
   typename Gpu::Scope scratch(device.workspace);
   float* carry_bth = nullptr;
   if (past.x_h || past.end_h || (tiles > 1 && tile_positions % s.block != 0)) {
-    // Where the state behind the last tile is wanted, as if another one followed.
+    // If the state after the last tile is needed, one more carry is computed.
     const Index carries = past.end_h ? tiles + 1 : tiles;
-    Step* total_bth = scratch.template take<Step>(s.B * carries * H);  // t: tile
+    Step* total_bth = scratch.template take<Step>(s.B * carries * H);  // t = tile
     carry_bth = scratch.template take<float>(s.B * carries * H);
     if (carries > 1) {
       launch(totals_kernel<T, width>, blocks_for(s.B * (carries - 1) * h_tiles, 1), tile_threads<width>, 0,

@@ -3,7 +3,7 @@
 
 namespace abh {
 
-// Pooling, step by step.
+// Inference of pooling.
 
 namespace {
 
@@ -52,7 +52,7 @@ __device__ float push(Running& state, float logit, float slope) {
   return add / float(sum);  // (pooling.4)
 }
 
-// Two states as one, and the share of the older, a suffix that ended `distance` positions ago.
+// Two merged states, and the share of the older state, a suffix that ended `distance` positions ago.
 struct Merged {
   float max, sum, share;
 };
@@ -69,7 +69,7 @@ __device__ Merged merge(Running older, const Running& newer, float slope, Index 
   return {most, sum, old_sum / sum};                                      // (pooling_sliding_window.2)
 }
 
-// An average and what rounding left of it, moved by a share of the way to x.
+// An average and its rounding error, moved by a share towards x.
 struct Average {
   float average, rest;
 };
@@ -92,7 +92,7 @@ __global__ void step_kernel(PoolingStep<T> a) {
   const Index window = a.shape.window;
   const bool windowed = window > 0, writes = thread == 0;
   const Index in_block = windowed ? Index(a.state[0]) : 0;
-  const bool ends = in_block + 1 == window;  // the block is the window: no suffix fills it up
+  const bool ends = in_block + 1 == window;  // the block is the whole window; no suffix is needed
   const Index width = 2 * (channels + 1) + (decays ? 2 : 1);
   float* prefix = a.state + (windowed ? 1 : 0) + n * width;
   const auto position = [&](Index r) { return prefix + (r + 1) * N * width; };
@@ -141,7 +141,7 @@ __global__ void step_kernel(PoolingStep<T> a) {
   if (writes) write(position(in_block), single);
   if (!ends) return;
 
-  // A full block: its positions become suffixes, from the last to the first. The whole block is never anybody's suffix.
+  // A complete block: its positions become suffixes, from the last to the first. The whole block is not needed.
   for (Index r = window - 2; r > 0; --r) {
     float older_logit = position(r)[0];
     if constexpr (decays) older_logit -= slope * float(window - 1 - r);  // (pooling_sliding_window.8)
@@ -154,7 +154,7 @@ __global__ void step_kernel(PoolingStep<T> a) {
   }
 }
 
-// Only after all heads have read it.
+// Runs after all heads have read the count.
 __global__ static void count_kernel(float* state, Index window) {
   wait_for_kernel_before();
   state[0] = Index(state[0]) + 1 == window ? 0 : state[0] + 1;

@@ -21,7 +21,7 @@ struct Step {
 __device__ __forceinline__ Step of_lane(const Step& step, int lane) {
   return {__shfl_sync(whole_warp, step.keep, lane), __shfl_sync(whole_warp, step.add, lane)};
 }
-// Sums over a whole sequence, which are many terms beside a few large ones.
+// Sums over a whole sequence, with many small terms next to a few large ones.
 struct LongStep {
   double keep, add;
 };
@@ -65,7 +65,7 @@ __device__ typename Kind::State state_before(const Kind& kind, typename Kind::Ef
                                              typename Kind::State& carry) {
   using Effect = typename Kind::Effect;
   const int lane = int(threadIdx.x) % warp_size, warp = int(threadIdx.x) / warp_size;
-  Effect upto = mine;  // of all lanes up to this one
+  Effect upto = mine;  // over all lanes up to this one
   for (int distance = 1; distance < warp_size; distance *= 2) {
     const Effect earlier = of_lane(upto, lane < distance ? lane : lane - distance);
     if (lane >= distance) upto = kind.both(earlier, upto);
@@ -112,9 +112,9 @@ __device__ void scan_positions(const Kind& kind, int C, PoolingOrder order, cons
   }
 }
 
-// Whether c is the first position of a block in this order.
+// True if c is the first position of a block in this order.
 __device__ inline bool starts(int c, int C, int block, PoolingOrder order) {
-  if (block == C) return c == (order == PoolingOrder::up ? 0 : C - 1);  // without a division
+  if (block == C) return c == (order == PoolingOrder::up ? 0 : C - 1);  // avoids a division
   return order == PoolingOrder::up ? c % block == 0 : c == C - 1 || c % block == block - 1;
 }
 
@@ -130,7 +130,7 @@ __device__ void running_max(float* max_c, float* keep_c, float* add_c, const Log
       },
       [&](int c, float before, float most) {
         max_c[c] = most;  // (pooling.2) (pooling_sliding_window.4)
-        // -infinity less -infinity is never computed: a newcomer that counts makes the maximum finite.
+        // -infinity - (-infinity) is never computed: an unmasked position makes the maximum finite.
         const float newcomer = logit(c);
         const bool first = starts(c, C, block, order), nothing_new = newcomer == minus_infinity;
         keep_c[c] = first ? 0 : nothing_new ? 1 : expf(before - most);
@@ -149,7 +149,7 @@ __device__ void running_sum(float* sum_c, float* share_c, const float* keep_c, c
         return LongStep{keep_c[c], c == 0 ? add_c[c] * (1 + double(first_rest)) : add_c[c]};
       },
       [&](int c, double, double sum) {
-        sum_c[c] = float(sum);  // (pooling.3), which the scan of keep and add above has formed
+        sum_c[c] = float(sum);  // (pooling.3), computed by the scan of keep and add above
         share_c[c] = sum == 0 ? 0 : float(1 / sum);
         if (last_rest && c == C - 1) *last_rest = float(sum - sum_c[c]);
       });

@@ -10,24 +10,24 @@
 namespace abh {
 inline namespace ABH_BACKEND {
 
-// Positions in a block: the window, or the whole sequence for a global one.
+// Positions per block: the window, or the whole sequence without a window.
 inline int block_of(const PoolingShape& s) { return int(s.window > 0 && s.window < s.C ? s.window : s.C); }
 
-// The logits of one head as pooling sees them.
+// Masked logits of one head.
 struct MaskedLogits {
   const float* logit_c;
-  const Token* mask_c;  // null: all real
+  const Token* mask_c;  // null: no position is masked
   __device__ float operator()(int c) const { return mask_c && mask_c[c] == 0 ? minus_infinity : logit_c[c]; }
 };
 
-// Weights, forward.
+// Weights of the forward pass.
 
 // Grid: one block for each head of each sequence. Reads the logits, writes max, sum and the weights: 6 floats a
 // position and head, 16 for a window, beside the K numbers of its payload.
 struct ForwardWeights {
   float *max_bnc, *sum_bnc;
-  float *keep_bnc, *add_bnc, *share_bnc;  // of prefixes; share: one over their sum
-  // Only for a window: the suffixes, and their share in the merge.
+  float *keep_bnc, *add_bnc, *share_bnc;  // of prefixes; share = reciprocal of their sum
+  // Only with a window: the suffixes, and their share in the merge.
   float *suffix_max_bnc, *suffix_sum_bnc, *suffix_keep_bnc, *suffix_add_bnc, *suffix_share_bnc, *gamma_bnc;
   const float* logit_bnc;
   const float* slope_n;
@@ -62,7 +62,7 @@ __global__ void forward_weights_kernel(ForwardWeights a) {
   running_sum(suffix_sum_c, a.suffix_share_bnc + first, suffix_keep_c, suffix_add_c, C, PoolingOrder::down);
   __syncthreads();
   for (int c = int(threadIdx.x); c < C; c += scan_threads) {
-    // The suffix of the block before that fills up the window; the last position of a block needs none.
+    // Suffix of the previous block that completes the window; not needed at the last position of a block.
     const int begin = c - a.block + 1;
     const bool merges = begin > 0 && begin % a.block != 0;
     float older = merges ? suffix_max_c[begin] : minus_infinity;
@@ -78,7 +78,7 @@ __global__ void forward_weights_kernel(ForwardWeights a) {
   }
 }
 
-// Computes them, in scratch memory.
+// Computes the weights, in scratch memory.
 template <bool decays, class Scope, class T>
 ForwardWeights forward_weights(Gpu& device, Scope& scratch, const PoolingForward<T>& a) {
   const PoolingShape& s = a.in.shape;
@@ -118,7 +118,7 @@ struct GlobalWeights {
   Index BNC;
   int C, N;
 };
-// Those of one position of a head. A slope is not read without decay.
+// Weights of one position of a head. Without decay the slope is not read.
 template <bool decays>
 __device__ void global_weights(float* weight_c, float* keep_c, float* share_c, int c, const float* max_c,
                                const float* sum_c, const MaskedLogits& logit_c, float slope, int C) {
@@ -131,7 +131,7 @@ __device__ void global_weights(float* weight_c, float* keep_c, float* share_c, i
   if constexpr (decays) aged = logit < most ? most : aged - slope;  // (pooling_decay.4)
   keep_c[c - 1] = sum_c[c - 1] == 0 ? 0 : expf(aged - most);
 }
-// beta_c, once sum and keep of the position before are there.
+// beta_c, from sum and keep of the previous position.
 __device__ inline double global_beta(int c, const float* sum_c, const float* keep_c) {
   if (c == 0 || sum_c[c] == 0) return 0;
   return sum_c[c - 1] * double(keep_c[c - 1]) / sum_c[c];  // (pooling.6)
@@ -155,7 +155,7 @@ struct Dots {
   const float* dot_pbnc;
   Index BNC;
   int K, tile_channels;
-  // The sum of position i = (b N + n) C + c, in the order of the parts.
+  // Sum of position i = (b N + n) C + c, in the order of the parts.
   __device__ float operator()(Index i, int n) const {
     const int parts = (n * K + K - 1) / tile_channels - n * K / tile_channels + 1;
     float sum = dot_pbnc[i];
@@ -163,7 +163,7 @@ struct Dots {
     return sum;
   }
 };
-// Parts that a head may have.
+// Maximum number of parts per head.
 inline Index most_parts(Index K, Index tile_channels) { return (K + tile_channels - 2) / tile_channels + 1; }
 
 // Adds the dot products of the payloads behind the first to the first part of the first. Grid: a thread a position and
@@ -190,7 +190,7 @@ inline Dots dots_of(Gpu& device, float* dot_pbnc, const PoolingShape& s, int til
 template <bool has_d_lse, int threads = scan_threads, class Beta, class Kappa>
 __device__ void global_d_logit(float* d_logit_c, const float* weight_c, const float* share_c, const float* d_lse_c,
                                const Beta& beta, const Kappa& kappa, int C) {
-  // Not read where nothing has been seen.
+  // Not read if all positions so far are masked.
   const auto d_lse = [&](int c) { return share_c[c] == 0 ? 0 : d_lse_c[c]; };
   scan_positions<threads>(
       LongSums{}, C, PoolingOrder::down,

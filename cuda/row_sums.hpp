@@ -1,6 +1,6 @@
 #pragma once
 
-// Sums over rows, of what is there or is made in the same sweep: gradients of biases.
+// Sums over rows of an array, or of values computed in the same pass: gradients of biases.
 
 #include "cuda/kernel.hpp"
 #include "cuda/partial_sums.hpp"
@@ -9,9 +9,9 @@
 namespace abh {
 inline namespace ABH_BACKEND {
 
-// Rows that one block takes: at least 64, and so many that there are at most 128 chunks of them. Then the blocks of a
-// few columns still have a large GPU's memory busy, those of many are there at the same time, and the partial sums (O
-// floats a chunk) are soon read.
+// Rows per block: at least 64, and enough for at most 128 chunks. Few columns then still saturate the memory bandwidth
+// of a large GPU, the blocks of many columns run at the same time, and reading the partial sums (O floats per chunk)
+// takes little time.
 inline Index rows_of_chunk(Index BC) {
   const Index rows = (BC + 127) / 128;
   return rows < 64 ? 64 : rows;
@@ -19,17 +19,17 @@ inline Index rows_of_chunk(Index BC) {
 
 inline constexpr int columns_of_warp = 32;  // times `width` numbers
 inline constexpr int warps_of_rows = 8;
-inline constexpr int rows_at_once = 4;  // of a warp, on their way together
+inline constexpr int rows_at_once = 4;  // rows per warp in flight
 
-// Sums of `rows` rows, times `scale`, to partial_po. Grid: chunks of rows, then groups of 32 * width columns; blocks of
-// 32 x 8 threads:
+// Sums of `rows` rows, times `scale`, stored in partial_po. Grid: chunks of rows, then groups of 32 * width columns;
+// blocks of 32 x 8 threads:
 //
 //            o -->   lane 0: `width` numbers | lane 1 | ... | lane 31
 //   warp 0           row 0, 8, 16 ...
 //   warp 1           row 1, 9, 17 ...        then the eight sums of a column are added in order
 //
-// Values say what a row's numbers are: Loaded<width> fetch(bc, o), then finish(bc, o, loaded), which may write them.
-// Reads every number once, 512 bytes a warp where rows are aligned.
+// Values defines the numbers of a row: Loaded<width> fetch(bc, o), then finish(bc, o, loaded), which may also store
+// them. Reads every number once, 512 bytes per warp if rows are aligned.
 template <int width>
 struct RowSums {
   Floats<width> sum[warps_of_rows][columns_of_warp];
@@ -75,13 +75,13 @@ void run_row_sums(Gpu& device, float* to_o, const Values& values, Index BC, Inde
   const Index rows = rows_of_chunk(BC);
   const unsigned chunks = blocks_for(BC, rows);
   Gpu::Scope scratch(device.workspace);
-  float* partial_po = take_parts(device, scratch, chunks * O);  // p: chunk
+  float* partial_po = take_parts(device, scratch, chunks * O);  // p = chunk
   launch(row_sums_kernel<width, Values>, blocks_for(Index{blocks_for(O, columns_of_warp * width)} * chunks, 1),
          dim3(columns_of_warp, warps_of_rows), 0, device.stream(), partial_po, values, BC, O, rows, chunks, scale);
   add_partial_sums(device, {.to_d = to_o, .part_pd = partial_po, .parts = chunks, .D = O, .stride = O});
 }
 
-// Gradients d_in of an element-wise layer that hang on d_out and one more array.
+// Gradient d_in of an element-wise layer as a function of d_out and one more array.
 template <class T, class Gradient>
 struct GradientRows {
   T* d_in_bcd;

@@ -1,6 +1,6 @@
 #pragma once
 
-// The matrix product behind `linear` (Gemm, layers/linear.hpp) on the CPU. gemm() picks a version of it:
+// Matrix product of `linear` (Gemm, layers/linear.hpp) on the CPU. gemm() selects a version:
 //   row_gemm        rows of `a` contiguous (forward, gradient of the input): every worker packs the columns of `b` that
 //                   it reads, unless `b` is small and stands right and lanes are wide
 //   dot_gemm        the same with few rows (inference): `b` is read once, where it stands
@@ -9,9 +9,9 @@
 //   packed_column_gemm  the same for all else: `b`, or both operands, are packed on the way
 //   narrow_gemm     those of bf16, in tiles or for few rows
 //
-// All but dot_gemm hold a tile of `out` in registers and walk along k: a step loads a row of `b` in a few lane vectors
-// and multiplies it by a column of `a`, element by element. Every element is summed in the order of k within a block of
-// K and over the blocks in order, whichever thread computes it; in row_gemm also whichever row it stands in.
+// All except dot_gemm hold a tile of `out` in registers and loop over k: a step loads a row of `b` in a few SIMD
+// vectors and multiplies it by the elements of a column of `a`. Every element is summed in the order of k within a
+// block of K, and over the blocks in order, for any thread; in row_gemm also for any row index.
 
 #include "cpu/gemm/gemm_tile.hpp"
 #include "plain/plain.hpp"
@@ -25,8 +25,8 @@
 namespace abh {
 inline namespace ABH_ISA {
 
-// M, N, K >= 0, no element of `out` written where M or N is 0. Double, Dual and floats of width 1 take
-// definition(plain), the plain loops.
+// M, N, K >= 0; nothing is written if M or N is 0. Double, Dual and floats without SIMD use definition(plain), the
+// plain loops.
 template <class Device, class T, class Out, class Definition>
 void gemm(Device& device, const Gemm<T, Out>& g, [[maybe_unused]] const Definition& definition) {
   if constexpr (lane_width < T >> 1) {

@@ -1,6 +1,6 @@
 #pragma once
 
-// The product of bf16 matrices, by the unit of the device.
+// Matrix product of bf16 matrices, computed by the unit of the device.
 
 #include "cpu/gemm/gemm_narrow.hpp"
 #include "cpu/gemm/tile_products.hpp"

@@ -1,22 +1,23 @@
 #pragma once
 
-// The product where columns of `a` are contiguous: column_gemm and packed_column_gemm. For lanes of floats only.
+// Matrix product with contiguous columns of `a`: column_gemm and packed_column_gemm. SIMD floats only.
 
 #include "cpu/gemm/gemm_tile.hpp"
 
 namespace abh {
 inline namespace ABH_ISA {
 
-// The work of one task: steps [k, k + count) of the sums in a block of `out`.
+// Work of one task: steps [k, k + count) of the sums in a block of `out`.
 struct ColumnBlock {
   Index m_begin, m_end, n_begin, n_end, k, count;
 };
 
-// The tiles of a block, from operands read where they stand. At an edge a tile reads on into the next row, and what
-// that gives is dropped; the last rows, from where it would read beyond the matrix, are copied.
+// Tiles of a block, with operands read in place. At an edge a tile reads into the next row, and these results are
+// discarded. The last rows, where it would read beyond the matrix, are copied.
 template <class Target>
 inline void column_tiles(const Gemm<float>& g, const ColumnBlock& block, const Target& target_of) {
-  // The most last rows that cannot be read: with rows of one number, all but the first number are beyond the row.
+  // Maximum number of last rows that need a copy: with rows of one number, all numbers after the first are beyond the
+  // row.
   constexpr int most_copied = a_reads > half_columns ? a_reads : half_columns;
   for (Index n = block.n_begin; n < block.n_end; n += tile_columns) {
     for (Index m = block.m_begin; m < block.m_end; m += tile_rows) {
@@ -51,8 +52,8 @@ inline void column_tiles(const Gemm<float>& g, const ColumnBlock& block, const T
   }
 }
 
-// a_row = 1, b_col = 1, no bias. `out` is cut into blocks, and K, where it is long and blocks are few, into parts, each
-// with an output of its own; the parts are added up in order.
+// a_row = 1, b_col = 1, no bias. `out` is cut into blocks. If K is long and blocks are few, K is also cut into parts
+// with separate outputs, which are added in order.
 template <class Device>
 void column_gemm(Device& device, const Gemm<float>& g) {
   constexpr Index max_rows = 11 * 12, max_columns = 256, max_k = 256;
@@ -121,7 +122,7 @@ void column_gemm(Device& device, const Gemm<float>& g) {
   });
 }
 
-// The tile of a block at (m, n), m_end and n_end where its rows and columns end.
+// Tile of a block at (m, n); its rows end at m_end, its columns at n_end.
 inline TileTarget column_target(const Gemm<float>& g, Index m, Index m_end, Index n, Index n_end, bool first_steps) {
   return {.out_mn = g.out_mn + m * g.out_row + n,
           .out_row = g.out_row,
@@ -133,17 +134,16 @@ inline TileTarget column_target(const Gemm<float>& g, Index m, Index m_end, Inde
           .row_sum_m = g.row_sum_m && n == 0 ? g.row_sum_m + m : nullptr};
 }
 
-// packed_column_gemm reads `a` where it stands if `out` has at most so many rows, as rows of `a` are short and near
-// each other then, or fewer columns than these, which read it seldom.
+// packed_column_gemm reads `a` in place if `out` has at most this many rows, because rows of `a` are then short and
+// close together, or if `out` has few columns, because `a` is then read rarely.
 inline constexpr Index narrow_rows = lanes == 16 ? 768 : 128;
 inline constexpr Index narrow_columns = lanes == 16 ? 256 : 0;
 
-// The block of that case: this much of `a` stays in the second-level cache, a panel of `b` in the first.
+// Block for this case: this part of `a` fits the L2 cache, a panel of `b` the L1 cache.
 inline constexpr Index narrow_part_rows = lanes == 16 ? 384 : narrow_rows, narrow_part_steps = 256;
 
-// The tiles of such a part. The first tile of a column leaves its panel of `b` packed for the others. Narrow lanes pack
-// `a` on the way as well where it meets many columns; the last tiles, which would read beyond the matrix, have a copy
-// of it.
+// Tiles of such a part. The first tile of a column packs its panel of `b` for the others. Narrow SIMD also packs `a` if
+// it is used with many columns. The last tiles, which would read beyond the matrix, use a copy.
 inline void narrow_part_tiles(const Gemm<float>& g, const ColumnBlock& part) {
   constexpr Index many_columns = 256, last_tiles = 2;
   constexpr Index panel_size = narrow_part_steps * tile_rows + a_reads;
@@ -156,7 +156,7 @@ inline void narrow_part_tiles(const Gemm<float>& g, const ColumnBlock& part) {
   for (Index n = part.n_begin; n < part.n_end; n += tile_columns) {
     float* a_panel = a_panels;
     for (Index m = part.m_begin, rows; m < part.m_end; m += rows) {
-      // Four rows twice cost less than six and two, whose few sums wait for each other.
+      // Two tiles of four rows are faster than six and two: two rows have too few sums to hide latency.
       const Index left = part.m_end - m;
       rows = left == tile_rows + 1 || left == tile_rows + 2 ? tile_rows - 2 : min_of(tile_rows, left);
       const bool first = n == part.n_begin, a_ends = m + a_reads > g.M;
@@ -174,7 +174,7 @@ inline void narrow_part_tiles(const Gemm<float>& g, const ColumnBlock& part) {
   }
 }
 
-// The tiles of a block, part by part.
+// Tiles of a block, part by part.
 inline void narrow_column_tiles(const Gemm<float>& g, const ColumnBlock& block) {
   const Index k_parts = blocks_of(block.count, narrow_part_steps);
   const Index m_tiles = blocks_of(block.m_end - block.m_begin, tile_rows);
@@ -191,20 +191,20 @@ inline void narrow_column_tiles(const Gemm<float>& g, const ColumnBlock& block) 
   }
 }
 
-// Steps that tiles of packed operands take together: a panel of `b` stays in the first-level cache for them.
+// Steps per pass over packed operands: a panel of `b` stays in the L1 cache.
 inline constexpr Index packed_steps = lanes == 16 ? 128 : 256;
 inline constexpr Index packed_a_panel = packed_steps * tile_rows + a_reads;
 
-// Some steps in some rows of a block; of these steps, `packed` are in the panels at `a`.
+// Some steps in some rows of a block; `packed` of these steps are in the panels at `a`.
 struct ColumnGroup {
   Index k, count, m, m_end;
   float* a;
   Index packed = 0;
 };
 
-// The same for more rows, with room for the block's columns of `b` in b_panels. Rows of `a` stand in a page each: they
-// are packed a group of tiles ahead, a few of them between two tiles, with all columns of the group. A tile reads a
-// panel of `b` from the first-level cache, where it stays for the tiles of a group, and a panel of `a` from the second.
+// The same for more rows; b_panels holds the block's columns of `b`. Rows of `a` are a page apart, so they are packed
+// one group of tiles ahead, a few rows between two tiles, with all columns of the group. A tile reads a panel of `b`
+// from the L1 cache, where it stays for a group of tiles, and a panel of `a` from the L2 cache.
 inline void packed_column_tiles(const Gemm<float>& g, const ColumnBlock& block, float* b_panels) {
   constexpr Index group_tiles = lanes == 16 ? 8 : 11, a_group = group_tiles * packed_a_panel;
   alignas(64) float a_panels[2 * a_group];
@@ -247,18 +247,18 @@ inline void packed_column_tiles(const Gemm<float>& g, const ColumnBlock& block, 
   }
 }
 
-// column_gemm where a tile reads often and rows are long: those of a matrix with a power of two of columns all fall
-// into the same few places of the first-level cache. Every task packs for itself what it needs, on the way: what
-// another core has just written would come slower than it is packed again.
+// column_gemm for tiles that read often and rows that are long: with a power of two of columns, all rows map to the
+// same few sets of the L1 cache. Every task packs its own operands, because reading data that another core has just
+// written is slower than packing again.
 template <class Device>
 void packed_column_gemm(Device& device, const Gemm<float>& g) {
   const Index M = g.M, N = g.N, K = g.K;
   const Index m_tiles = blocks_of(M, tile_rows), n_tiles = blocks_of(N, tile_columns);
   const bool narrow = M <= narrow_rows || N < narrow_columns;
 
-  // A task for every worker, as a rule: the fewer there are, the less is packed. The one with most tiles decides; to
-  // pack a row or a column of tiles counts as another tile. Wide lanes need more of `b` in the same time: what a task
-  // has of it stays in the second-level cache.
+  // Usually one task per worker: fewer tasks pack less. The task with most tiles determines the time; packing a row or
+  // a column of tiles counts as one tile. Wide SIMD needs more of `b` in the same time, so a task's part of it must fit
+  // the L2 cache.
   constexpr Index most_n_tiles = 24;
   const Index workers = device.threads.count();
   const auto most_tiles = [&](Index m_tasks) {

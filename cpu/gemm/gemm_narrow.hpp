@@ -1,7 +1,7 @@
 #pragma once
 
-// The product of bf16 matrices (Gemm, layers/parts/products.hpp): operands are packed for the tiles of an instruction,
-// sums are floats, and an output is rounded once. Tiles describes the instruction:
+// Matrix product of bf16 matrices (Gemm, layers/parts/products.hpp). Operands are packed for the tiles of an
+// instruction, sums are floats, and an output is rounded once. Tiles describes the instruction:
 //
 //   Number                        of a packed operand: one k, or a pair of them
 //   rows, columns                 of a tile
@@ -18,19 +18,19 @@
 namespace abh {
 inline namespace ABH_ISA {
 
-// Rows that packing fetches ahead where it takes a few columns of each: no processor foresees such a walk.
+// Rows prefetched when packing reads a few columns of each row: hardware prefetchers do not detect this pattern.
 inline constexpr Index rows_ahead = 16;
 
-// Tiles of the portable product: bf16 numbers become floats when they are packed.
+// Tiles of the portable product: packing converts bf16 to float.
 struct WidenedTiles {
   using Number = float;
   struct Session {};
   static constexpr Index rows = tile_rows, columns = tile_columns;
   static constexpr Index most_rows = 80 * rows, most_columns = 512;
-  static constexpr Index a_slack = a_reads;  // numbers that a tile reads behind a panel
+  static constexpr Index a_slack = a_reads;  // numbers that a tile reads after a panel
   static constexpr Index steps_of(Index K) { return K; }
 
-  // Rows m to m + count_m of `a`: row by row where these are contiguous, else step by step.
+  // Packs rows m to m + count_m of `a`: row by row if rows are contiguous, else step by step.
   template <class Out>
   static void pack_a(float* panel, const Gemm<bf16, Out>& g, Index m, Index count_m, Index k, Index count) {
     if (g.a_col == 1) {
@@ -41,7 +41,7 @@ struct WidenedTiles {
         for_lanes<bf16>(count, [=]<class L>(Index i) { store<L>(to + i, there ? load<L>(from + i) : L{}); });
       }
     } else {
-      // A vector where a row has one: what it writes behind `rows` is overwritten by the next step, or read by nobody.
+      // Stores whole vectors if a row fills one; the extra elements are overwritten by the next step or never read.
       const bool vectors = a_reads == lanes && m + a_reads <= g.M;
       for (Index i = 0; i < count; ++i) {
         const bf16* from = g.a_mk + m + (k + i) * g.a_col;
@@ -54,7 +54,7 @@ struct WidenedTiles {
     }
   }
 
-  // Columns n to n + count_n of `b`, step by step.
+  // Packs columns n to n + count_n of `b`, step by step.
   template <class Out>
   static void pack_b(float* panel, const Gemm<bf16, Out>& g, Index n, Index count_n, Index k, Index count) {
     if (g.b_col == 1) {
@@ -93,14 +93,14 @@ struct WidenedTiles {
   }
 
  private:
-  // `count` numbers as floats, and zeros up to `size`.
+  // Converts `count` numbers to float; zeros up to `size`.
   static void widen(float* to, const bf16* from, Index count, Index size) {
     for_lanes<bf16>(count, [=]<class L>(Index i) { store<L>(to + i, load<L>(from + i)); });
     for (Index i = count; i < size; ++i) to[i] = 0;
   }
 };
 
-// A row of sums goes where it belongs: scaled, with its bias, added to what is there, rounded.
+// Writes a row of sums: scaled, with bias, added to the output, rounded.
 template <class Out>
 inline void finish_row(const Gemm<bf16, Out>& g, const float* sum_n, Index m, Index n_begin, Index n_end) {
   Out* out = g.out_mn + m * g.out_row + n_begin;
@@ -115,7 +115,7 @@ inline void finish_row(const Gemm<bf16, Out>& g, const float* sum_n, Index m, In
   });
 }
 
-// The sums of the rows of `a`, whose columns are contiguous: of a few steps, then of these sums.
+// Sums of the rows of `a` with contiguous columns: partial sums of a few steps, which are then added.
 template <class Device>
 void sum_rows_of_a(Device& device, const Gemm<bf16, float>& g) {
   constexpr Index rows_per_task = 64, few = 256;
@@ -136,7 +136,7 @@ void sum_rows_of_a(Device& device, const Gemm<bf16, float>& g) {
   });
 }
 
-// Few rows of `a` (inference), b_row = 1: columns of `b` are read once, where they stand.
+// Few rows of `a` (inference), b_row = 1: columns of `b` are read once, in place.
 template <class Device, class Out>
 void narrow_dot_gemm(Device& device, const Gemm<bf16, Out>& g) {
   constexpr Index task_elements = 1 << 16;
@@ -154,12 +154,12 @@ void narrow_dot_gemm(Device& device, const Gemm<bf16, Out>& g) {
   });
 }
 
-// A task has a block of `out`, whose sums it keeps while it walks along K.
+// A task has a block of `out` and keeps its sums while it loops over K.
 template <class Tiles, class Device, class Out>
 void tiled_narrow_gemm(Device& device, const Gemm<bf16, Out>& g) {
   using Number = typename Tiles::Number;
   constexpr Index most_columns = Tiles::most_columns, most_rows = Tiles::most_rows, block_k = 512;
-  const Index workers = device.threads.count(), enough_tasks = 4 * workers;  // the more, the more often `b` is packed
+  const Index workers = device.threads.count(), enough_tasks = 4 * workers;  // more tasks pack `b` more often
   const Index n_blocks = blocks_of(g.N, most_columns);
   const Index block_n = blocks_of(blocks_of(g.N, n_blocks), Tiles::columns) * Tiles::columns;
   const Index m_wanted = blocks_of(enough_tasks, n_blocks);
@@ -167,7 +167,7 @@ void tiled_narrow_gemm(Device& device, const Gemm<bf16, Out>& g) {
   const Index block_m = m_each * Tiles::rows, m_blocks = blocks_of(g.M, block_m);
   const Index most_steps = Tiles::steps_of(min_of(g.K, block_k));
   const bool by_columns = g.a_col != 1;
-  const bool one_block = g.K <= block_k;  // of K: the sums of a tile are finished at once
+  const bool one_block = g.K <= block_k;  // one block of K: the sums of a tile are complete
 
   const Index b_size = most_steps * block_n, a_size = most_steps * Tiles::rows + Tiles::a_slack;
   typename Device::Scope scratch(device.workspace);

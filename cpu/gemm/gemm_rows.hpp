@@ -1,14 +1,14 @@
 #pragma once
 
-// The product where rows of `a` are contiguous: row_gemm and, for few rows, dot_gemm. For lanes of floats only.
+// Matrix product with contiguous rows of `a`: row_gemm and, for few rows, dot_gemm. SIMD floats only.
 
 #include "cpu/gemm/gemm_tile.hpp"
 
 namespace abh {
 inline namespace ABH_ISA {
 
-// b_row = 1: each column of `b` is contiguous. It is multiplied with one row of `a` after the other, four lane vectors
-// at a time: read as it lies in memory, without a pause, a large `b` comes as fast as memory delivers.
+// b_row = 1: columns of `b` are contiguous. A column is multiplied with one row of `a` after another, four SIMD vectors
+// at a time. A large `b`, read in memory order, then uses the full memory bandwidth.
 inline void dot_column(const Gemm<float>& g, Index m_begin, Index m_end, Index n) {
   using L = Wide<float>;
   constexpr int sums = 4;
@@ -25,7 +25,7 @@ inline void dot_column(const Gemm<float>& g, Index m_begin, Index m_end, Index n
     }
     for (; k + lanes <= g.K; k += lanes) wide[0] = fused<L>(load<L>(a_k + k), load<L>(b_k + k), wide[0]);
     float sum = sum_lanes<L>((wide[0] + wide[1]) + (wide[2] + wide[3]));
-    if constexpr (lanes > 4) {  // as RowSum takes the rest of a row
+    if constexpr (lanes > 4) {  // as RowSum handles the rest of a row
       using Half = HalfWide<float>;
       if (k + lanes / 2 <= g.K) {
         const Half product = load<Half>(a_k + k) * load<Half>(b_k + k);
@@ -52,28 +52,28 @@ void row_gemm(Device& device, const Gemm<float>& g) {
   const Index k_blocks = K <= max_k ? 1 : blocks_of(K, block_k);
   const bool pack = g.b_col != 1 || N % lanes != 0 || K * N > small;
 
-  // Tasks in a row walk down the rows of a block of columns. A worker packs a block when it comes to it: what another
-  // core has just written would come slower. Two workers may meet in a block and both pack it, so that blocks are the
-  // narrower, the fewer rows there are for a worker.
+  // Consecutive tasks cover the rows of one block of columns. A worker packs a block when it starts on it, because data
+  // that another core has just written is slow to read. Two workers may both pack one block, so blocks are narrower if
+  // there are fewer rows per worker.
   constexpr Index enough_rows = 192;
   const Index workers = device.threads.count();
   Index n_block = block_columns;
   while (n_block > tile_columns && M * blocks_of(N, n_block) < enough_rows * workers) n_block /= 2;
   const Index n_blocks = blocks_of(N, n_block), n_tiles = blocks_of(N, tile_columns);
-  // All blocks have about the same width, as every worker gets as many tasks: 384 columns are twice 192, not 256 and
-  // 128.
+  // All blocks have about equal width, because every worker gets equally many tasks: 384 columns become twice 192, not
+  // 256 and 128.
   const auto block_begin = [&](Index block) { return min_of(N, block * n_tiles / n_blocks * tile_columns); };
   const Index packed_columns = pack ? blocks_of(n_tiles, n_blocks) * tile_columns : 0;
   typename Device::Scope scratch(device.workspace);
   float* all_packed = scratch.template take<float>(workers * K * packed_columns);
-  constexpr Index apart = 64 / sizeof(Index);  // a cache line each
-  // The block that a worker has packed; -1: none.
+  constexpr Index apart = 64 / sizeof(Index);  // one cache line each
+  // Block that a worker has packed; -1: none.
   Index* packed_block = scratch.template take<Index>(workers * apart);
   on_one_thread(device, [&] {
     for (Index worker = 0; worker < workers; ++worker) packed_block[worker * apart] = -1;
   });
 
-  // A task walks through blocks of K by itself, with some rows for as long as a block of `b` is near.
+  // A task loops over blocks of K alone, with a few rows, so that a block of `b` stays in cache.
   constexpr Index most_tiles = 8, enough_tasks = 32;
   const Index tiles_each = blocks_of(M, tile_rows) * n_blocks / enough_tasks;
   const Index task_rows = min_of(max_of(tiles_each, 1), most_tiles) * tile_rows;
@@ -87,7 +87,7 @@ void row_gemm(Device& device, const Gemm<float>& g) {
     packed_block[worker * apart] = column_block;
     float* packed = all_packed + worker * K * packed_columns;
     for (Index k = 0, k_end, block = 1; k < K; k = k_end, ++block) {
-      // To begin at an odd step is one to two per cent faster for K of 768 to 1,536 on Zen 3.
+      // An odd first step is one to two per cent faster for K of 768 to 1,536 on Zen 3.
       k_end = min_of(K, (block * K / k_blocks) | 1);
       const Index count = k_end - k;
       float* panels = packed + k * packed_columns;
@@ -113,8 +113,7 @@ void row_gemm(Device& device, const Gemm<float>& g) {
           operands.a_stride = a_copy_stride;
         }
         for (Index n = n_begin; n < n_end; n += tile_columns) {
-          // A row of `a` is fetched by every tile before the tiles that read it: the machine sees six streams that
-          // begin at once too late.
+          // Every tile prefetches a row of `a` for later tiles: the hardware prefetcher is late for six new streams.
           const Index next = m + tile_rows + (n - n_begin) / tile_columns;
           operands.ahead = next < min_of(m + 2 * tile_rows, m_end) ? g.a_mk + next * g.a_row + k : operands.a;
           operands.b = pack ? panels + (n - n_begin) * count : g.b_kn + k * g.b_row + n;
@@ -141,7 +140,7 @@ void row_gemm(Device& device, const Gemm<float>& g) {
 
 template <class Device>
 void dot_gemm(Device& device, const Gemm<float>& g) {
-  // The numbers of `b` per task: some microseconds of reading, more than starting the threads takes.
+  // Numbers of `b` per task: reading them takes some microseconds, longer than the start of the threads.
   constexpr Index task_elements = 1 << 16;
   const Index task_columns = task_elements / max_of(g.K, 1) + 1;
   parallel_for(device, blocks_of(g.N, task_columns), [&](Index task, Index) {

@@ -1,7 +1,6 @@
 #pragma once
 
-// The product that gemm.hpp computes; a tile of it, held in registers, and the packing of its operands, for lanes of
-// floats only.
+// A tile of the product of gemm.hpp, held in registers, and the packing of its operands. SIMD floats only.
 
 #include "cpu/lanes.hpp"
 #include "layers/parts/products.hpp"
@@ -11,20 +10,20 @@ inline namespace ABH_ISA {
 
 inline constexpr int lanes = lane_width<float>;
 
-// A tile fills the registers: 24 sums of 32 registers, 12 sums of 16. With 32 narrow ones it is as wide as with 8
-// lanes, so that a number of `a` is worth its load.
+// A tile fills the registers: 24 sums of 32 registers, 12 sums of 16. With 32 registers of 4 lanes it is as wide as
+// with 8 lanes, so that one load of `a` serves more products.
 inline constexpr int tile_rows = lanes == 16 ? 12 : 6;
-// Whether tiles leave packed what they read of `a`: 16 lanes never do, and code for it would be two fifths of what the
-// compiler spends on products.
+// True if tiles pack the operand `a`. With 16 lanes they never do, and that code would take two fifths of the compile
+// time of the products.
 inline constexpr bool tiles_pack_a = lanes < 16;
 inline constexpr int tile_vectors = by_element ? 4 : 2;
 inline constexpr int tile_columns = tile_vectors * lanes;
 inline constexpr int half_columns = tile_columns / 2;
 
-// Columns of `b` that are worked on together: with a block of K of them they stay in the second-level cache.
+// Columns of `b` per block: with a block of K they fit the L2 cache.
 inline constexpr Index block_columns = lanes == 16 ? 256 : 128;
 
-// Numbers of a row of `a` that a tile by columns reads.
+// Numbers of a row of `a` that a tile reads in GemmOrder::columns.
 inline constexpr int a_reads = (tile_rows + lanes - 1) / lanes * lanes;
 
 using Quad = LanesOf<float, 4>::type;
@@ -34,7 +33,7 @@ inline Quad load_quad(const float* from) {
   return quad;
 }
 
-// Where a tile goes. `rows` x `columns` of it are real, the rest is padding.
+// Output of a tile: `rows` x `columns` elements are real, the rest is padding.
 struct TileTarget {
   float* out_mn;
   Index out_row;
@@ -54,7 +53,7 @@ inline void finish_lanes(float* out, const Wide<float>& scale, const Wide<float>
   }
 }
 
-// Finishes a tile with padding, sum_rn (rows, vectors * lanes): the same operations on padded copies.
+// Finishes a padded tile, sum_rn (rows, vectors * lanes): the same operations on padded copies.
 inline __attribute__((noinline)) void finish_edge(const TileTarget& target, const float* sum_rn, Index row_floats) {
   using L = Wide<float>;
   for (Index r = 0; r < target.rows; ++r) {
@@ -77,8 +76,8 @@ inline __attribute__((noinline)) void finish_edge(const TileTarget& target, cons
   }
 }
 
-// The operands of a tile: element (r, k) of `a` stands at a[r * a_stride + k] with GemmOrder::rows, at
-// a[r + k * a_stride] with GemmOrder::columns; element (k, n) of `b` at b[k * b_row + n].
+// Operands of a tile: element (r, k) of `a` is a[r * a_stride + k] with GemmOrder::rows and a[r + k * a_stride] with
+// GemmOrder::columns; element (k, n) of `b` is b[k * b_row + n].
 enum class GemmOrder { rows, columns };
 struct TileOperands {
   const float* a;
@@ -86,14 +85,14 @@ struct TileOperands {
   const float* b;
   Index b_row;
   Index K;
-  const float* ahead = nullptr;  // GemmOrder::rows: fetched in passing, K numbers that a tile to come will read
-  // Where a tile of tile_columns leaves its operands packed for the tiles to come, (K, tile_rows) and (K,
-  // tile_columns); that of `a` with GemmOrder::columns only.
+  const float* ahead = nullptr;  // GemmOrder::rows: K numbers to prefetch for a later tile
+  // Arrays in which a tile of tile_columns stores its packed operands for later tiles, (K, tile_rows) and (K,
+  // tile_columns); `a` only with GemmOrder::columns.
   float* a_panel = nullptr;
   float* b_panel = nullptr;
 };
 
-// The part that follows a sum in `out`: the sums of the rows of `a`, in a loop of their own.
+// The contribution after a sum in `out`: sums of the rows of `a`, in a separate loop.
 template <int vectors>
 inline void sum_rows(const TileTarget& target, const TileOperands& operands) {
   using L = Wide<float>;
@@ -110,8 +109,8 @@ inline void sum_rows(const TileTarget& target, const TileOperands& operands) {
   }
 }
 
-// The steps of a tile where a lane vector is multiplied by an element of another: numbers of `a` that stand side by
-// side come in vectors. No step begins before the one before it has loaded all, or the sums would lose their registers.
+// Steps of a tile that multiply a SIMD vector by an element of another vector: consecutive numbers of `a` are loaded as
+// vectors. A step begins after all loads of the previous step; otherwise sums would be spilled from registers.
 template <GemmOrder order, bool keep_a, bool keep_b, int rows, int vectors>
 inline __attribute__((always_inline)) void walk_by_element(Wide<float> (&sum)[rows][vectors],
                                                            const TileOperands& operands) {
@@ -150,7 +149,7 @@ inline __attribute__((always_inline)) void walk_by_element(Wide<float> (&sum)[ro
   }
 }
 
-// The product of `rows` rows of `a` with `vectors` lane vectors of `b`.
+// Product of `rows` rows of `a` with `vectors` SIMD vectors of `b`.
 template <int rows, int vectors, GemmOrder order, bool sums, bool keep_a, bool keep_b>
 inline void tile_product(const TileTarget& target, const TileOperands& operands) {
   using L = Wide<float>;
@@ -158,12 +157,12 @@ inline void tile_product(const TileTarget& target, const TileOperands& operands)
   unrolled<rows>([&](auto r) __attribute__((always_inline)) {
     unrolled<vectors>([&](auto v) __attribute__((always_inline)) { sum[r][v] = L{}; });
   });
-  // Every third row has a pointer of its own: with multiples of the stride, 0 to 2, an instruction reaches all rows.
+  // Every third row has its own pointer: stride multiples 0 to 2 are then reachable by one addressing mode.
   const Index a_stride = operands.a_stride, b_row = operands.b_row;
   const float* a[order == GemmOrder::rows ? (rows + 2) / 3 : 1];
   unrolled<sizeof(a) / sizeof(a[0])>([&](auto i)
                                          __attribute__((always_inline)) { a[i] = operands.a + 3 * i * a_stride; });
-  // Where the sums go may be far away: it comes nearer while they are computed.
+  // Prefetches the output rows, which may not be in cache.
   for (Index r = 0; r < target.rows; ++r) {
     for (int n = 0; n < vectors * lanes; n += 16) __builtin_prefetch(target.out_mn + r * target.out_row + n, 1, 3);
   }
@@ -178,12 +177,12 @@ inline void tile_product(const TileTarget& target, const TileOperands& operands)
     const float* ahead = operands.ahead;
     float* a_panel = operands.a_panel;
     float* b_panel = operands.b_panel;
-    // Fewer turns: in a short loop it costs 5 % that the machine does not foresee the last one.
+    // Unrolled: in a short loop the misprediction of the last iteration costs 5 %.
 #pragma GCC unroll 4
     for (Index k = 0; k < operands.K; ++k) {
       if constexpr (order == GemmOrder::rows) __builtin_prefetch(ahead++, 0, 3);
-      // Rows far apart, which the machine does not see coming. Else tiles of narrower lanes read packed operands, or
-      // rows near each other, but for an `out` of few tiles.
+      // Prefetch for rows far apart, which hardware does not predict. Otherwise narrow SIMD reads packed operands or
+      // rows close together, unless `out` has few tiles.
       constexpr Index far = 24;
       if constexpr (keep_a || (order == GemmOrder::columns && lanes == 16)) {
         __builtin_prefetch(a[0] + far * a_stride, 0, 3);
@@ -195,7 +194,7 @@ inline void tile_product(const TileTarget& target, const TileOperands& operands)
       L b_k[vectors];
       unrolled<vectors>([&](auto v) __attribute__((always_inline)) { b_k[v] = load<L>(b + v * lanes); });
       if constexpr (keep_a) {
-        // Through integer registers, as the sums need all others.
+        // Through integer registers, because the sums occupy all others.
         unrolled<tile_rows / 2>([&](auto i) __attribute__((always_inline)) {
           std::uint64_t two;
           std::memcpy(&two, a[0] + 2 * i, sizeof(two));
@@ -229,7 +228,7 @@ inline void tile_product(const TileTarget& target, const TileOperands& operands)
     }
   }
   if (target.rows == rows && target.columns == vectors * lanes) {
-    // Branches around all sums, on copies of what they need: a store could change `target` for all a compiler knows.
+    // Branches outside the loops over sums, with local copies: for the compiler, a store could change `target`.
     const Index out_row = target.out_row;
     const L scale = splat<L>(target.scale);
     float* out[(rows + 2) / 3];
@@ -254,7 +253,7 @@ inline void tile_product(const TileTarget& target, const TileOperands& operands)
       finish.template operator()<false>();
     }
   } else {
-    // Through memory: sums that live across a function call would be kept out of registers in the loop as well.
+    // Through memory: sums that live across a function call would be kept out of registers in the loop too.
     alignas(64) float sum_rn[rows * vectors * lanes];
     unrolled<rows>([&](auto r) __attribute__((always_inline)) {
       unrolled<vectors>([&](auto v) __attribute__((always_inline)) {
@@ -265,7 +264,7 @@ inline void tile_product(const TileTarget& target, const TileOperands& operands)
   }
 }
 
-// The same for the columns that `target` has, leaving packed what `operands` asks for.
+// The same for the columns of `target`, packing the operands that `operands` requests.
 template <int rows, GemmOrder order, bool sums>
 inline void tile_of_rows(const TileTarget& target, const TileOperands& operands) {
   const auto product = [&]<int vectors, bool keep_a, bool keep_b>() {
@@ -284,8 +283,8 @@ inline void tile_of_rows(const TileTarget& target, const TileOperands& operands)
   product.template operator()<tile_vectors, false, false>();
 }
 
-// The smallest product that covers the real part of the tile: an even number of rows, half or all of the columns. It
-// reads as much of the operands: where the real part is smaller, they must be padded.
+// Smallest product that covers the real part of the tile: an even number of rows, half or all of the columns. It reads
+// this many elements, so smaller operands must be padded.
 template <GemmOrder order>
 inline void tile(const TileTarget& target, const TileOperands& operands) {
   unrolled<tile_rows / 2>([&](auto i) __attribute__((always_inline)) {
@@ -303,8 +302,8 @@ inline void copy_few(float* to, const float* from, Index count) {
   for (Index i = 0; i < count; ++i) to[i] = from[i];
 }
 
-// Rows of `from` (K, columns), row stride `stride`, into panels of `width` columns, each (K, width) and `panel` numbers
-// from the next, the last one filled up with zeros. Inlined it would cost the loops around it registers.
+// Packs rows of `from` (K, columns), row stride `stride`, into panels of `width` columns, each (K, width) and `panel`
+// numbers apart; the last panel is zero-padded. Not inlined, because it would take registers from the callers' loops.
 template <int width>
 __attribute__((noinline)) void pack_rows(float* panels, Index panel, const float* from, Index stride, Index columns,
                                          Index K) {
@@ -323,8 +322,8 @@ __attribute__((noinline)) void pack_rows(float* panels, Index panel, const float
   }
 }
 
-// The same for one panel of a transposed `from`: element (k, n) at from[n * stride + k]. Four by four in registers,
-// along a cache line of every column at a time, fetched two lines ahead.
+// The same for one panel of a transposed `from`: element (k, n) is from[n * stride + k]. Transposes 4 x 4 in registers,
+// one cache line of every column at a time, with a prefetch distance of two lines.
 inline void pack_transposed(float* panel, const float* from, Index stride, Index columns, Index K) {
   constexpr Index line = 16;
   for (Index begin = 0; begin < K; begin += line) {
@@ -351,8 +350,8 @@ inline void pack_transposed(float* panel, const float* from, Index stride, Index
   }
 }
 
-// For the first tile that reads a panel of `b`: `columns` of it are left at b_kn, and rows of `b` lie b_row apart. The
-// tile reads whole panels where they stand and leaves a copy at `panel`; a narrower one is packed now.
+// For the first tile that reads a panel of `b`: `columns` columns are at b_kn, rows of `b` are b_row apart. A
+// full-width tile reads the panel in place and stores a copy at `panel`; a narrower panel is packed now.
 inline void pack_in_passing(TileOperands& operands, float* panel, const float* b_kn, Index b_row, Index columns) {
   const bool whole = columns >= tile_columns;
   if (!whole) pack_rows<tile_columns>(panel, 0, b_kn, b_row, columns, operands.K);

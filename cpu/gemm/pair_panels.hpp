@@ -1,6 +1,6 @@
 #pragma once
 
-// Panels of pairs of bf16: two neighbours along k are one word, the first of them its low half. Where K is odd, the
+// Panels of bf16 pairs: two consecutive elements along k form one word, the first in the low half. If K is odd, the
 // last pair ends with a zero.
 
 #include "cpu/gemm/gemm_narrow.hpp"
@@ -10,7 +10,7 @@ inline namespace ABH_ISA {
 
 using Pair = std::uint32_t;
 
-// The pairs along a row of `count` numbers, into `size` places; zeros after them.
+// Copies the pairs of a row of `count` numbers, zero-padded to `size` words.
 inline void copy_pairs(Pair* to, const bf16* from, Index count, Index size) {
   constexpr Index vector = lane_width<float>;
   Index i = 0;
@@ -19,8 +19,8 @@ inline void copy_pairs(Pair* to, const bf16* from, Index count, Index size) {
   for (; i < size; ++i) to[i] = 2 * i < count ? Pair{from[2 * i].bits} : 0;
 }
 
-// The pairs of two rows, element by element: `count` of them, and zeros up to `width`. Where a row has `readable`
-// numbers, whole vectors are read and written, up to a vector beyond the width.
+// Interleaves two rows into `count` pairs, zero-padded to `width`. If a row has `readable` numbers, whole vectors are
+// read and written, up to one vector beyond the width.
 inline void interleave_rows(Pair* to, const bf16* first, const bf16* second, Index count, Index readable, Index width) {
   using L = Wide<float>;
   Index i = 0;
@@ -36,7 +36,7 @@ inline void interleave_rows(Pair* to, const bf16* first, const bf16* second, Ind
 }
 
 // out[step * out_row + n] = rows[n * stride + step], for `count` rows of `steps` words; zeros for n up to `width`, a
-// multiple of four. Four by four in registers.
+// multiple of four. Transposes 4 x 4 in registers.
 inline void transpose_words(Pair* out, Index out_row, Index width, const Pair* rows, Index stride, Index count,
                             Index steps) {
   using Four = LanesOf<Pair, 4>::type;
@@ -63,11 +63,11 @@ inline void transpose_words(Pair* out, Index out_row, Index width, const Pair* r
   }
 }
 
-// Numbers that pack_pairs writes behind a panel whose width is not that of a vector.
+// Numbers that pack_pairs writes after a panel whose width is not that of a SIMD vector.
 inline constexpr Index pair_slack = lane_width<float>;
 
-// Columns [n, n + count_n) of a matrix of N, whose element (k, n) stands at first[k * row + n * col], one of the two 1,
-// and its rows [k, k + count): panel[step * width + n], `steps` of them.
+// Packs columns [n, n + count_n) and rows [k, k + count) of a matrix with N columns; element (k, n) is first[k * row +
+// n * col], and row or col is 1. Result: panel[step * width + n], `steps` steps.
 template <int width>
 void pack_pairs(Pair* panel, const bf16* first, Index row, Index col, Index n, Index count_n, Index N, Index k,
                 Index count, Index steps) {

@@ -1,7 +1,7 @@
 #pragma once
 
-// The product of bf16 matrices by tiles of AMX: 16 x 16 sums, to which one instruction adds the products of 16 pairs
-// along k. Unit is the processor's (cpu/units) or an emulation, in portable code, with the same bits.
+// Matrix product of bf16 matrices by AMX tiles: 16 x 16 sums, to which one instruction adds the products of 16 pairs
+// along k. Unit is the hardware (cpu/units) or a bitwise equal emulation in portable code.
 
 #include "cpu/gemm/gemm_narrow.hpp"
 #include "cpu/gemm/pair_panels.hpp"
@@ -11,7 +11,7 @@ inline namespace ABH_ISA {
 
 inline constexpr Index amx_side = 16;  // rows, columns and pairs of a tile
 
-// The arithmetic of the instruction (docs/bf16.md): subnormal numbers are zeros wherever they occur.
+// Arithmetic of the instruction (docs/bf16.md): subnormal numbers count as zero everywhere.
 inline float without_subnormals(float x) {
   std::uint32_t bits;
   std::memcpy(&bits, &x, sizeof(bits));
@@ -29,11 +29,11 @@ inline float element_of(Pair pair, bool odd) {
 struct EmulatedTiles {
   struct Session {};
 
-  // Adds the product of one tile: rows of `a` are a_row apart, those of `b`, one a pair, touch.
+  // Adds the product of one tile: rows of `a` are a_row apart; rows of `b`, one per pair, are contiguous.
   static void add_product(float* sum_mn, Index sum_row, const Pair* a, Index a_row, const Pair* b) {
     for (Index m = 0; m < amx_side; ++m) {
       for (Index n = 0; n < amx_side; ++n) {
-        float of[2] = {};  // the even and the odd elements have a sum each
+        float of[2] = {};  // separate sums of even and odd elements
         for (Index pair = 0; pair < amx_side; ++pair) {
           for (const bool odd : {false, true}) {
             const float x = element_of(a[m * a_row + pair], odd), y = element_of(b[pair * amx_side + n], odd);
@@ -46,7 +46,7 @@ struct EmulatedTiles {
     }
   }
 
-  // sum (+)= a b for two by two tiles: b_half numbers lie between the two panels of `b`.
+  // sum (+)= a b for two by two tiles: the two panels of `b` are b_half numbers apart.
   static void multiply(float* sum_mn, Index sum_row, const Pair* a, Index a_row, const Pair* b, Index b_half,
                        Index steps, bool add) {
     for (Index m = 0; m < 2 * amx_side; ++m) {
@@ -71,7 +71,7 @@ struct AmxTiles {
   static constexpr Index a_slack = 0;
   static constexpr Index steps_of(Index K) { return blocks_of(K, 2 * amx_side) * amx_side; }
 
-  // Row by row.
+  // Stores the sums row by row.
   template <class Out>
   static void pack_a(Pair* panel, const Gemm<bf16, Out>& g, Index m, Index count_m, Index k, Index count) {
     const Index steps = steps_of(count);

@@ -1,4 +1,4 @@
-// The product of bf16 matrices by the instruction of AVX512_BF16: tiles of 12 x 32 floats in registers.
+// Matrix product of bf16 matrices by the instruction of AVX512_BF16: tiles of 12 x 32 floats in registers.
 
 #include "cpu/gemm/gemm_narrow.hpp"
 #include "cpu/gemm/pair_panels.hpp"

@@ -1,4 +1,4 @@
-// The product of bf16 matrices by the tiles of AMX.
+// Matrix product of bf16 matrices by the tiles of AMX.
 
 #include "cpu/units/gemm_units.hpp"
 #include "cpu/units/tile_registers.hpp"
@@ -14,7 +14,7 @@ template void gemm_in_tiles(CpuDevice<Isa::avx512>&, const Gemm<bf16, float>&);
 
 float tile_chains(float factor) {
   const TileRegisters::Session session;
-  constexpr Index row = 2 * amx_side, steps = 4 * amx_side;  // both operands stay in the first-level cache
+  constexpr Index row = 2 * amx_side, steps = 4 * amx_side;  // both operands fit the L1 cache
   alignas(64) float sums[row * row];
   alignas(64) Pair pairs[row * steps];
   for (Pair& pair : pairs) pair = bf16(factor).bits;

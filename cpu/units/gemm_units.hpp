@@ -1,7 +1,7 @@
 #pragma once
 
-// Products of bf16 matrices by units that not every processor with AVX-512 has. Their files are compiled for these
-// units, and called on devices that were made for them (CpuDevice::unit).
+// Matrix products of bf16 matrices by units that only some processors with AVX-512 have. Their files are compiled for
+// these units and called only on devices made for them (CpuDevice::unit).
 
 #include <cstdint>
 
@@ -19,12 +19,12 @@ void gemm_in_pairs(CpuDevice<Isa::avx512>&, const Gemm<bf16, Out>&);
 template <class Out>
 void gemm_in_tiles(CpuDevice<Isa::avx512>&, const Gemm<bf16, Out>&);
 
-// Chains of these instructions on registers, for the peaks of bench, and their operations.
+// Chains of these instructions on registers, for the peaks of bench, and their numbers of operations.
 inline constexpr double pair_chain_flops = 1e5 * 12 * 64, tile_chain_flops = 1e3 * 4 * 4 * 16 * 16 * 64;
 float pair_chains(float factor);
 float tile_chains(float factor);
 
-// One instruction of AMX, for tests that compare it with its emulation: 16 x 16 sums, 16 rows of 16 pairs each.
+// One AMX instruction, for tests that compare it with its emulation: 16 x 16 sums, 16 rows of 16 pairs each.
 void add_tile_product(float* sum_mn, const std::uint32_t* a, const std::uint32_t* b);
 
 }  // namespace abh

@@ -1,6 +1,6 @@
 #pragma once
 
-// The instruction of AVX512_BF16, for gemm_pairs.cpp alone.
+// Instruction of AVX512_BF16, only for gemm_pairs.cpp.
 
 #include <immintrin.h>
 

@@ -1,6 +1,6 @@
 #pragma once
 
-// The tiles of AMX, for gemm_tiles.cpp alone.
+// Tiles of AMX, only for gemm_tiles.cpp.
 
 #include <immintrin.h>
 
@@ -10,7 +10,7 @@ namespace abh {
 inline namespace ABH_ISA {
 
 struct TileRegisters {
-  // Eight tiles of 16 rows of 64 bytes, as long as a task runs: threads that start meanwhile would inherit them.
+  // Configures eight tiles of 16 rows of 64 bytes during a task: threads started in this time would inherit them.
   struct Session {
     Session() {
       struct alignas(64) {

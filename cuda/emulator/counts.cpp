@@ -1,6 +1,6 @@
-// The counters of accesses, in a build with EMULATOR_COUNTS. The compiler makes them known: kernels are compiled
-// with -fsanitize=thread, which puts a call of __tsan_read4 and the like before every access to memory that others can
-// see, and those functions are here instead of in ThreadSanitizer.
+// Counters of memory accesses, in a build with EMULATOR_COUNTS. Kernels are compiled with -fsanitize=thread, which
+// inserts a call of __tsan_read4 and similar functions before every access to shared data. This file defines these
+// functions instead of ThreadSanitizer.
 
 #include "cuda/emulator/counts.hpp"
 
@@ -19,25 +19,31 @@
 #include <unordered_map>
 #include <utility>
 
+#include "cuda/emulator/record.hpp"
+#include "cuda/emulator/requests.hpp"
+
 namespace emulator {
 
 namespace {
 
-constexpr unsigned warp_size = 32, max_warps = 32;
-constexpr std::uintptr_t sector_bytes = 32, word_bytes = 4, widest_access = 16;
-constexpr unsigned banks = 32;
+constexpr unsigned max_warps = 32;
+#if defined(EMULATOR_RECORDS)
+constexpr bool records = true;
+#else
+constexpr bool records = false;
+#endif
 
 // ---- Global memory
 
-// Launches in which a sector was asked for last, by sector, once for reading and once for writing.
+// Last launch that accessed a sector, per sector, separately for reads and writes.
 struct Memory {
   std::uintptr_t end;
   std::array<std::vector<std::uint32_t>, 2> last_launch;
 };
-std::map<std::uintptr_t, Memory> memories;  // by where they begin
+std::map<std::uintptr_t, Memory> memories;  // by start address
 std::uint32_t launch_number = 0;
 
-// The memory in which the address lies, or the end; most lie in the same as the one before.
+// The allocation that contains the address, or the end; usually the same as for the previous access.
 std::map<std::uintptr_t, Memory>::iterator last_memory = memories.end();
 auto memory_of(std::uintptr_t address) {
   const auto holds = [&](auto memory) { return address >= memory->first && address < memory->second.end; };
@@ -47,7 +53,7 @@ auto memory_of(std::uintptr_t address) {
   return last_memory = std::prev(behind);
 }
 
-// Whether it is the first time in this launch.
+// True for the first access in this launch.
 bool is_first(std::uintptr_t sector, bool writes) {
   const auto memory = memory_of(sector * sector_bytes);
   if (memory == memories.end()) return false;
@@ -57,7 +63,7 @@ bool is_first(std::uintptr_t sector, bool writes) {
   return std::exchange(last_launch[(sector * sector_bytes - begin) / sector_bytes], launch_number) != launch_number;
 }
 
-// ---- What is counted into
+// ---- Destination of the counts
 
 std::unordered_map<const void*, Counts> of_kernel;
 std::map<std::string, Counts> of_work;
@@ -65,22 +71,16 @@ Counts* counts = nullptr;  // of the launch
 
 // ---- Requests
 
-// The accesses of a warp's lanes at one place for the same time.
-struct Request {
-  std::uint64_t number;  // of those before
-  std::uint32_t lanes;
-  std::uintptr_t address[warp_size];
-};
-
-// An instruction, or the part of one that asks for 16 bytes.
+// An instruction, or the part of an instruction that accesses 16 bytes.
 struct Place {
   std::uintptr_t bytes;
   bool writes, is_shared;
+  std::uintptr_t where;
 };
 std::vector<Place> places;
 std::unordered_map<std::uint64_t, unsigned> number_of_place;
 
-// How often the lane that runs has been at a place: `times` where `run` is the current one.
+// Number of executions of an instruction by the current lane: `times` if `run` is current.
 struct Visits {
   std::uint64_t run;
   unsigned times;
@@ -88,13 +88,13 @@ struct Visits {
 std::vector<Visits> visits;
 
 struct Pending {
-  std::vector<std::vector<Request>> at;  // by place; the first used[place] of them
+  std::vector<std::vector<Request>> at;  // by place; the first used[place] are valid
   std::vector<unsigned> used, touched;
 };
 Pending pending[max_warps];
 
-// Memory that the lane that runs is about to read or write in one access. The compiler may take the access apart; the
-// parts that are one are counted once.
+// Memory that the current lane is about to access with one instruction. The compiler may split the access; its parts
+// are counted once.
 struct Announced {
   std::uintptr_t begin, bytes;
   bool seen[2];
@@ -102,10 +102,11 @@ struct Announced {
 std::array<Announced, 4> announced;
 unsigned announcements = 0;
 
-thread_local bool lane_runs = false;  // and not the host
-bool in_access = false;               // whose parts are not counted
+thread_local bool lane_runs = false;  // false: host code runs
+bool in_access = false;               // true: parts of an access are not counted
+const void* copied_from = nullptr;    // source of the asynchronous copy that makes this access
 unsigned current_warp, current_lane;
-std::uint64_t run = 0;  // from one wait of a lane to the next
+std::uint64_t run = 0;  // number of runs of lanes between waits
 std::uint64_t request_count = 0;
 std::uintptr_t shared_begin, static_begin, shared_end;
 
@@ -128,10 +129,10 @@ unsigned number_of(std::uintptr_t where, unsigned part, const Place& place) {
 void note(std::uintptr_t address, std::uintptr_t bytes, bool writes, std::uintptr_t where,
           std::uintptr_t most_at_once = widest_access) {
   const bool is_shared = address >= shared_begin && address < shared_end;
-  if (!is_shared && memory_of(address) == memories.end()) return;  // of the host: its stacks, constants, parameters
+  if (!is_shared && memory_of(address) == memories.end()) return;  // memory of the host: stacks, constants, parameters
   for (unsigned part = 0; bytes > 0; ++part) {
     const std::uintptr_t at_once = std::min(most_at_once, std::bit_floor(bytes));
-    const unsigned place = number_of(where, part, {at_once, writes, is_shared});
+    const unsigned place = number_of(where, part, {at_once, writes, is_shared, where});
     Visits& visited = visits[place];
     if (visited.run != run) visited = {run, 0};
     const unsigned time = visited.times++;
@@ -150,6 +151,9 @@ void note(std::uintptr_t address, std::uintptr_t bytes, bool writes, std::uintpt
     }
     requests[time].lanes |= 1u << current_lane;
     requests[time].address[current_lane] = address;
+    if constexpr (records) {
+      record::access(requests[time].number, current_lane, address, at_once, writes, copied_from);
+    }
     address += at_once;
     bytes -= at_once;
   }
@@ -166,57 +170,31 @@ void note_access(std::uintptr_t address, std::uintptr_t bytes, bool writes, std:
   note(address, bytes, writes, where, most_at_once);
 }
 
-// Sorted, each once; how many.
-std::size_t sort_and_unite(std::uintptr_t* numbers, std::size_t count) {
-  if (!std::is_sorted(numbers, numbers + count)) std::sort(numbers, numbers + count);
-  return static_cast<std::size_t>(std::unique(numbers, numbers + count) - numbers);
-}
-
 void count_global(const Request& request, const Place& place) {
   GlobalCounts& to = place.writes ? counts->written : counts->read;
-  std::uintptr_t sectors[2 * warp_size];
-  std::size_t found = 0;
-  for (unsigned lanes = request.lanes; lanes != 0; lanes &= lanes - 1) {
-    const std::uintptr_t address = request.address[std::countr_zero(lanes)];
-    for (std::uintptr_t s = address / sector_bytes; s <= (address + place.bytes - 1) / sector_bytes; ++s) {
-      sectors[found++] = s;
-    }
-  }
-  found = sort_and_unite(sectors, found);
+  const Pieces sectors = pieces_of(request, place.bytes, sector_bytes);
   ++to.requests;
   to.bytes += static_cast<unsigned>(std::popcount(request.lanes)) * place.bytes;
-  to.sectors += found;
-  for (std::size_t i = 0; i < found; ++i) to.distinct += is_first(sectors[i], place.writes);
+  to.sectors += sectors.count;
+  for (std::size_t i = 0; i < sectors.count; ++i) to.distinct += is_first(sectors.number[i], place.writes);
 }
 
-// A request of shared memory, or several that are one.
+// A shared-memory request, or several merged ones.
 struct SharedRequest {
   const Request* first;
   Place place;
+  std::array<const Request*, widest_access> parts;  // those that are one, by address
+  unsigned count;
 };
+SharedRequest alone(const Request& request, const Place& place) { return {&request, place, {&request}, 1}; }
 
-// A bank gives one word of four bytes at a time, to all lanes that want it.
 void count_shared(const SharedRequest& request) {
-  const std::uintptr_t bytes = request.place.bytes;
-  const unsigned lanes_at_once = bytes <= word_bytes ? warp_size : static_cast<unsigned>(128 / bytes);
-  for (unsigned first = 0; first < warp_size; first += lanes_at_once) {
-    std::uintptr_t words[2 * warp_size];
-    std::size_t found = 0;
-    for (unsigned lane = first; lane < first + lanes_at_once; ++lane) {
-      if (!(request.first->lanes >> lane & 1)) continue;
-      const std::uintptr_t address = request.first->address[lane];
-      for (std::uintptr_t w = address / word_bytes; w <= (address + bytes - 1) / word_bytes; ++w) words[found++] = w;
-    }
-    if (found == 0) continue;
-    found = sort_and_unite(words, found);
-    unsigned of_bank[banks] = {}, most = 0;
-    for (std::size_t i = 0; i < found; ++i) most = std::max(most, ++of_bank[words[i] % banks]);
-    ++counts->shared_requests;
-    counts->shared_conflicts += most - 1;
-  }
+  const SharedCost cost = shared_cost(*request.first, request.place.bytes);
+  counts->shared_requests += cost.phases;
+  counts->shared_conflicts += cost.conflicts;
 }
 
-// Whether the second goes on where the first ends, for every lane, and both are as wide as one aligned access.
+// True if the second access continues the first, for every lane, and both form one aligned access.
 bool are_one(const SharedRequest& first, const SharedRequest& second) {
   const std::uintptr_t bytes = first.place.bytes;
   if (second.place.bytes != bytes || 2 * bytes > widest_access || first.place.writes != second.place.writes ||
@@ -231,28 +209,31 @@ bool are_one(const SharedRequest& first, const SharedRequest& second) {
   return true;
 }
 
-// In static shared memory a GPU's compiler knows how everything is aligned, and makes numbers side by side one access,
-// as those of a struct that is copied.
-void count_static(std::vector<SharedRequest>& requests) {
+// For static shared memory a GPU's compiler knows all alignments and merges adjacent accesses, such as those of a
+// struct copy.
+void unite_static(std::vector<SharedRequest>& requests) {
   std::sort(requests.begin(), requests.end(),
             [](const SharedRequest& a, const SharedRequest& b) { return a.first->number < b.first->number; });
-  constexpr std::size_t side_by_side = 4;  // so many arrays may be gone through together
+  constexpr std::size_t side_by_side = 4;  // maximum number of interleaved arrays
   static std::vector<SharedRequest> united;
   united.clear();
   for (SharedRequest next : requests) {
     for (std::size_t back = 1; back <= std::min(side_by_side, united.size());) {
       const auto before = united.end() - static_cast<std::ptrdiff_t>(back++);
       if (!are_one(*before, next)) continue;
-      next = {before->first, {2 * before->place.bytes, before->place.writes, true}};
+      SharedRequest both = *before;
+      both.place.bytes *= 2;
+      for (unsigned i = 0; i < next.count; ++i) both.parts[both.count++] = next.parts[i];
+      next = both;
       united.erase(before);
       back = 1;
     }
     united.push_back(next);
   }
-  for (const SharedRequest& request : united) count_shared(request);
+  requests.swap(united);
 }
 
-// ---- Names of functions, out of the program's own table of symbols
+// ---- Names of functions, from the symbol table of the program
 
 struct Symbol {
   std::string name, file;
@@ -268,7 +249,7 @@ std::unordered_map<std::uintptr_t, Symbol> functions_of_program() {
   dl_iterate_phdr(
       [](dl_phdr_info* program, std::size_t, void* to) {
         *static_cast<std::uintptr_t*>(to) = program->dlpi_addr;
-        return 1;  // the first is the program
+        return 1;  // the first entry is the program
       },
       &loaded_at);
   std::unordered_map<std::uintptr_t, Symbol> functions;
@@ -292,7 +273,7 @@ std::unordered_map<std::uintptr_t, Symbol> functions_of_program() {
   return functions;
 }
 
-// Without what it returns and its parameters.
+// Without return type and parameters.
 std::string readable(const std::string& mangled) {
   int status = 0;
   char* demangled = abi::__cxa_demangle(mangled.c_str(), nullptr, nullptr, &status);
@@ -313,13 +294,22 @@ std::string readable(const std::string& mangled) {
 
 }  // namespace
 
+namespace {
+// The name of a kernel and the file where it stands, looked up once.
+Symbol name_of(const void* kernel) {
+  static const std::unordered_map<std::uintptr_t, Symbol> functions = functions_of_program();
+  const auto found = functions.find(reinterpret_cast<std::uintptr_t>(kernel));
+  if (found == functions.end()) return {"a kernel without a name", ""};
+  return {readable(found->second.name), found->second.file};
+}
+}  // namespace
+
 std::vector<Counts> take_counts() {
-  const std::unordered_map<std::uintptr_t, Symbol> functions = functions_of_program();
   std::vector<Counts> all;
   for (auto& [kernel, counted] : of_kernel) {
-    const auto found = functions.find(reinterpret_cast<std::uintptr_t>(kernel));
-    counted.kernel = found == functions.end() ? "a kernel without a name" : readable(found->second.name);
-    counted.file = found == functions.end() ? "" : found->second.file;
+    const Symbol symbol = name_of(kernel);
+    counted.kernel = symbol.name;
+    counted.file = symbol.file;
     all.push_back(counted);
   }
   for (auto& [what, counted] : of_work) {
@@ -328,6 +318,7 @@ std::vector<Counts> take_counts() {
   }
   of_kernel.clear();
   of_work.clear();
+  counts = nullptr;
   return all;
 }
 
@@ -347,10 +338,12 @@ void count_launch(const void* kernel, const void* shared, const void* static_sha
   ++launch_number;
   counts = &of_kernel[kernel];
   ++counts->launches;
+  if (records && counts->kernel.empty()) counts->kernel = name_of(kernel).name;
   shared_begin = reinterpret_cast<std::uintptr_t>(shared);
   static_begin = reinterpret_cast<std::uintptr_t>(static_shared);
   shared_end = shared_begin + shared_bytes;
-  for (Pending& warp : pending) {  // of a launch that ended in an Error
+  if constexpr (records) record::launch(counts->kernel, shared_begin);
+  for (Pending& warp : pending) {  // left over from a launch that ended in an Error
     for (const unsigned place : warp.touched) warp.used[place] = 0;
     warp.touched.clear();
   }
@@ -361,28 +354,72 @@ void count_for(unsigned warp, unsigned lane) {
   in_access = false;
   current_warp = warp;
   current_lane = lane;
+  if constexpr (records) record::settle();
   ++run;
   announced = {};
 }
 
 void count_requests_of(unsigned warp) {
-  static std::vector<SharedRequest> in_static;
+  static std::vector<SharedRequest> in_static, all;
   in_static.clear();
+  all.clear();
+  if constexpr (records) record::settle();
   for (const unsigned place : pending[warp].touched) {
     for (unsigned time = 0; time < pending[warp].used[place]; ++time) {
       const Request& request = pending[warp].at[place][time];
+      const SharedRequest asked = alone(request, places[place]);
       if (!places[place].is_shared) {
         count_global(request, places[place]);
+        if constexpr (records) all.push_back(asked);
       } else if (request.address[std::countr_zero(request.lanes)] < static_begin) {
-        count_shared({&request, places[place]});
+        count_shared(asked);
+        if constexpr (records) all.push_back(asked);
       } else {
-        in_static.push_back({&request, places[place]});
+        in_static.push_back(asked);
       }
     }
     pending[warp].used[place] = 0;
   }
-  count_static(in_static);
+  unite_static(in_static);
+  for (const SharedRequest& request : in_static) count_shared(request);
+  if constexpr (records) {
+    all.insert(all.end(), in_static.begin(), in_static.end());
+    std::vector<record::Requested> requested;
+    for (const SharedRequest& one : all) {
+      requested.push_back({*one.first, one.place.bytes, one.place.writes, one.place.is_shared, one.place.where, {}});
+      for (unsigned i = 0; i < one.count; ++i) requested.back().parts.push_back(one.parts[i]->number);
+    }
+    record::requests(warp, std::move(requested));
+  }
   pending[warp].touched.clear();
+}
+
+void count_wait(unsigned warp, const Waited& waited) {
+  if (!counts) return;
+  if (waited.is_block) {
+    counts->barriers += warp == 0;
+  } else if (waited.is_exchange) {
+    ++counts->shuffles;
+  }
+  if constexpr (records) record::wait(warp, waited);
+}
+
+void count_product(const void* result, std::size_t bytes) {
+  if (!counts) return;
+  counts->products += current_lane == 0;
+  if constexpr (records) record::product(current_warp, current_lane, result, bytes);
+}
+
+void count_source([[maybe_unused]] unsigned lane, [[maybe_unused]] bool is_float) {
+  if constexpr (records) record::source(current_warp, current_lane, lane, is_float);
+}
+
+void count_block(unsigned x, unsigned y, unsigned z, unsigned threads) {
+  if constexpr (records) record::block(x, y, z, threads);
+}
+
+void count_shared_array(const char* name, const void* at, std::size_t bytes) {
+  if constexpr (records) record::shared_array(name, reinterpret_cast<std::uintptr_t>(at) - shared_begin, bytes);
 }
 
 void count_no_launch() { lane_runs = false; }
@@ -405,14 +442,25 @@ void count_work_on(const void* memory, std::size_t bytes, bool writes) {
   }
 }
 
+std::pair<std::uintptr_t, std::uintptr_t> bounds_of(std::uintptr_t address) {
+  const auto memory = memory_of(address);
+  if (memory == memories.end()) return {0, 0};
+  return {memory->first, memory->second.end};
+}
+
 void announce_access(const void* address, std::size_t bytes) {
+  for (Announced& earlier : announced) {
+    if (earlier.begin == reinterpret_cast<std::uintptr_t>(address)) earlier = {};
+  }
   announced[announcements++ % announced.size()] = {reinterpret_cast<std::uintptr_t>(address), bytes, {}};
 }
 
 #define EMULATOR_WHERE reinterpret_cast<std::uintptr_t>(__builtin_return_address(0))
 
-void begin_access(const void* address, std::size_t bytes, bool writes) {
+void begin_access(const void* address, std::size_t bytes, bool writes, const void* from) {
+  copied_from = from;
   if (lane_runs) note(reinterpret_cast<std::uintptr_t>(address), bytes, writes, EMULATOR_WHERE);
+  copied_from = nullptr;
   in_access = true;
 }
 void end_access() { in_access = false; }
@@ -421,11 +469,11 @@ void end_access() { in_access = false; }
 
 }  // namespace emulator
 
-// ---- What g++ calls under -fsanitize=thread
+// ---- Functions called by code compiled with g++ -fsanitize=thread
 
 extern "C" {
 
-// Hooks called by the host code in the files that hold kernels.
+// Called by host code in the files with kernels.
 void __tsan_init() {}
 void __tsan_vptr_update(void*, void*) {}
 unsigned char __tsan_atomic8_load(const volatile unsigned char* from, int) {
@@ -447,7 +495,7 @@ EMULATOR_SEEN(__tsan_write4, 4, true)
 EMULATOR_SEEN(__tsan_write8, 8, true)
 EMULATOR_SEEN(__tsan_write16, 16, true)
 
-// Structs that are no wider aligned than a number.
+// Structs with the alignment of a single number.
 void __tsan_read_range(void* address, std::size_t bytes) {
   const auto begin = reinterpret_cast<std::uintptr_t>(address);
   emulator::note_access(begin, bytes, false, EMULATOR_WHERE, begin % 4 == 0 ? 4 : 2);

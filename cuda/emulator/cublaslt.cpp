@@ -12,14 +12,14 @@ namespace {
 
 using Layout = cublasLtMatrixLayoutOpaque_t;
 
-// Where workspaces begin, and the most that anything else is aligned to.
+// Alignment of workspaces; no other alignment is larger.
 constexpr std::size_t widest_alignment = 256;
 
 void require(bool holds, const std::string& what) {
   if (!holds) throw Error("emulator: cuBLASLt: " + what);
 }
 
-// The value of an attribute, which is as large as it is said to be.
+// Value of an attribute, after a check of its size.
 template <class Value>
 void read(Value& to, const void* value, std::size_t bytes, const char* name) {
   require(value != nullptr && bytes == sizeof to,
@@ -46,15 +46,14 @@ void require_layout(const Layout& m, const std::string& name) {
   require(m.batches > 0, name + " has no batches");
 }
 
-// Batches of columns that share no number: one behind the other, or one beside the other within each column of them
-// all.
+// True if the batches do not overlap: each follows the previous one, or they are adjacent within each column.
 bool batches_are_apart(const Layout& m) {
   if (m.batches == 1) return true;
   const std::int64_t rows = extent(m.rows), behind = m.leading * (extent(m.columns) - 1) + rows;
   return m.batch_stride >= behind || (m.batch_stride >= rows && m.leading >= m.batch_stride * (m.batches - 1) + rows);
 }
 
-// Everything that does not depend on where the matrices lie.
+// Checks everything that does not depend on the addresses of the matrices.
 void require_operation(const cublasLtMatmulDescOpaque_t& operation, const Layout& a, const Layout& b, const Layout& c,
                        const Layout& d) {
   require_layout(a, "A"), require_layout(b, "B"), require_layout(c, "C"), require_layout(d, "D");
@@ -75,7 +74,7 @@ void require_operation(const cublasLtMatmulDescOpaque_t& operation, const Layout
   require(!adds_bias || operation.bias, "there is no bias to be added");
 }
 
-// Whether numbers of bf16 lie in pairs.
+// True if bf16 numbers are aligned in pairs.
 bool in_pairs(const Layout& m, std::uint32_t alignment) {
   return m.type == CUDA_R_32F || (m.leading % 2 == 0 && (m.batches == 1 || m.batch_stride % 2 == 0) && alignment >= 4);
 }
@@ -89,7 +88,7 @@ double number(float x) { return static_cast<double>(x); }
 double number(Bf16 x) { return static_cast<double>(std::bit_cast<float>(std::uint32_t{x.bits} << 16)); }
 
 void round_to(float& to, double x) { to = static_cast<float>(x); }
-void round_to(Bf16& to, double x) {  // to nearest, ties to even; NaN stays NaN
+void round_to(Bf16& to, double x) {  // round to nearest, ties to even; NaN stays NaN
   const auto bits = std::bit_cast<std::uint32_t>(static_cast<float>(x));
   const std::uint32_t up = 0x7FFF + (bits >> 16 & 1);
   to.bits = static_cast<std::uint16_t>((x == x ? bits + up : bits | 0x400000) >> 16);
@@ -104,7 +103,7 @@ struct Product {
   double alpha, beta;
 };
 
-// Every number of the matrices once.
+// Accesses every number of the matrices once.
 template <class Number>
 void count_matrix(const void* matrix, const Layout& layout, bool writes) {
   for (std::int64_t batch = 0; batch < layout.batches; ++batch) {
@@ -154,7 +153,7 @@ void multiply(const Product& p) {
   }
 }
 
-// Nobody may count on what a workspace holds. Both ends of it stand for all.
+// Overwrites the workspace, whose contents are undefined. Only both ends are written.
 void spoil_workspace(const Product& p) {
   constexpr std::size_t most = 1024;
   const std::size_t bytes = p.workspace_bytes < most ? p.workspace_bytes : most;
@@ -314,7 +313,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t oper
   require_aligned_to(alignments[0], a, "A");
   require_aligned_to(alignments[1], b, "B");
   require_aligned_to(alignments[3], d, "D");
-  // It is chosen by the address that stands for the bias then.
+  // The algorithm was selected for the alignment of the bias address.
   if (operation->epilogue == CUBLASLT_EPILOGUE_BIAS) {
     require_aligned_to(alignment_of(chosen.bias), operation->bias, "the bias");
   }

@@ -1,8 +1,8 @@
 #pragma once
 
-// The part of cuBLASLt that multiplies matrices, for the emulator: what it is asked is held against what its
-// documentation demands, and the product is computed plainly. A mistake is an Error of one line, whether cuBLASLt would
-// refuse it or crash or compute something else; that a product has no algorithm is a status.
+// Emulation of the part of cuBLASLt that multiplies matrices. Calls are checked against the documentation, and the
+// product is computed by plain loops. A mistake throws an Error of one line, also where cuBLASLt would crash or return
+// wrong results. A product without an algorithm is reported by a status.
 //
 //   D = alpha op(A) op(B) + beta C (+ a bias for each row of D)     all by columns
 //
@@ -64,16 +64,16 @@ struct cublasLtMatrixLayoutOpaque_t {
 struct cublasLtMatmulPreferenceOpaque_t {
   std::uint64_t workspace_bytes;
   std::uint32_t reductions;
-  std::uint32_t alignments[4];  // of A, B, C, D
+  std::uint32_t alignments[4];  // for A, B, C, D
 };
 using cublasLtMatmulDesc_t = cublasLtMatmulDescOpaque_t*;
 using cublasLtMatrixLayout_t = cublasLtMatrixLayoutOpaque_t*;
 using cublasLtMatmulPreference_t = cublasLtMatmulPreferenceOpaque_t*;
 
-// An algorithm is what it was chosen for.
+// An algorithm, with the description for which it was selected.
 struct cublasLtMatmulAlgo_t {
   cublasLtMatmulDescOpaque_t operation;
-  cublasLtMatrixLayoutOpaque_t layouts[4];  // of A, B, C, D
+  cublasLtMatrixLayoutOpaque_t layouts[4];  // for A, B, C, D
   cublasLtMatmulPreferenceOpaque_t preference;
 };
 struct cublasLtMatmulHeuristicResult_t {
@@ -100,14 +100,14 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t p
                                                     cublasLtMatmulPreferenceAttributes_t attribute, const void* value,
                                                     std::size_t bytes);
 
-// Not while the thread records something. Where numbers of bf16 do not lie in pairs there is no algorithm.
+// Not during capture. If bf16 numbers are not aligned in pairs there is no algorithm.
 cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t operation,
                                               cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
                                               cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
                                               cublasLtMatmulPreference_t preference, int asked,
                                               cublasLtMatmulHeuristicResult_t* results, int* found);
 
-// Done when it returns, or recorded. It writes into its workspace.
+// Synchronous, or captured. It writes to its workspace.
 cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t operation, const void* alpha, const void* a,
                               cublasLtMatrixLayout_t a_layout, const void* b, cublasLtMatrixLayout_t b_layout,
                               const void* beta, const void* c, cublasLtMatrixLayout_t c_layout, void* d,

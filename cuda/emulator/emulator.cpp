@@ -56,9 +56,9 @@ const bool tsan = __tsan_switch_to_fiber != nullptr, asan = __sanitizer_start_sw
 constexpr unsigned max_threads = 1024, warp_size = 32, max_warps = max_threads / warp_size;
 constexpr std::size_t max_static_bytes = 48 << 10, max_shared_bytes = 227 << 10;
 
-// ---- The state of a launch: plain data, because it is used on the stacks of all threads.
+// ---- State of a launch: plain data, because all threads' stacks use it.
 
-// A stack, and where what runs on it goes on.
+// A stack, and its saved stack pointer.
 struct Fiber {
 #if EMULATOR_ASSEMBLY
   void* stack_pointer;
@@ -71,14 +71,19 @@ struct Fiber {
   void* fake_stack;  // AddressSanitizer's second stack
 };
 
-// The barrier that a thread waits for. It lies on the waiting thread's stack.
+// The barrier at which a thread waits; stored on the stack of the waiting thread.
 struct Wait {
   Operation operation;
   unsigned mask;
   std::size_t bytes;
   const char* file;
   int line;
+  std::uintptr_t where = 0;  // of the call, in a build that counts
 };
+
+constexpr const char* operation_names[] = {"__syncthreads",    "__syncwarp",      "__shfl_sync",   "__shfl_up_sync",
+                                           "__shfl_down_sync", "__shfl_xor_sync", "__ballot_sync", "__any_sync",
+                                           "__all_sync",       "warp_gather"};
 
 struct Warp;
 
@@ -86,9 +91,9 @@ struct Thread {
   uint3 index;
   unsigned lane;
   Warp* warp;
-  Fiber* fiber;      // null before the thread begins
+  Fiber* fiber;      // null before the thread starts
   const Wait* wait;  // null unless the thread waits
-  bool left;         // the kernel
+  bool left;         // true: the thread has returned
 };
 
 // Sets of lanes are bits. Lanes exchange values in two buffers in turn: while some still read those of one operation,
@@ -111,7 +116,7 @@ struct Queue {
   Thread* pop() { return begin == end ? nullptr : threads[begin++ % size]; }
 };
 
-// The fault of a thread. The host reports it when it is back on its own stack; that of the thread remains.
+// Error of a thread. The host reports it after switching back to its own stack; the thread is abandoned.
 struct Failure {
   const char* problem;
   const Thread *thread, *other;
@@ -133,9 +138,9 @@ Thread threads[max_threads];
 Warp warps[max_warps];
 unsigned number_of(const Warp& warp) { return static_cast<unsigned>(&warp - warps); }
 Queue queue;
-Thread* current = nullptr;  // null: the host runs
+Thread* current = nullptr;  // null: host code runs
 unsigned thread_count, threads_left, threads_arrived, block_generation;
-const Wait* block_wait;  // of the thread that arrived first
+const Wait* block_wait;  // of the first thread at the barrier
 void (*kernel_body)(void*);
 void* kernel_arguments;
 Failure failure;
@@ -146,12 +151,12 @@ StaticMemory static_memory[64];
 unsigned static_count;
 std::size_t static_end, static_bytes, dynamic_bytes;
 
-// Sync objects, dynamic shared memory and static shared memory lie in one piece.
+// Sync objects, dynamic shared memory and static shared memory are one allocation.
 constexpr std::size_t dynamic_begin = 4 << 10, static_begin = 256 << 10, arena_bytes = 384 << 10;
 unsigned char* arena = nullptr;
 SyncObjects& sync_objects() { return *reinterpret_cast<SyncObjects*>(arena); }
 
-// Fibers stay between launches; these run nothing.
+// Fibers are kept between launches and are then idle.
 constexpr std::size_t stack_bytes = 128 << 10;
 unsigned char* stacks = nullptr;
 std::size_t page_bytes, stack_stride;
@@ -159,7 +164,7 @@ Fiber fibers[max_threads], host, *switched_from;
 Fiber* idle[max_threads];
 unsigned fiber_count, idle_count;
 
-// ---- Sentinels: NaN whether read as bf16, float or double, but not the NaN that memory is filled with.
+// ---- Sentinels: NaN as bf16, float or double, but different from the NaN that memory is filled with.
 
 constexpr std::size_t sentinel_bytes = 256;
 constexpr std::uint64_t sentinel = 0xFFD3FFD3FFD3FFD3;
@@ -179,7 +184,7 @@ void set_sentinel(unsigned char* memory, std::size_t bytes) {
   for (; i < bytes; ++i) static_cast<Byte&>(memory[i]) = sentinel_byte(i);
 }
 
-// The first byte that was overwritten; `bytes` if none was.
+// Index of the first overwritten byte; `bytes` if there is none.
 std::size_t first_broken(const unsigned char* memory, std::size_t bytes) {
   std::size_t i = 0;
   while (i + 8 <= bytes && reinterpret_cast<const TwoWords&>(memory[i]) == sentinel) i += 8;
@@ -187,7 +192,7 @@ std::size_t first_broken(const unsigned char* memory, std::size_t bytes) {
   return i;
 }
 
-// Bytes 0xFF, then a sentinel.
+// Fills with bytes 0xFF, followed by a sentinel.
 void fill(unsigned char* memory, std::size_t bytes) {
   std::size_t i = 0;
   for (; i + 16 <= bytes; i += 16) reinterpret_cast<volatile FourWords&>(memory[i]) = ~FourWords{};
@@ -301,14 +306,14 @@ void* saved_before(void (*function)(), unsigned char* end) {
 #endif
 #endif
 
-// AddressSanitizer tells where the other stack lies: the only way to know the host's.
+// AddressSanitizer returns the bounds of the previous stack: the only way to get those of the host's stack.
 void after_switch(void* fake_stack) {
   if (asan) __sanitizer_finish_switch_fiber(fake_stack, &switched_from->bottom, &switched_from->size);
 }
 
-// Returns when something switches back.
+// Returns at the next switch back.
 void switch_fiber(Fiber& from, Fiber& to) {
-  constexpr unsigned no_sync = 1;  // going from one thread to another orders nothing between them
+  constexpr unsigned no_sync = 1;  // a switch between threads does not order their accesses
   if (tsan) __tsan_switch_to_fiber(to.tsan, no_sync);
   switched_from = &from;
   if (asan) __sanitizer_start_switch_fiber(&from.fake_stack, to.bottom, to.size);
@@ -327,7 +332,7 @@ void run_threads();
 void prepare(unsigned number) {
   Fiber& fiber = fibers[number];
   unsigned char* bottom = stacks + number * stack_stride + page_bytes;
-  mprotect(bottom - page_bytes, page_bytes, PROT_NONE);  // what grows out of the stack shall crash
+  mprotect(bottom - page_bytes, page_bytes, PROT_NONE);  // a stack overflow causes a crash
   fiber.bottom = bottom;
   fiber.size = stack_bytes;
   if (asan) __asan_unpoison_memory_region(bottom, stack_bytes);
@@ -343,7 +348,7 @@ void prepare(unsigned number) {
 #endif
 }
 
-// All fibers run nothing, whatever they did.
+// Makes all fibers idle.
 void reset_fibers() {
   for (idle_count = 0; idle_count < fiber_count; ++idle_count) {
     prepare(idle_count);
@@ -357,7 +362,7 @@ unsigned char* map_pages(std::size_t bytes) {
   return static_cast<unsigned char*>(memory);
 }
 
-// Fresh memory for shared memory and stacks.
+// Allocates shared memory and stacks.
 void map_memory() {
   page_bytes = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
   stack_stride = stack_bytes + page_bytes;
@@ -370,7 +375,7 @@ void unmap_memory() {
   munmap(stacks, max_threads * stack_stride);
 }
 
-// ---- The scheduler. What follows runs on the threads' stacks, and throws nothing.
+// ---- Scheduler. The following functions run on the threads' stacks and do not throw.
 
 [[noreturn]] void fail(const char* problem, const Thread* thread, const Thread* other = nullptr) {
   failure = {problem, thread, other};
@@ -407,7 +412,7 @@ std::uint64_t random_word() {  // xorshift64*
 
 unsigned random_below(unsigned end) { return static_cast<unsigned>((random_word() >> 32) * end >> 32); }
 
-// Those of `lanes` among the `count` threads from `first` on, repeated for each warp, need not wait any more.
+// Makes the threads of `lanes` ready, among `count` threads from `first` on; the mask repeats for each warp.
 void make_ready(Thread* first, unsigned count, unsigned lanes, bool at_front) {
   static Thread* ready[max_threads];
   unsigned end = 0;
@@ -434,7 +439,7 @@ void go_to(Thread* thread) {
   if constexpr (detail::counts_accesses) detail::count_for(number_of(*thread->warp), thread->lane);
 }
 
-// The thread waits until it is ready again; others go on.
+// Suspends the thread until it is ready again; other threads run.
 void let_others_run() {
   Fiber* self = current->fiber;
   Thread* next = queue.pop();
@@ -449,17 +454,32 @@ bool same(const Wait& a, const Wait& b) {
          (a.file == b.file || std::strcmp(a.file, b.file) == 0);
 }
 
-// All threads stand at a barrier, or have left.
+// All threads have reached a barrier or returned.
 void count_requests() {
   if constexpr (detail::counts_accesses) {
     for (unsigned i = 0; i * warp_size < thread_count; ++i) detail::count_requests_of(i);
   }
 }
 
-// A warp's barrier opens when all lanes that have not left the kernel stand at it.
+// A barrier or an exchange has all its lanes: for the counts.
+void count_wait(const Warp& warp, const Wait& wait) {
+  if constexpr (detail::counts_accesses) {
+    const bool is_block = wait.operation == Operation::syncthreads;
+    const bool is_vote =
+        wait.operation == Operation::ballot || wait.operation == Operation::any || wait.operation == Operation::all;
+    const bool is_exchange = !is_block && wait.operation != Operation::syncwarp && wait.operation != Operation::gather;
+    detail::count_wait(number_of(warp),
+                       {operation_names[static_cast<int>(wait.operation)], is_block, is_exchange, is_vote,
+                        is_block ? warp.lanes : warp.arrived, warp.values[warp.generation % 2], wait.bytes,
+                        warp.votes[warp.generation % 2], wait.where});
+  }
+}
+
+// The barrier of a warp opens when all lanes that have not returned have reached it.
 void open_if_complete(Warp& warp) {
   if (warp.arrived != (warp.lanes & ~warp.left)) return;
   if constexpr (detail::counts_accesses) detail::count_requests_of(number_of(warp));
+  count_wait(warp, *warp.wait);
   ++warp.generation;
   warp.votes[warp.generation % 2] = 0;
   make_ready(threads + number_of(warp) * warp_size, warp_size, std::exchange(warp.arrived, 0), true);
@@ -486,7 +506,7 @@ void wait_at_warp(const Wait& wait) {
   acquire(sync);
 }
 
-// The thread has come to the end of the kernel.
+// The thread returns from the kernel.
 void leave(Thread* self) {
   Warp& warp = *self->warp;
   self->left = true;
@@ -536,8 +556,11 @@ void run_threads() {
 
 namespace detail {
 
+// The address in the kernel that a function of this namespace is called from.
+#define EMULATOR_WHERE reinterpret_cast<std::uintptr_t>(__builtin_return_address(0))
+
 void block_barrier(const char* file, int line) {
-  const Wait wait = {Operation::syncthreads, 0, 0, file, line};
+  const Wait wait = {Operation::syncthreads, 0, 0, file, line, EMULATOR_WHERE};
   current->wait = &wait;
   if (threads_left > 0) fail("divergent barrier: one thread waits, another has left", current, first_that_left());
   if (threads_arrived == 0) block_wait = &wait;
@@ -546,6 +569,7 @@ void block_barrier(const char* file, int line) {
   release(sync);
   if (++threads_arrived == thread_count) {
     count_requests();
+    for (unsigned i = 0; i * warp_size < thread_count; ++i) count_wait(warps[i], wait);
     threads_arrived = 0;
     ++block_generation;
     make_ready(threads, thread_count, 0xFFFFFFFF, false);
@@ -555,13 +579,13 @@ void block_barrier(const char* file, int line) {
 }
 
 void warp_barrier(unsigned mask, const char* file, int line) {
-  wait_at_warp({Operation::syncwarp, mask, 0, file, line});
+  wait_at_warp({Operation::syncwarp, mask, 0, file, line, EMULATOR_WHERE});
 }
 
 unsigned warp_votes(Operation operation, unsigned mask, bool vote, const char* file, int line) {
   unsigned& votes = current->warp->votes[current->warp->generation % 2];
   votes |= unsigned{vote} << current->lane;
-  wait_at_warp({operation, mask, 0, file, line});
+  wait_at_warp({operation, mask, 0, file, line, EMULATOR_WHERE});
   return votes;
 }
 
@@ -571,22 +595,30 @@ Gathered warp_exchange(Operation operation, unsigned mask, const void* mine, std
   const unsigned lane = current->lane;
   unsigned char* values = warp.values[warp.generation % 2];
   copy(values + lane * bytes, static_cast<const unsigned char*>(mine), bytes);
-  wait_at_warp({operation, mask, bytes, file, line});
+  wait_at_warp({operation, mask, bytes, file, line, EMULATOR_WHERE});
   if (operation == Operation::gather && warp.lanes != 0xFFFFFFFF)
     fail("warp_gather in a warp of less than 32 lanes", current);
   return {values, warp.lanes, lane};
 }
 
 void read_missing_lane(const char* file, int line) {
-  const Wait place = {Operation::shfl, 0, 0, file, line};
+  const Wait place = {Operation::shfl, 0, 0, file, line, 0};
   current->wait = &place;
   fail("a shuffle reads from a lane that the block does not have", current);
+}
+
+float add_atomically(float* to, float value) {
+  float before = 0, after = 0;
+  __atomic_load(to, &before, __ATOMIC_RELAXED);
+  do after = before + value;
+  while (!__atomic_compare_exchange(to, &before, &after, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
+  return before;
 }
 
 void access_misaligned() { fail("a misaligned wide access", current); }
 void block_too_large() { fail("a block of more threads than __launch_bounds__ says", current); }
 
-// All of the bytes lie in a piece of shared memory that the block has, or none of them in the memory of all pieces.
+// Requires all bytes in the block's shared memory, or (is_shared false) none of them in shared memory.
 void require_shared(const void* address, std::size_t bytes, bool is_shared) {
   const auto begin = reinterpret_cast<std::uintptr_t>(address);
   const auto lies_in = [&](const unsigned char* memory, std::size_t size) {
@@ -618,6 +650,7 @@ void* static_shared_memory(const SharedType& type) {
   static_end = aligned(static_end) + type.bytes + sentinel_bytes;
   fill(memory, type.bytes);
   static_memory[static_count++] = {&type, memory};
+  if constexpr (counts_accesses) count_shared_array(type.name, memory, type.bytes);
   return memory;
 }
 
@@ -625,11 +658,11 @@ void* static_shared_memory(const SharedType& type) {
 
 void* dynamic_shared_memory() { return arena + dynamic_begin; }
 
-// ---- The host's side of a launch
+// ---- Launches, on the host
 
 namespace {
 
-std::recursive_mutex mutex;  // one launch at a time, from whatever thread
+std::recursive_mutex mutex;  // one launch at a time, from any thread
 using Lock = std::lock_guard<std::recursive_mutex>;
 struct Launching {
   static inline thread_local bool on = false;
@@ -645,12 +678,9 @@ std::string text_of(const Coordinates& index) {
 }
 
 std::string description(const Thread& thread) {
-  static constexpr const char* names[] = {"__syncthreads",    "__syncwarp",      "__shfl_sync",   "__shfl_up_sync",
-                                          "__shfl_down_sync", "__shfl_xor_sync", "__ballot_sync", "__any_sync",
-                                          "__all_sync",       "warp_gather"};
   std::string text = "thread " + text_of(thread.index);
   if (const Wait* wait = thread.wait) {
-    text += " at " + std::string(names[static_cast<int>(wait->operation)]) + " (" + wait->file + ":" +
+    text += " at " + std::string(operation_names[static_cast<int>(wait->operation)]) + " (" + wait->file + ":" +
             std::to_string(wait->line) + ")";
   }
   return text;
@@ -689,7 +719,7 @@ void begin_block_for_tsan(bool first_of_launch) {
   }
 }
 
-// Orders the work of abandoned threads before the next work of the host.
+// Orders the accesses of abandoned threads before later accesses of the host.
 void abandon_tsan_fibers() {
   for (unsigned i = 0; i < thread_count; ++i) {
     __tsan_switch_to_fiber(fibers[i].tsan, 1);
@@ -737,6 +767,7 @@ void run_block(bool first_of_launch) {
   queue.begin = queue.end = 0;
   failure.problem = nullptr;
   make_ready(threads, thread_count, 0xFFFFFFFF, false);
+  if constexpr (detail::counts_accesses) detail::count_block(blockIdx.x, blockIdx.y, blockIdx.z, thread_count);
   if (tsan) begin_block_for_tsan(first_of_launch);
   fill(arena + dynamic_begin, dynamic_bytes);
   release(&launch_begins);
@@ -748,6 +779,7 @@ void run_block(bool first_of_launch) {
   if constexpr (detail::counts_accesses) detail::count_no_launch();
 
   if (failure.problem) {
+    count_requests();
     std::string problem = std::string(failure.problem) + ": " + description(*failure.thread);
     if (failure.other) problem += ", " + description(*failure.other);
     if (tsan) abandon_tsan_fibers();
@@ -832,11 +864,11 @@ namespace {
 struct Guard {
   std::size_t bytes;
   std::string what;
-  std::int64_t offset;  // of its first byte from the beginning of `what`
+  std::int64_t offset;  // of its first byte from the start of `what`
 };
 std::map<unsigned char*, Guard> guards;
 
-std::map<void*, std::size_t> allocations;  // bytes, between two guards
+std::map<void*, std::size_t> allocations;  // sizes in bytes; each allocation has guards on both sides
 std::size_t allocated_bytes = 0, memory_limit = static_cast<std::size_t>(sysconf(_SC_PHYS_PAGES)) *
                                                 static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
 cudaError_t last_error = cudaSuccess;
@@ -875,7 +907,7 @@ void check_guards() {
   for (const auto& [memory, guarded] : guards) {
     const std::size_t broken = first_broken(memory, guarded.bytes);
     if (broken == guarded.bytes) continue;
-    set_sentinel(memory, guarded.bytes);  // to report it once
+    set_sentinel(memory, guarded.bytes);  // so that it is reported once
     const std::int64_t offset = guarded.offset + static_cast<std::int64_t>(broken);
     if (problem.empty()) problem = "byte " + std::to_string(offset) + " of " + guarded.what + " was written";
   }

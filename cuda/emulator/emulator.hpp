@@ -1,14 +1,14 @@
 #pragma once
 
-// Runs CUDA kernels on the CPU, to test them where there is no GPU: the part of the CUDA language and of its runtime
-// that plain kernels need, for an ordinary C++20 compiler. See docs/emulator.md.
+// Runs CUDA kernels on the CPU, for tests without a GPU: the part of the CUDA language and runtime that plain kernels
+// need, for an ordinary C++20 compiler. See docs/emulator.md.
 //
-// Every CUDA thread of a block is a fiber with a stack of its own, and threads change places only where they wait for
-// each other. Blocks run one after another. What a kernel does wrong is reported as an Error that launch() throws:
-// divergent barriers, threads that leave while others wait, deadlocks, misaligned wide accesses (require_aligned),
-// writes behind the end of shared or global memory. Shared memory and fresh global memory are filled with NaN, and the
-// order of threads and blocks can be changed (set_order), so that reading too early shows in the results. Built with
-// -fsanitize=thread, races are reported too.
+// Every CUDA thread of a block is a fiber with its own stack; the scheduler switches threads only where they wait for
+// each other. Blocks run one after another. launch() throws an Error for mistakes of a kernel: divergent barriers,
+// threads that return while others wait, deadlocks, misaligned wide accesses (require_aligned), writes past the end of
+// shared or global memory. Shared memory and new global memory are filled with NaN, and the order of threads and blocks
+// can be changed (set_order), so that reads of unwritten data change the results. With -fsanitize=thread, races are
+// reported too.
 
 #include <cmath>
 #include <cstddef>
@@ -39,13 +39,13 @@ using cudaEvent_t = ::CUevent_st*;
 using cudaGraph_t = ::CUgraph_st*;
 using cudaGraphExec_t = ::CUgraphExec_st*;
 
-// The error of launch(): one line that begins with "emulator: ". The emulator can be used again afterwards.
+// Error of launch(): one line that begins with "emulator: ". The emulator can be used again afterwards.
 class Error : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-// The language: where a thread is. The scheduler sets these whenever it goes to another thread or block.
+// The language: indices of the current thread. The scheduler sets them at every switch of thread or block.
 
 struct uint3 {
   unsigned x, y, z;
@@ -59,22 +59,22 @@ extern dim3 blockDim, gridDim;
 
 namespace detail {
 
-// The operations at which threads wait for each other. A wait is told apart from others by its place in the source and
-// not by its address in the program, where a compiler may have made two of one.
+// Operations at which threads wait for each other. A wait is identified by its place in the source, not by its address
+// in the program, because a compiler may duplicate code.
 enum class Operation { syncthreads, syncwarp, shfl, shfl_up, shfl_down, shfl_xor, ballot, any, all, gather };
 
-// Functions that read or change the scheduler's state stand in emulator.cpp, which ThreadSanitizer does not see.
+// Functions that access the scheduler's state are in emulator.cpp, which is not instrumented by ThreadSanitizer.
 
 void block_barrier(const char* file, int line);
 void warp_barrier(unsigned mask, const char* file, int line);
 unsigned warp_votes(Operation operation, unsigned mask, bool vote, const char* file, int line);
 
 struct Gathered {
-  const void* values;  // of the lanes, one behind the other
-  unsigned lanes;      // a bit for each lane that exists
-  unsigned lane;       // the caller's
+  const void* values;  // values of the lanes, contiguous
+  unsigned lanes;      // one bit per existing lane
+  unsigned lane;       // lane of the caller
 };
-inline constexpr std::size_t largest_exchange = 64;  // bytes a lane
+inline constexpr std::size_t largest_exchange = 64;  // bytes per lane
 Gathered warp_exchange(Operation operation, unsigned mask, const void* mine, std::size_t bytes, const char* file,
                        int line);
 [[noreturn]] void read_missing_lane(const char* file, int line);
@@ -83,11 +83,13 @@ Gathered warp_exchange(Operation operation, unsigned mask, const void* mine, std
 void require_shared(const void* address, std::size_t bytes, bool is_shared);
 #if defined(EMULATOR_COUNTS)
 void announce_access(const void* address, std::size_t bytes);
-void begin_access(const void* address, std::size_t bytes, bool writes);
+void begin_access(const void* address, std::size_t bytes, bool writes, const void* from);
 void end_access();
+void count_source(unsigned lane, bool is_float);
+void count_product(const void* result, std::size_t bytes);
 #endif
 
-// The value of lane `source` of each group of `width` lanes; the own value where `source` lies outside of the group.
+// Value of lane `source` of each group of `width` lanes; the lane's own value if `source` is outside of the group.
 template <class V, class SourceOf>
 __forceinline__ V shuffle(Operation operation, unsigned mask, const V& mine, int width, const char* file, int line,
                           const SourceOf& source_of) {
@@ -96,9 +98,11 @@ __forceinline__ V shuffle(Operation operation, unsigned mask, const V& mine, int
   const int own = static_cast<int>(gathered.lane);
   const int first = own - own % width;
   const int source = first + source_of(own - first);
-  if (source < first || source >= first + width) return mine;
-  const auto from = static_cast<unsigned>(source);
+  const auto from = source < first || source >= first + width ? gathered.lane : static_cast<unsigned>(source);
   if (!(gathered.lanes >> from & 1)) read_missing_lane(file, line);
+#if defined(EMULATOR_COUNTS)
+  count_source(from, std::is_floating_point_v<V>);
+#endif
   return static_cast<const V*>(gathered.values)[from];
 }
 
@@ -133,7 +137,7 @@ bool breaks_recording();
 
 }  // namespace detail
 
-// A wide access of `bytes` bytes: a GPU refuses it where this is no multiple of them.
+// A wide access of `bytes` bytes: a GPU requires an address that is a multiple of `bytes`.
 inline void require_aligned(const void* address, std::size_t bytes) {
   if (reinterpret_cast<std::uintptr_t>(address) % bytes != 0) detail::access_misaligned();
 #if defined(EMULATOR_COUNTS)
@@ -141,29 +145,38 @@ inline void require_aligned(const void* address, std::size_t bytes) {
 #endif
 }
 
-// An instruction that reads or writes shared memory and no other, or global memory and no other.
+// Marks an instruction that accesses only shared memory, or only global memory.
 inline void require_shared(const void* address, std::size_t bytes) { detail::require_shared(address, bytes, true); }
 inline void require_global(const void* address, std::size_t bytes) { detail::require_shared(address, bytes, false); }
 
-// The access that an instruction makes for the calling lane, in a build that counts accesses (counts.hpp). What its
-// twin in C++ reads and writes while this lives is not counted.
+// One access by an instruction of the calling lane, in a build that counts accesses (counts.hpp). Accesses of its C++
+// emulation are not counted during the lifetime of this object. An asynchronous copy writes the data of `from` later.
 struct Access {
 #if defined(EMULATOR_COUNTS)
-  Access(const void* address, std::size_t bytes, bool writes) { detail::begin_access(address, bytes, writes); }
+  Access(const void* address, std::size_t bytes, bool writes, const void* from = nullptr) {
+    detail::begin_access(address, bytes, writes, from);
+  }
   ~Access() { detail::end_access(); }
 #else
-  Access(const void*, std::size_t, bool) {}
+  Access(const void*, std::size_t, bool, const void* = nullptr) {}
 #endif
   Access(const Access&) = delete;
   Access& operator=(const Access&) = delete;
 };
 
-// Checks the promise of __launch_bounds__(threads) for every launch of the kernel that calls this.
+// The result of the calling lane's part of a product of the whole warp, for counts.
+inline void note_product([[maybe_unused]] const float (&result)[4]) {
+#if defined(EMULATOR_COUNTS)
+  detail::count_product(result, sizeof result);
+#endif
+}
+
+// Checks __launch_bounds__(threads) for every launch of the kernel that calls it.
 inline void require_at_most(unsigned threads) {
   if (blockDim.x * blockDim.y * blockDim.z > threads) detail::block_too_large();
 }
 
-// The place of a call, as default arguments.
+// Source position of a call, as default arguments.
 #define EMULATOR_HERE const char *file = __builtin_FILE(), int line = __builtin_LINE()
 
 __forceinline__ void __syncthreads(EMULATOR_HERE) { detail::block_barrier(file, line); }
@@ -200,8 +213,8 @@ __forceinline__ int __all_sync(unsigned mask, int predicate, EMULATOR_HERE) {
   return detail::warp_votes(detail::Operation::all, mask, predicate == 0, file, line) == 0;
 }
 
-// The values of all 32 lanes of a whole warp, by lane, until the calling lane's next warp operation: what instructions
-// that work on a whole warp, such as mma, are emulated with.
+// Values of all 32 lanes of a complete warp, by lane, until the calling lane's next warp operation. Used to emulate
+// instructions of a whole warp, such as mma.
 template <class V>
 __forceinline__ const V* warp_gather(const V& mine, EMULATOR_HERE) {
   static_assert(std::is_trivially_copyable_v<V> && sizeof(V) <= detail::largest_exchange && alignof(V) <= 64);
@@ -212,7 +225,7 @@ __forceinline__ const V* warp_gather(const V& mine, EMULATOR_HERE) {
 
 #undef EMULATOR_HERE
 
-// Atomic operations return what was there before. Relaxed, as CUDA's: they order nothing else.
+// Atomic operations return the previous value. Relaxed memory order, as in CUDA.
 template <class I>
 concept AtomicInteger = std::is_same_v<I, int> || std::is_same_v<I, unsigned> || std::is_same_v<I, unsigned long long>;
 template <AtomicInteger I>
@@ -227,13 +240,22 @@ I atomicMax(I* to, std::type_identity_t<I> value) {
   return old;
 }
 
-// Mathematics that CUDA has and <cmath> lacks.
+// Adds floats in an undefined order; no layer uses it (docs/kernels/embedding_gradient.md).
+namespace detail {
+float add_atomically(float* to, float value);
+}
+inline float atomicAdd(float* to, float value) {
+  const Access access(to, sizeof(float), true);
+  return detail::add_atomically(to, value);
+}
+
+// Mathematical functions of CUDA that <cmath> lacks.
 inline float rsqrtf(float x) { return 1 / std::sqrt(x); }
 inline int __popc(unsigned x) { return __builtin_popcount(x); }
 inline int __clz(int x) { return x == 0 ? 32 : __builtin_clz(static_cast<unsigned>(x)); }
 
-// Shared memory: one S a block, the same for every call, aligned to 16 bytes at least. All its bytes are 0xFF when a
-// block begins.
+// Static shared memory: one S per block, the same for every call, aligned to at least 16 bytes. All bytes are 0xFF at
+// the start of a block.
 template <class S>
 S& shared_memory() {
   static_assert(std::is_trivially_default_constructible_v<S>, "shared memory is not initialised: no constructors");
@@ -241,7 +263,7 @@ S& shared_memory() {
   return *static_cast<S*>(detail::static_shared_memory(detail::shared_type<S>));
 }
 
-// The shared_bytes of the launch, aligned to 32 bytes. All its bytes are 0xFF when a block begins.
+// Dynamic shared memory of the launch, aligned to 32 bytes. All bytes are 0xFF at the start of a block.
 void* dynamic_shared_memory();
 
 // The runtime. Where nothing is recorded, everything is done when the call returns, whatever its stream is. There is a
@@ -273,9 +295,9 @@ enum cudaMemcpyKind {
   cudaMemcpyDefault
 };
 
-// Global memory, all bytes 0xFF, between sentinels that are checked after every launch and by cudaFree, which returns
-// cudaErrorIllegalAddress if they were overwritten (and frees the memory), cudaErrorInvalidValue for anything that was
-// not allocated. Null may be freed.
+// Allocates global memory, all bytes 0xFF, between sentinels. They are checked after every launch and by cudaFree,
+// which returns cudaErrorIllegalAddress if they were overwritten (and frees the memory), and cudaErrorInvalidValue for
+// other pointers. Null may be freed.
 cudaError_t cudaMalloc(void** memory, std::size_t bytes);
 template <class T>
 cudaError_t cudaMalloc(T** memory, std::size_t bytes) {
@@ -292,7 +314,7 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaM
                             cudaStream_t stream = nullptr);
 cudaError_t cudaMemsetAsync(void* to, int value, std::size_t bytes, cudaStream_t stream = nullptr);
 cudaError_t cudaStreamSynchronize(cudaStream_t stream);
-cudaError_t cudaGetLastError();  // and forgets it
+cudaError_t cudaGetLastError();  // returns and clears the error
 const char* cudaGetErrorString(cudaError_t status);
 
 // Streams, events and graphs (streams.cpp). From cudaStreamBeginCapture to cudaStreamEndCapture, by the same thread,
@@ -340,32 +362,32 @@ void launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, std::size_t sh
 
 // Functions for tests.
 
-// The order in which the threads of a block run, whenever several could, the blocks of a grid, and the work of a graph.
+// Execution order of ready threads within a block, of blocks in a grid, and of the nodes of a graph.
 struct Order {
   enum Kind { forward, reverse, shuffled } kind = forward;
-  std::uint64_t seed = 0;  // shuffled: the same order for the same seed and kernel
+  std::uint64_t seed = 0;  // shuffled: equal seeds give equal orders
 };
 void set_order(Order order);
 Order order();
 
-// `bytes` at `memory` are filled with sentinels, which must be there still after every launch, until unguard. The Error
-// otherwise names `what`: "behind x", say.
+// Fills `bytes` at `memory` with sentinels, which every launch must preserve until unguard. The Error otherwise names
+// `what`, for example "behind x".
 void guard(void* memory, std::size_t bytes, const std::string& what);
 void unguard(void* memory);
-// Runs after every launch: Error if a sentinel of global memory was overwritten.
+// Called after every launch: throws Error if a sentinel of global memory was overwritten.
 void check_guards();
 
-// How many launches, copies and the like are in the graph that was recorded last.
+// Number of nodes (launches, copies) in the last captured graph.
 std::size_t size_of_last_graph();
-// How many of them are on the longest way through it: each of these comes after the one before.
+// Length of the longest chain of dependent nodes in it.
 std::size_t length_of_last_graph();
 
-// cudaMalloc fails beyond so many bytes in all; the machine's memory at first.
+// cudaMalloc fails above this number of bytes in total; initially the machine's memory.
 void set_memory_limit(std::size_t bytes);
 
 }  // namespace emulator
 
-// CUDA has these names without a namespace. They are in one here so that a program can hold the CUDA runtime as well.
+// CUDA has these names in the global namespace. Here they are in a namespace, so that a program can also use CUDA.
 using emulator::__all_sync, emulator::__any_sync, emulator::__ballot_sync, emulator::__clz, emulator::__popc,
     emulator::__shfl_down_sync, emulator::__shfl_sync, emulator::__shfl_up_sync, emulator::__shfl_xor_sync,
     emulator::__syncthreads, emulator::__syncwarp;

@@ -18,13 +18,13 @@ namespace {
 
 struct Communicator {
   int rank = 0;
-  std::vector<int> sockets;                                    // to each other process, -1 to itself
-  std::shared_ptr<const int> uses = std::make_shared<int>(0);  // shared with messages that are recorded
+  std::vector<int> sockets;                                    // one per other process, -1 for its own
+  std::shared_ptr<const int> uses = std::make_shared<int>(0);  // shared with captured messages
 };
 
 struct Message {
   int socket;
-  bool sent;  // else received
+  bool sent;  // false: received
   char* at;
   std::size_t bytes;
   cudaStream_t stream;
@@ -37,12 +37,12 @@ thread_local std::vector<Message> group;
 #if defined(MSG_NOSIGNAL)
 constexpr int no_signal = MSG_NOSIGNAL;
 #else
-constexpr int no_signal = 0;  // who writes to a lost process ends, too
+constexpr int no_signal = 0;  // writing to a lost process ends the program otherwise
 #endif
 
 Communicator& of(ncclComm_t communicator) { return *reinterpret_cast<Communicator*>(communicator); }
 
-// Where process `rank` of a set waits for others.
+// Address at which process `rank` of a set listens.
 sockaddr_un address_of(const ncclUniqueId& id, int rank) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
@@ -52,7 +52,7 @@ sockaddr_un address_of(const ncclUniqueId& id, int rank) {
 
 int new_socket() { return ::socket(AF_UNIX, SOCK_STREAM, 0); }
 
-// The socket to process `rank`, which is told who this is; waits until it is there.
+// Connects to process `rank` and sends the own rank; waits until the process listens.
 int connected(const ncclUniqueId& id, int rank, int own_rank) {
   const sockaddr_un address = address_of(id, rank);
   for (;;) {
@@ -117,7 +117,7 @@ void exchange(std::vector<Message> messages) {
         message.at += done;
         message.bytes -= static_cast<std::size_t>(done);
       } else if (ready[i].revents & (POLLHUP | POLLERR)) {
-        ::usleep(10000);  // lost
+        ::usleep(10000);  // connection lost
       }
     }
   }
@@ -169,7 +169,7 @@ ncclResult_t ncclCommAbort(ncclComm_t communicator) {
   return ncclSuccess;
 }
 
-// Waits until the others have come here, too: they may still read what was sent.
+// Waits until the others call it too, because they may still read sent messages.
 ncclResult_t ncclCommDestroy(ncclComm_t communicator) {
   char nothing = 0;
   for (const int socket : of(communicator).sockets) {

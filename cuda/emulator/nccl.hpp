@@ -1,8 +1,8 @@
 #pragma once
 
-// The part of NCCL that sends arrays from process to process, for the emulator: through sockets of one machine. Threads
-// may take the place of processes. A message is sent when its group ends, or recorded. Where another process is lost a
-// message waits for ever, as on GPUs.
+// Emulation of the part of NCCL that sends arrays between processes, by sockets of one machine. Threads may replace
+// processes. A message is sent when its group ends, or captured. If another process is lost, a message waits forever,
+// as on GPUs.
 
 #include <cstddef>
 
@@ -21,16 +21,16 @@ struct ncclUniqueId {
 enum ncclResult_t { ncclSuccess = 0, ncclSystemError = 2, ncclInvalidArgument = 4, ncclInvalidUsage = 5 };
 enum ncclDataType_t { ncclFloat = 7, ncclDouble = 8 };
 
-// The name of a new set of processes, which one of them tells the others.
+// Name of a new set of processes, created by one process and passed to the others.
 ncclResult_t ncclGetUniqueId(ncclUniqueId* id);
-// Waits for the others. Destroy is told by all when they are done, Abort by one that leaves; a graph that holds
-// messages must be gone by then: NCCL would wait for that, this here ends the program.
+// Waits for the others. All processes call Destroy when they finish; a process that leaves early calls Abort. Graphs
+// that hold messages must be destroyed before: NCCL would wait for them, and the emulator ends the program.
 ncclResult_t ncclCommInitRank(ncclComm_t* communicator, int size, ncclUniqueId id, int rank);
 ncclResult_t ncclCommDestroy(ncclComm_t communicator);
 ncclResult_t ncclCommAbort(ncclComm_t communicator);
 
-// Messages that one thread requests in one stream between Start and End form a group and run at the same time. A single
-// message is a group. Messages from one process to another arrive in the order in which they were sent.
+// Messages that a thread requests in one stream between Start and End form a group and run concurrently. A single
+// message is a group. Messages between two processes arrive in the order of sending.
 ncclResult_t ncclGroupStart();
 ncclResult_t ncclGroupEnd();
 ncclResult_t ncclSend(const void* from, std::size_t count, ncclDataType_t type, int to, ncclComm_t communicator,

@@ -4,9 +4,9 @@
 
 namespace abh {
 
-// The product by cuBLASLt, or false, and nothing done, where that has no way to compute it. The way is chosen when a
-// shape is seen for the first time, which must not be while a CUDA graph is captured, and kept. Its scratch memory is
-// the device's workspace. Defined for the types that gemm is defined for.
+// Computes the product by cuBLASLt, or returns false without an effect if the library does not support it. The
+// algorithm is selected and cached at the first use of a shape, which must not be during CUDA graph capture. Scratch
+// memory is the device's workspace. Defined for the same types as gemm.
 template <class T, class Out, Backend backend>
 bool library_gemm(GpuDevice<backend>& device, const Gemm<T, Out>& g);
 

@@ -1,12 +1,11 @@
 #pragma once
 
 // Instructions that CUDA C++ does not expose: tensor-core products, loads of shared-memory matrices into fragments,
-// asynchronous copies to shared memory, and the bare instruction for a power of two. All inline PTX of the project is
-// here (sm_80 and later). Each instruction has a twin for the emulator, which keeps to the same layout and the same
-// rules.
+// asynchronous copies to shared memory, and the hardware's power of two. All inline PTX of the project is in this file
+// (sm_80 and later). The emulator has an equivalent of each instruction, with the same layout and the same rules.
 //
-// A fragment is a matrix spread over the 32 lanes of a warp, two neighbouring bf16 numbers in a register, the first one
-// in the lower half. Lane l holds, with g = l / 4 and t = l % 4 (the letters stand for register and, below it, lane):
+// A fragment is a matrix distributed over the 32 lanes of a warp, with two adjacent bf16 numbers per register, the
+// first in the lower half. Lane l holds, with g = l / 4 and t = l % 4 (letters: register; numbers below: lane):
 //
 //   a (16 x 16)                                  b (16 x 8)           d (16 x 8), floats
 //              k 2t 2t+1     k 2t+8 2t+9                 n g                    n 2t    n 2t+1
@@ -15,9 +14,9 @@
 //                                                k 2t+8  b[1] low
 //                                                k 2t+9  b[1] high
 //
-// A fragment of 8 x 8 numbers, as load_matrices makes four of: register r of lane l holds row g, columns 2t and 2t + 1.
-// So a is four of them (rows upper and lower, then the right half), and b is two of them when the rows in shared memory
-// are the columns of b; when they are its rows, load_matrices_transposed makes b instead.
+// A fragment of 8 x 8 numbers, as load_matrices loads four: register r of lane l holds row g, columns 2t and 2t + 1.
+// Hence a is four of them (upper and lower rows, then the right half). b is two of them if the rows in shared memory
+// are the columns of b; if they are its rows, load_matrices_transposed loads b.
 
 #include <bit>
 #include <cmath>
@@ -32,7 +31,7 @@ inline namespace ABH_BACKEND {
 
 #if defined(__CUDACC__)
 
-// d += a b, rounded in float in an order that the hardware chooses. All lanes of the warp together.
+// d += a b, rounded in float in an order chosen by the hardware. Called by all lanes of the warp.
 __device__ __forceinline__ void mma(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2]) {
   asm volatile(
       "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
@@ -40,8 +39,8 @@ __device__ __forceinline__ void mma(float (&d)[4], const std::uint32_t (&a)[4], 
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
-// Four matrices of 8 x 8 from shared memory, r[i] a fragment of matrix i: lane l passes the address of row l % 8 of
-// matrix l / 8, aligned to 16 bytes. All lanes of the warp together.
+// Loads four 8 x 8 matrices from shared memory; r[i] is a fragment of matrix i. Lane l passes the address of row l % 8
+// of matrix l / 8, aligned to 16 bytes. Called by all lanes of the warp.
 __device__ __forceinline__ void load_matrices(std::uint32_t (&r)[4], const bf16* row) {
   const auto address = static_cast<std::uint32_t>(__cvta_generic_to_shared(row));
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
@@ -50,7 +49,7 @@ __device__ __forceinline__ void load_matrices(std::uint32_t (&r)[4], const bf16*
                : "memory");
 }
 
-// The same, each matrix transposed on its way.
+// The same, with each matrix transposed.
 __device__ __forceinline__ void load_matrices_transposed(std::uint32_t (&r)[4], const bf16* row) {
   const auto address = static_cast<std::uint32_t>(__cvta_generic_to_shared(row));
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
@@ -59,10 +58,10 @@ __device__ __forceinline__ void load_matrices_transposed(std::uint32_t (&r)[4], 
                : "memory");
 }
 
-// Begins a copy of 16 bytes, or of 4, to shared memory, both addresses aligned to as many; where there is nothing to
-// copy it writes zeros and reads nothing. What a thread began since its last commit is a group; wait returns when all
-// groups of this thread but the last `groups_left` are there, for this thread: the others see them after a barrier. A
-// kernel must have waited for all its copies before it ends.
+// Starts an asynchronous copy of 16 or 4 bytes to shared memory, with both addresses aligned to that size; for a null
+// source it writes zeros. The copies of a thread since its last commit form a group. wait returns when all groups of
+// this thread except the last `groups_left` are complete, for this thread; other threads need a barrier. A kernel must
+// wait for all its copies before it ends.
 template <int bytes = 16>
 __device__ __forceinline__ void copy_async(void* shared, const void* global, bool there = true) {
   static_assert(bytes == 16 || bytes == 4);
@@ -83,15 +82,15 @@ __device__ __forceinline__ void copy_async_wait() {
   asm volatile("cp.async.wait_group %0;" ::"n"(groups_left) : "memory");
 }
 
-// Two numbers rounded to bf16 in one register, as fragments hold them.
+// Two numbers rounded to bf16 in one register, in the layout of fragments.
 __device__ __forceinline__ std::uint32_t pack_bf16(float low, float high) {
   std::uint32_t packed;
   asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(high), "f"(low));
   return packed;
 }
 
-// 2^x, wrong by 2 ulp at most; 2^0 is 1 and 2^-infinity is 0 exactly, NaN stays NaN. Powers below 2^-126 are 0: exp2f
-// keeps those, for a compare and two multiplications on top of this one instruction.
+// 2^x, with an error of at most 2 ulp; 2^0 = 1 and 2^-infinity = 0 exactly, NaN stays NaN. Results below 2^-126 are 0:
+// exp2f keeps those, with a comparison and two more multiplications.
 __device__ __forceinline__ float power_of_2(float x) {
   float power;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(x));
@@ -109,6 +108,8 @@ inline float power_of_2(float x) {
 
 namespace twin {
 
+inline constexpr std::uint32_t zeros[4] = {};  // that a copy of nothing writes
+
 inline float low_of(std::uint32_t packed) { return std::bit_cast<float>(packed << 16); }
 inline float high_of(std::uint32_t packed) { return std::bit_cast<float>(packed & 0xFFFF0000); }
 
@@ -118,15 +119,15 @@ struct Operands {
   std::uint32_t a[4], b[2];
 };
 
-// A row of a matrix of 8 x 8.
+// Checks a row of an 8 x 8 matrix.
 inline void require_row(const bf16* row) {
   require_aligned(row, 8 * sizeof(bf16));
   require_shared(row, 8 * sizeof(bf16));
 }
 
-// Copies that a thread began and has not waited for, in a ring. They are done as late as the rules allow, so that what
-// is read too early is not there yet. The books are kept where ThreadSanitizer does not look, without allocating
-// memory, which it forbids in the emulator's fibers; the copies themselves it must see.
+// Copies that a thread started and has not waited for, in a ring. They are executed as late as the rules allow, so that
+// an early read gets wrong data. ThreadSanitizer must not instrument this record, and it forbids allocation in fibers;
+// it must see the copies.
 struct Copy {
   void* to;
   const void* from;  // null: zeros
@@ -135,7 +136,7 @@ struct Copy {
 struct Copies {
   static constexpr unsigned most = 128;
   Copy ring[most];
-  unsigned begun, done, groups;  // counted up for ever
+  unsigned begun, done, groups;  // only increase
 };
 inline Copies copies_of_thread[1024];
 
@@ -148,7 +149,7 @@ EMULATOR_UNSEEN void begin_copy(void* to, const void* from, unsigned bytes) {
   all.ring[all.begun++ % Copies::most] = {to, from, bytes, all.groups};
 }
 EMULATOR_UNSEEN void end_group() { ++copies().groups; }
-// The oldest copy, if its group is none of the last ones or the ring is full.
+// Returns the oldest copy, if its group must be complete or the ring is full.
 EMULATOR_UNSEEN bool take_copy(Copy& copy, unsigned groups_left) {
   Copies& all = copies();
   if (all.begun == all.done) return false;
@@ -171,12 +172,12 @@ inline void finish_copies(unsigned groups_left) {
 
 }  // namespace twin
 
-inline void mma(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2]) {
+__forceinline__ void mma(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2]) {
   const twin::Operands mine = {{a[0], a[1], a[2], a[3]}, {b[0], b[1]}};
   const twin::Operands* of_lane = emulator::warp_gather(mine);
   const unsigned g = twin::lane() / 4, t = twin::lane() % 4;
   for (unsigned half = 0; half < 2; ++half) {
-    for (unsigned from = 0; from < 4; ++from) {  // k = 8 half + 2 from, and the next one
+    for (unsigned from = 0; from < 4; ++from) {  // k = 8 half + 2 from, and the next k
       const std::uint32_t upper = of_lane[4 * g + from].a[2 * half], lower = of_lane[4 * g + from].a[2 * half + 1];
       for (unsigned i = 0; i < 2; ++i) {
         const std::uint32_t column = of_lane[4 * (2 * t + i) + from].b[half];
@@ -187,9 +188,10 @@ inline void mma(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t 
       }
     }
   }
+  emulator::note_product(d);
 }
 
-inline void load_matrices(std::uint32_t (&r)[4], const bf16* row) {
+__forceinline__ void load_matrices(std::uint32_t (&r)[4], const bf16* row) {
   twin::require_row(row);
   const bf16* const* of_lane = emulator::warp_gather(row);
   const emulator::Access access(row, 8 * sizeof(bf16), false);
@@ -197,7 +199,7 @@ inline void load_matrices(std::uint32_t (&r)[4], const bf16* row) {
   for (unsigned i = 0; i < 4; ++i) std::memcpy(&r[i], of_lane[8 * i + g] + 2 * t, sizeof r[i]);
 }
 
-inline void load_matrices_transposed(std::uint32_t (&r)[4], const bf16* row) {
+__forceinline__ void load_matrices_transposed(std::uint32_t (&r)[4], const bf16* row) {
   twin::require_row(row);
   const bf16* const* of_lane = emulator::warp_gather(row);
   const emulator::Access access(row, 8 * sizeof(bf16), false);
@@ -208,15 +210,15 @@ inline void load_matrices_transposed(std::uint32_t (&r)[4], const bf16* row) {
 }
 
 template <int bytes = 16>
-void copy_async(void* shared, const void* global, bool there = true) {
+__forceinline__ void copy_async(void* shared, const void* global, bool there = true) {
   static_assert(bytes == 16 || bytes == 4);
   require_aligned(shared, bytes);
   require_shared(shared, bytes);
   require_aligned(global, bytes);
   if (there) require_global(global, bytes);
-  twin::finish_copies(~0u);  // room for one more
+  twin::finish_copies(~0u);  // makes room for one more copy
   if (there) emulator::Access(global, bytes, false);
-  emulator::Access(shared, bytes, true);
+  emulator::Access(shared, bytes, true, there ? global : twin::zeros);
   twin::begin_copy(shared, there ? global : nullptr, bytes);
 }
 inline void copy_async_commit() { twin::end_group(); }

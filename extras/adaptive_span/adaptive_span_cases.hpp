@@ -9,7 +9,7 @@
 
 namespace abh {
 
-// Dot-product attention without its norm, whose heads have spans.
+// Dot-product attention without norm, with learned spans.
 template <class Device, class T>
 void golden_adaptive_span(GoldenCases<Device, T>& g) {
   g.file().setting("ramp");
@@ -32,7 +32,7 @@ void golden_adaptive_span(GoldenCases<Device, T>& g) {
   });
 }
 
-// The cases of golden and bench.
+// Cases of golden and bench.
 struct AdaptiveSpanCases {
   template <class Golden>
   static void add_golden(std::vector<typename Golden::Case>& cases) {

@@ -11,7 +11,7 @@ void adaptive_span_forward(Device& device, const AdaptiveSpanForward<T>& a) {
   using A = Accum<T>;
   const AdaptiveSpan<T>& in = a.in;
   parallel_for(device, in.N, [&](Index n, Index) {
-    // Masks fall with the distance: those that are whole come first, and then those of the ramp.
+    // Masks decrease with distance: first those equal to 1, then those of the ramp.
     Index first = 0, reach = 0;
     A* bias_p = a.distance_bias_np + n * in.distances;
     for (; first < in.distances && in.unclamped(n, first) >= A(1); ++first) bias_p[first] = A(0);

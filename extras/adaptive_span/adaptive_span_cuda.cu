@@ -7,7 +7,7 @@ namespace {
 
 constexpr int span_threads = 256;
 
-// Grid: a block a head, threads over distances. Where masks stop being whole, and where they end, one thread knows.
+// Grid: one block per head, threads along distances. One thread each finds the end of full masks and of all masks.
 template <class T>
 __global__ void forward_kernel(AdaptiveSpanForward<T> a) {
   wait_for_kernel_before();
@@ -27,7 +27,7 @@ __global__ void forward_kernel(AdaptiveSpanForward<T> a) {
   }
 }
 
-// Grid: a block of one warp a head, which walks along the ramp.
+// Grid: one block of one warp per head, which loops over the ramp.
 template <class T>
 __global__ void backward_kernel(AdaptiveSpanBackward<T> a) {
   wait_for_kernel_before();
@@ -44,7 +44,7 @@ __global__ void backward_kernel(AdaptiveSpanBackward<T> a) {
   if (threadIdx.x == 0) a.d_span_n[n] += d_span + float(a.penalty / double(in.N));  // (adaptive_span.5)
 }
 
-// Grid: a thread a head.
+// Grid: one thread per head.
 template <class T>
 __global__ void clamp_kernel(T* span_n, float* master_n, float largest, Index N) {
   wait_for_kernel_before();

@@ -5,6 +5,7 @@
 #include "extras/adaptive_span/adaptive_span.hpp"
 #include "extras/adaptive_span/adaptive_span_case.hpp"
 #include "tests/harness/layer_case.hpp"
+#include "tests/harness/model_case.hpp"
 
 namespace abh {
 namespace {
@@ -87,6 +88,37 @@ TEST_CASE("adaptive_span: the range ends where the mask becomes 0, for any span"
       CHECK(layer.first_n[n] == count(std::floor(span) + 1));
     }
   });
+}
+
+// A penalty so large that the gradient is all but that of the penalty.
+TEST_CASE("adaptive_span: the penalty counts once a step, in shards and in chunks", "[adaptive_span][shards][chunks]") {
+  ModelConfig config{.layers = 2, .channels = 8, .heads = 2, .context = 12, .vocabulary = 9, .mixer = "dot,metric"};
+  config.extras.span = 6;
+  config.extras.ramp = 3;
+  Batch batch{.B = 4, .C = 12};
+  for (Index i = 0; i < 48; ++i) {
+    batch.token_bc.push_back(static_cast<Token>(i * i % 9));
+    batch.target_r.push_back(static_cast<Token>((3 * i + 1) % 9));
+  }
+  const auto norm = [&](double penalty, Index shards, Index chunk, const std::string& device) {
+    config.extras.penalty = penalty;
+    TrainingConfig training{.batch = 4, .steps = 9, .warmup = 0};
+    training.shards = shards;
+    training.chunk = chunk;
+    const auto model = new_model({.device = device, .threads = 1}, config, training, 0.2);
+    return model->train_step(batch, training, 0).gradient_norm;
+  };
+  const double expected = norm(50, 1, 0, "plain");
+  CHECK(expected > 5 * norm(0, 1, 0, "plain"));
+  for (const std::string& device : float_devices()) {
+    for (const Index shards : {1, 2, 4}) {
+      for (const Index chunk : {0, 5}) {
+        if (device == "emulated" && shards + chunk != 2 && shards + chunk != 6) continue;  // it is slow
+        CAPTURE(device, shards, chunk);
+        CHECK_FALSE(!(std::abs(norm(50, shards, chunk, device) - expected) <= 1e-4 * expected));
+      }
+    }
+  }
 }
 
 TEST_CASE("adaptive_span: a span is clamped to its valid range", "[adaptive_span][gpu]") {

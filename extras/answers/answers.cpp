@@ -39,7 +39,7 @@ Batch AnswerTask::test_batch(Index first, Index B) const {
 Batch AnswerTask::validation_batch(Index first, Index B, Index rows) const {
   Batch batch = empty_batch();
   for (Index row = first; row < first + B; ++row) {
-    append(batch, evaluated_example(std::min(row, rows - 1), rows));  // behind the last one nothing is asked
+    append(batch, evaluated_example(std::min(row, rows - 1), rows));  // rows past the last one have no targets
     const Index targets = static_cast<Index>(batch.target_r.size()) / batch.B;
     if (row >= rows) std::fill(batch.target_r.end() - targets, batch.target_r.end(), ignored_target);
   }

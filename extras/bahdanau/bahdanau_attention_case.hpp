@@ -5,7 +5,7 @@
 
 namespace abh {
 
-// out_bch = bahdanau_attention(query_bch, key_bsh, value_bsh) with score_nk: what attention takes, and a weight.
+// out_bch = bahdanau_attention(query_bch, key_bsh, value_bsh) with score_nk: the inputs of attention, and a weight.
 struct BahdanauAttentionCase : AttentionCase {
   double score_scale = 1;
 
@@ -31,7 +31,7 @@ struct BahdanauAttentionCase : AttentionCase {
   }
 
  private:
-  // Behind the rows; a bias by distance stays the last.
+  // After the rows; a distance bias comes last.
   std::size_t score_slot() const { return side_by_side ? 1 : 3; }
 };
 

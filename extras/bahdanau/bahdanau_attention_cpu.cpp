@@ -6,26 +6,26 @@
 
 namespace abh {
 
-// Lanes are of floats; other numbers take the plain loops, which extras/bahdanau/bahdanau_attention_plain.cpp holds.
+// The SIMD code supports float only; other types use the loops of extras/bahdanau/bahdanau_attention_plain.cpp.
 ABH_INSTANTIATED_ELSEWHERE(PlainDevice, bahdanau_attention_forward, bahdanau_attention_backward)
 
 namespace {
 
-// Channels whose reciprocals are made by one division, in logits; keys, where every reciprocal is needed by itself.
+// In logits, four channels share one division; in gradients, four keys, because every reciprocal is needed separately.
 // Divisors are clamped to `most`, so that a product of four is finite. 1 / most is far below the rounding error of a
-// float that was near 1.
+// float near 1.
 constexpr Index at_once = 4;
 constexpr float most = 1 << 30;
 
-// Channels of a row in scratch memory: whole vectors of lanes, and whole quadruples.
+// Channels of a row in scratch memory: a multiple of the SIMD width and of four.
 template <class T>
 Index padded_channels(Index K) {
   constexpr Index multiple = lane_width < T >> at_once ? lane_width<T> : at_once;
   return blocks_of(K, multiple) * multiple;
 }
 
-// exp(2 x) of the rows x of all heads, queries or keys, head by head in scratch memory. A row whose powers would not be
-// finite, or 0, is `far`: it has powers of 1, which nobody uses.
+// exp(2 x) of the rows x of all heads, queries or keys, head by head in scratch memory. If the exponentials of a row
+// would be 0 or not finite, the row is `far`: it stores 1, which is not used.
 template <class T>
 struct Powers {
   T* first;  // (B N, count, KP)
@@ -42,7 +42,7 @@ struct Powers {
   Rows<const T> of_head(Index head) const { return {first + head * count * KP, KP}; }
   const T* far_of_head(Index head) const { return far + head * count; }
 
-  // Row c of a head. In the padding powers are 0.
+  // Row c of a head. Padding is 0.
   void fill(Index head, Index c, const T* x_k, Index K) const {
     T* power_k = first + (head * count + c) * KP;
     bool is_far = false;
@@ -55,10 +55,10 @@ struct Powers {
   }
 };
 
-// The data of one call, for both passes.
+// Data of one call, for both passes.
 template <class T>
 struct Plan {
-  AttentionInputs<T> in;  // with a scale of 1: its biases join logits as they are
+  AttentionInputs<T> in;  // with a scale of 1, because biases are added to unscaled logits
   const T* score_nk;
   Index KP;
   Powers<T> query, key;
@@ -97,7 +97,7 @@ struct Plan {
   }
 };
 
-// One head of one sequence, as its tasks see it.
+// One head of one sequence, for its tasks.
 template <class T>
 struct Head {
   const Plan<T>& plan;
@@ -112,7 +112,7 @@ struct Head {
   const T* bias_x = plan.bias.of_head(n);
   const Token* mask_s = in.mask.mask_bs ? in.mask.mask_bs + b * in.S : nullptr;
   T score_sum = T(0);
-  bool scores_far = false;  // of a size that powers are not multiplied with
+  bool scores_far = false;  // true: too large to be multiplied by exponentials
 
   Head(const Plan<T>& call, Index number) : plan(call), head(number) {
     for (Index k = 0; k < K; ++k) {
@@ -128,8 +128,8 @@ struct Head {
   bool is_far(Index s) const { return scores_far || key_far_s[s] != T(0); }
 };
 
-// sum_k score_k tanh(query_ck + key_k) of a vector of queries that have been transposed: 1 - 2 lack in the place of
-// each tanh. Four fractions score / divisor are one: the numerators crosswise, and one division.
+// sum_k score_k tanh(query_ck + key_k) for a SIMD vector of transposed queries, with 1 - 2 lack for tanh. Four
+// fractions score / divisor share one division, by a common denominator.
 template <int keys, class L, class T>
 inline __attribute__((always_inline)) void near_logits(L (&logit)[keys], const T* query_power_kc,
                                                        const Rows<const T>& key_power_sk, const T* score_k, T score_sum,
@@ -158,7 +158,7 @@ inline __attribute__((always_inline)) void near_logits(L (&logit)[keys], const T
   unrolled<keys>([&](auto i) __attribute__((always_inline)) { logit[i] = score_sum - T(2) * sum[i]; });
 }
 
-// The same by its definition.
+// The same with tanh.
 template <class T>
 Wide<T> far_logits(const Head<T>& head, const LaneRows<T>& query, Index s) {
   const T* key_k = head.key_sk[s];
@@ -170,11 +170,11 @@ Wide<T> far_logits(const Head<T>& head, const LaneRows<T>& query, Index s) {
   return sum;
 }
 
-// A group of queries, from `first` on, of which the head has `count`: two vectors of lanes.
+// A group of queries from `first` on, of `count` in the head: two SIMD vectors.
 template <class T>
 struct QueryGroup {
   Index first, count;
-  T* power_kc;  // (KP, group): transposed
+  T* power_kc;  // transposed, (KP, group)
 
   QueryGroup(const Head<T>& head, Index begin, T* scratch)
       : first(begin), count(min_of(group<T>, head.in.C - begin)), power_kc(scratch) {
@@ -182,8 +182,8 @@ struct QueryGroup {
   }
 };
 
-// logit_sc[s * group + c] for keys [begin, end) and the queries of a group, -infinity where c does not see s. Every
-// logit depends on its own two rows alone, however many are computed beside it.
+// logit_sc[s * group + c] for keys [begin, end) and a group of queries, -infinity if c does not attend to s. Every
+// logit depends on its own two rows alone.
 template <class T>
 void fill_logits(T* logit_sc, const Head<T>& head, const QueryGroup<T>& queries, Index begin, Index end) {
   using L = Wide<T>;
@@ -225,7 +225,7 @@ void fill_logits(T* logit_sc, const Head<T>& head, const QueryGroup<T>& queries,
       store<L>(at, all_far ? logit : where<L>(near_lanes, load<L>(at), logit));
     }
 
-    const Index at = first + mask.query_offset;  // the key at which the first query of the vector stands
+    const Index at = first + mask.query_offset;  // position of the vector's first query
     for (Index key = seen_begin; key < seen_end; ++key) {
       L logit = load<L>(logit_s + key * group<T>);
       if (head.bias_x) logit += load<L>(head.bias_x + at - key);  // (bahdanau_attention.12)
@@ -244,7 +244,7 @@ Index forward_scratch_of(Index KP, Index S) {
   return group<T> * (2 * KP + S) + tile * KP + PairRows<T>::numbers(group<T>, KP);
 }
 
-// A group of queries against every key that it sees.
+// A group of queries with every key to which it attends.
 template <class T>
 void forward_group(const AttentionForward<T>& a, const Head<T>& head, Index first, T* scratch) {
   using L = Wide<T>;
@@ -263,7 +263,7 @@ void forward_group(const AttentionForward<T>& a, const Head<T>& head, Index firs
   for (Index half = 0; half < group<T>; half += width) {
     L max = splat<L>(T(-infinity));
     for (Index s = 0; s < keys; ++s) max = larger(max, load<L>(power_sc + s * group<T> + half));
-    // A query that sees nothing has a maximum of -infinity; 0 in its place keeps -inf - (-inf) out.
+    // Before its first key a query has maximum -infinity; the base is then 0, because -inf - (-inf) is NaN.
     const L base = max == splat<L>(T(-infinity)) ? splat<L>(T(0)) : max;
     L sum = splat<L>(T(0)), low = sum;
     for (Index first_key = 0; first_key < keys; first_key += tile) {
@@ -296,7 +296,7 @@ void forward_group(const AttentionForward<T>& a, const Head<T>& head, Index firs
   const Rows<T> out_ck = head.rows(a.out_bch, 0, head.in.C).from(first);
   T* lse_c = a.lse_bnc + head.head * head.in.C + first;
   for (Index c = 0; c < queries.count; ++c) {
-    const bool sees_none = sum_c[c] == T(0);  // else the largest logit has added exp(0) = 1
+    const bool sees_none = sum_c[c] == T(0);  // otherwise the largest logit has added exp(0) = 1
     const T inverse = sees_none ? T(0) : T(1) / sum_c[c];
     for_lanes<T>(K, [&]<class M>(Index k) {  // (bahdanau_attention.3)
       store<M>(out_ck[c] + k, (load<M>(out.high[c] + k) + load<M>(out.low[c] + k)) * inverse);
@@ -314,7 +314,7 @@ void forward_by_lanes(Device& device, const AttentionForward<T>& a, const T* sco
   T* per_worker = scratch.template take<T>(device.threads.count() * size);
   plan.fill(device);
   parallel_for(device, in.B * in.N * groups, [&](Index task, Index worker) {
-    // First, last, second, last but one, ...: a causal group costs more the later it is, and workers get neighbours.
+    // Order first, last, second, last but one, ...: in a causal mask later groups cost more, so workers get equal work.
     const Index i = task % groups, g = i % 2 == 0 ? i / 2 : groups - 1 - i / 2;
     forward_group(a, Head<T>(plan, task / groups), g * group<T>, per_worker + worker * size);
   });
@@ -322,13 +322,13 @@ void forward_by_lanes(Device& device, const AttentionForward<T>& a, const T* sco
 
 // ---- Backward ----
 //
-// A task has a share of the tiles of keys of one head: it completes their d_key and d_value, and adds up their part of
-// d_query and d_score. In a tile first all logits are made, with queries for lanes, and what follows from them, d_logit
-// for every pair; then every tanh once more, with channels for lanes, as each of them goes into three sums.
+// A task has some tiles of keys of one head: it computes their d_key and d_value, and its part of d_query and d_score.
+// Per tile it first computes all logits, with queries as lanes, and d_logit for every pair. Then it recomputes every
+// tanh with channels as lanes, because each tanh contributes to three sums.
 
 template <class T>
 struct BackwardSums {
-  PairRows<T> d_query;  // C rows; of this task's keys, without the factor score
+  PairRows<T> d_query;  // C rows; from the keys of this task, without the factor score
   PairRows<T> d_score;  // one row: sum d_logit lack
 };
 
@@ -337,8 +337,8 @@ Index backward_scratch_of(Index KP) {
   return group<T> * (3 * KP + 2 * tile) + tile * (2 * KP) + 2 * PairRows<T>::numbers(tile, KP);
 }
 
-// One channel vector of pairs whose rows are near: what four keys and the queries [from, count) of a group add to the
-// sums. d_logit_sc begins with the first of the keys.
+// One SIMD vector of channels, for pairs of near rows: adds the contributions of four keys and the queries [from,
+// count) of a group. d_logit_sc begins with the first of these keys.
 template <class T>
 inline __attribute__((always_inline)) void add_near_pairs(Wide<T> (&d_key)[at_once], Wide<T>& d_score,
                                                           Rows<T> d_query_ck, const Wide<T> (&key_power)[at_once],
@@ -372,7 +372,7 @@ inline __attribute__((always_inline)) void add_near_pairs(Wide<T> (&d_key)[at_on
   }
 }
 
-// A pair one of whose rows is far, by its definition.
+// A pair with a far row, computed with tanh.
 template <class T>
 void add_far_pair(const Head<T>& head, Index c, Index s, T d_logit, T* d_query_k, T* d_key_k, T* d_score_k) {
   const T *query_k = head.query_ck[c], *key_k = head.key_sk[s];
@@ -385,7 +385,7 @@ void add_far_pair(const Head<T>& head, Index c, Index s, T d_logit, T* d_query_k
   });
 }
 
-// One tile of keys against every query that sees one of them.
+// One tile of keys with every query that attends to one of them.
 template <class T>
 void backward_tile(const AttentionBackward<T>& a, const Head<T>& head, Index first_key, const BackwardSums<T>& sums,
                    const T* delta_c, T* scratch) {
@@ -407,8 +407,8 @@ void backward_tile(const AttentionBackward<T>& a, const Head<T>& head, Index fir
   const PairRows<T> d_value(key_power_sk[tile] + PairRows<T>::numbers(tile, KP), tile, KP);
   d_key.clear(keys);
   d_value.clear(keys);
-  // Keys that there are not have powers of 0, and so do those that the mask hides: four keys share a division, and what
-  // nobody sees must not move a digit of its neighbours.
+  // Missing and masked keys have exponentials of 0: four keys share a division, and a masked key must not change its
+  // neighbours.
   for (Index s = 0; s < whole; ++s) {
     const bool real = s < keys && !(head.mask_s && head.mask_s[first_key + s] == 0);
     for (Index k = 0; k < KP; ++k) key_power_sk[s][k] = real ? head.key_power_sk[first_key + s][k] : T(0);
@@ -427,7 +427,7 @@ void backward_tile(const AttentionBackward<T>& a, const Head<T>& head, Index fir
                  .lanes = group<T>,
                  .steps = K});
     alignas(64) T lse[group<T>], delta[group<T>];
-    for (Index c = 0; c < group<T>; ++c) {  // lanes past the last query have weights of 0
+    for (Index c = 0; c < group<T>; ++c) {  // lanes past the last query have weight 0
       lse[c] = c < count ? lse_c[first + c] : T(infinity);
       delta[c] = c < count ? delta_c[first + c] : T(0);
     }
@@ -454,8 +454,8 @@ void backward_tile(const AttentionBackward<T>& a, const Head<T>& head, Index fir
       for (Index k = 0; k < lanes; k += width) d_value.add(s, k, load<L>(of_group_sk[s] + k));
     }
 
-    // Pairs with a far row on their own; the others then find a d_logit of 0 there.
-    clear_rows(padded_ck, count, KP);  // d_query of this tile from here on
+    // Pairs with a far row are computed separately; their d_logit is then set to 0 for the others.
+    clear_rows(padded_ck, count, KP);  // now d_query of this tile
     clear_rows(of_group_sk, keys, KP);
     for (Index s = 0; s < keys; ++s) {
       const bool all_far = head.is_far(first_key + s);
@@ -508,14 +508,14 @@ void backward_by_lanes(Device& device, const AttentionBackward<T>& a, const T* s
   const auto& in = a.in;
   const Index heads = in.B * in.N, tiles = blocks_of(in.S, tile), query_tiles = blocks_of(in.C, tile);
   if (heads == 0) return;
-  // With few heads each has several tasks: that depends on the shape alone.
+  // With few heads, each head has several tasks; this depends on the shape alone.
   const Index pieces = pieces_of(heads, tiles);
   typename Device::Scope scratch(device.workspace);
   const Plan<T> plan(scratch, in, score_nk);
   const Index KP = plan.KP, size = backward_scratch_of<T>(KP);
   const Index query_numbers = PairRows<T>::numbers(in.C, KP), score_numbers = PairRows<T>::numbers(1, KP);
   T* delta_bnc = scratch.template take<T>(heads * in.C);
-  T* d_query_bnp = scratch.template take<T>(heads * pieces * query_numbers);  // p: piece
+  T* d_query_bnp = scratch.template take<T>(heads * pieces * query_numbers);  // p = piece
   T* d_score_bnp = scratch.template take<T>(heads * pieces * score_numbers);
   T* per_worker = scratch.template take<T>(device.threads.count() * size);
   const auto sums_of = [=](Index task) {
@@ -554,7 +554,7 @@ void backward_by_lanes(Device& device, const AttentionBackward<T>& a, const T* s
       });
     }
   });
-  // The d_logit of a row sum to 0, so that of tanh = 1 - 2 lack only lack counts.
+  // The d_logit of a row sum to 0, so only the part -2 lack of tanh = 1 - 2 lack counts.
   parallel_for(device, in.N, [&](Index n, Index) {
     for_lanes<T>(in.K, [&]<class L>(Index k) {
       L sum = splat<L>(T(0)), low = sum;

@@ -7,35 +7,34 @@ namespace abh {
 
 namespace {
 
-// A row belongs to a warp: a query forward and for d_query, a key for d_key and d_value. The warps of a block own
-// neighbouring rows of one head and meet those of the other side in tiles of 32, which lie in shared memory, `slab`
-// channels at a time. Logits have a lane for each row of the tile; what is summed over rows has one for each channel.
-// A tile is read from memory once for all warps of a block, arithmetic is the limit: 5 instructions a pair and channel
-// in a logit, and a quarter of a division.
+// One warp per row: a query in forward and for d_query, a key for d_key and d_value. The warps of a block own adjacent
+// rows of one head and process the other side in tiles of 32 rows in shared memory, `slab` channels at a time. For
+// logits a lane has one row of the tile, for sums over rows it has one channel. A tile is loaded once for all warps of
+// a block, so the kernels are compute-bound: 5 instructions per pair and channel, and a quarter of a division.
 constexpr int slab = 64;
 
-// As on the CPU (extras/bahdanau/bahdanau_attention_cpu.cpp): four divisors of one division each.
+// As on the CPU (extras/bahdanau/bahdanau_attention_cpu.cpp): four divisors share a division.
 constexpr float most = 1 << 30;
 
-// A row is one number longer than its channels, so that lanes read neighbouring rows from different banks.
+// Rows are padded by one number, so that lanes read adjacent rows without bank conflicts.
 struct Tiles {
   float power[side][slab + 1];
   float other[side][slab + 1];  // values, or d_out
 };
 
-// And what passes from the lanes of rows to those of channels, a number of every pair of a warp.
+// Values passed from lanes of rows to lanes of channels, one per pair of a warp.
 struct PairTiles {
   Tiles tiles;
   float weight[most_warps][side], d_logit[most_warps][side];
 };
 
-// exp(2 x); NaN where that is not to be used, so that it shows in every sum.
+// exp(2 x); NaN if it must not be used, so that every sum with it becomes NaN.
 __device__ __forceinline__ float power_of(float x) {
   return fabsf(x) <= bahdanau_largest_row ? expf(2 * x) : __builtin_nanf("");
 }
 __device__ __forceinline__ float itself(float x) { return x; }
 
-// Channels [first, first + slab) of rows [begin, begin + 32) of a tile, 0 where there are none. All threads together.
+// Loads channels [first, first + slab) of rows [begin, begin + 32) of a tile, 0 outside. Called by all threads.
 template <class T, class Make>
 __device__ __forceinline__ void fetch_slab(float (&to)[side][slab + 1], Rows<const T> from, int begin, int end,
                                            int first, int K, const Make& make) {
@@ -45,7 +44,7 @@ __device__ __forceinline__ void fetch_slab(float (&to)[side][slab + 1], Rows<con
   }
 }
 
-// sum_k score_k lack_k of a slab; K4: its channels, a multiple of 4, behind which all is 0. NaN where a power is.
+// sum_k score_k lack_k of a slab; K4: its channels, padded to a multiple of 4 with zeros. NaN if an exponential is NaN.
 __device__ __forceinline__ float sum_of_slab(const float* power_k, const float* other_power_k, const float* score_k,
                                              int K4) {
   float sum = 0;
@@ -63,7 +62,7 @@ __device__ __forceinline__ float sum_of_slab(const float* power_k, const float* 
   return sum;
 }
 
-// A logit by its definition.
+// A logit, computed with tanh.
 template <class T>
 __device__ float far_logit(const T* query_k, const T* key_k, const T* score_k, int K) {
   float sum = 0;
@@ -84,7 +83,7 @@ __device__ __forceinline__ void fetch_row(float* to_k, const T* from_k, bool the
   }
 }
 
-// The logit of every lane's pair. fetch(first): makes the slab that begins there lie in `power`, between barriers.
+// Logit of every lane's pair. fetch(first): loads the slab from channel `first` on to `power`, with barriers.
 template <class Fetch>
 __device__ __forceinline__ float logit_of_slabs(const Tiles& tiles, const float* power_k, const float* score_k, int K4,
                                                 int lane, const Fetch& fetch) {
@@ -99,7 +98,7 @@ __device__ __forceinline__ float logit_of_slabs(const Tiles& tiles, const float*
 
 // ---- Forward ----
 
-// Grid: blocks of up to 8 warps, a query each.
+// Grid: blocks of up to 8 warps, one query per warp.
 template <class T>
 __global__ void forward_kernel(AttentionForward<T> a, const T* score_nk, int blocks_of_head) {
   wait_for_kernel_before();
@@ -127,7 +126,7 @@ __global__ void forward_kernel(AttentionForward<T> a, const T* score_nk, int blo
     const int s = begin + lane;
     const bool sees = my.is_there && s < keys.end && mask.sees(c, s);
     float logit = logit_of_slabs(tiles, power_k, own.common, own.K4, lane, [&](int first) {
-      __syncthreads();  // what lay there has been read
+      __syncthreads();  // the previous contents have been read
       fetch_slab(tiles.power, key_sk, begin, keys.end, first, K, power_of);
       fetch_slab(tiles.other, value_sk, begin, keys.end, first, K, itself);
       __syncthreads();
@@ -145,7 +144,7 @@ __global__ void forward_kernel(AttentionForward<T> a, const T* score_nk, int blo
     power_s[lane] = power;
     __syncwarp();
     for (int first = 0; first < K; first += slab) {
-      if (K > slab) {  // else the values still lie there
+      if (K > slab) {  // otherwise the values are still there
         __syncthreads();
         fetch_slab(tiles.other, value_sk, begin, keys.end, first, K, itself);
         __syncthreads();
@@ -171,10 +170,9 @@ __global__ void forward_kernel(AttentionForward<T> a, const T* score_nk, int blo
 
 // ---- Backward ----
 
-// The reciprocals of four pairs in one channel, by one division where no power is NaN: those of a row with the power
-// `power` and of four others, whose powers are other_power[0 .. 3][channel]. A pair without a part in any sum, because
-// one does not see the other or its weight is 0, has a power of 0: what nobody sees must not move a digit of its
-// neighbours. exact(j): that of a pair by its definition.
+// Reciprocals of four pairs in one channel, by one division if no exponential is NaN: a row with exponential `power`,
+// and four others with other_power[0 .. 3][channel]. A pair without contribution (masked, or weight 0) has an
+// exponential of 0, so that it does not change its neighbours. exact(j): pair j, computed with tanh.
 template <class Row, class Exact>
 __device__ __forceinline__ void reciprocals(float (&lack)[4], float power, const Row* other_power, int channel,
                                             const float* d_logit, const Exact& exact) {
@@ -194,7 +192,7 @@ __device__ __forceinline__ void reciprocals(float (&lack)[4], float power, const
   }
 }
 
-// The terms of a lane's pair in the gradients.
+// Terms of a lane's pair in the gradients.
 struct Pair {
   float weight, d_logit;
 };
@@ -203,8 +201,8 @@ __device__ __forceinline__ Pair pair_of(float logit, float lse, float d_weight, 
   return {weight, weight * (d_weight - delta)};  // (bahdanau_attention.7)
 }
 
-// Grid: blocks of up to 8 warps, a query each. Makes delta for the kernel below, and the part of every block in
-// d_score_nk: parts lie block by block, head by head.
+// Grid: blocks of up to 8 warps, one query per warp. Computes delta for the kernel below, and each block's part of
+// d_score_nk; parts are stored by block, then by head.
 template <class T>
 __global__ void backward_query_kernel(AttentionBackward<T> a, const T* score_nk, float* delta_bnc, float* part,
                                       int blocks_of_head) {
@@ -228,7 +226,7 @@ __global__ void backward_query_kernel(AttentionBackward<T> a, const T* score_nk,
   for (float* sum_k : {slope_k, slope_low_k, lack_k, lack_low_k}) clear_row(sum_k, own.K4);
   __syncwarp();
 
-  // Summed channel by channel, as d_weight is: where one weight is 1, out is that value and d_logit exactly 0.
+  // Summed over channels in the order of d_weight: if one weight is 1, out is that value and d_logit exactly 0.
   float delta = 0, lse = infinity;
   if (my.is_there) {
     const T* out_k = query_rows(a.out_bch, 0, in, my.at)[c];
@@ -286,7 +284,7 @@ __global__ void backward_query_kernel(AttentionBackward<T> a, const T* score_nk,
       d_query_k[k] = T(4 * own.common[k] * (slope_k[k] + slope_low_k[k]));  // (bahdanau_attention.8)
     }
   }
-  // The d_logit of a row sum to 0, so that of tanh = 1 - 2 lack only lack counts.
+  // The d_logit of a row sum to 0, so only the part -2 lack of tanh = 1 - 2 lack counts.
   __syncthreads();
   const int warps = int(blockDim.x) / warp_size;
   float* part_k = part + ((Index{my.at.b} * blocks_of_head + my.at.first / warps) * in.N + my.at.n) * in.K;
@@ -300,7 +298,7 @@ __global__ void backward_query_kernel(AttentionBackward<T> a, const T* score_nk,
   }
 }
 
-// Grid: blocks of up to 8 warps, a key each.
+// Grid: blocks of up to 8 warps, one key per warp.
 template <class T>
 __global__ void backward_key_kernel(AttentionBackward<T> a, const T* score_nk, const float* delta_bnc,
                                     int blocks_of_head) {

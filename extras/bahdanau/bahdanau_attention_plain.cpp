@@ -7,7 +7,7 @@ namespace abh {
 
 namespace {
 
-// The rows of one call, indexed by (b, c, n, k) and (b, s, n, k).
+// Rows of one call, with indices (b, c, n, k) and (b, s, n, k).
 template <class T>
 struct Rows {
   using A = Accum<T>;
@@ -18,12 +18,12 @@ struct Rows {
   View<const T, 4> value = heads(in.value_bsh, in.value_stride, in.S, in.N, in.K);
   View<const T, 2> score = array(score_nk, in.K);
 
-  // Whether query c sees key s. Both passes ask the same.
+  // True if query c attends to key s; used by both passes.
   bool sees(Index b, Index c, Index s) const {
     return in.mask.sees(c, s) && (!in.mask.mask_bs || array(in.mask.mask_bs, in.S)(b, s) != 0);
   }
 
-  // Channel k of the hidden layer that compares query c with key s.
+  // Channel k of the hidden layer for query c and key s.
   A hidden(Index b, Index n, Index c, Index s, Index k) const { return tanh(A(query(b, c, n, k) + key(b, s, n, k))); }
 
   A logit(Index b, Index n, Index c, Index s) const {
@@ -51,7 +51,7 @@ void bahdanau_attention_forward(Device& device, const AttentionForward<T>& a, co
 
   for (Index b = 0; b < in.B; ++b) {
     for (Index n = 0; n < in.N; ++n) {
-      for (Index c = 0; c < in.C; ++c) {  // every query by itself: one row of logits is all that is kept
+      for (Index c = 0; c < in.C; ++c) {  // one row of logits in memory at a time
         A max = A(-infinity);
         for (Index s = 0; s < in.S; ++s) {
           if (!rows.sees(b, c, s)) continue;
@@ -64,7 +64,7 @@ void bahdanau_attention_forward(Device& device, const AttentionForward<T>& a, co
           power_s[s] = exp(logit_s[s] - max);
           sum += power_s[s];  // (bahdanau_attention.2)
         }
-        const bool sees_none = sum == Extended<T>(0);  // else the largest logit has added exp(0) = 1
+        const bool sees_none = sum == Extended<T>(0);  // otherwise the largest logit has added exp(0) = 1
         for (Index k = 0; k < in.K; ++k) {
           Extended<T> mixed(0);
           for (Index s = 0; s < in.S; ++s) {
@@ -72,7 +72,7 @@ void bahdanau_attention_forward(Device& device, const AttentionForward<T>& a, co
           }
           out(b, c, n, k) = sees_none ? A(0) : A(mixed / sum);  // (bahdanau_attention.3)
         }
-        // exp(logit - infinity) is 0: backward needs no special case for a row that sees nothing.
+        // exp(logit - infinity) is 0: the backward pass needs no special case for a query without keys.
         lse(b, n, c) = sees_none ? A(infinity) : max + log(A(sum));  // (bahdanau_attention.4)
       }
     }
@@ -112,7 +112,7 @@ void bahdanau_attention_backward(Device& device, const AttentionBackward<T>& a, 
   const auto d_score = array(d_score_nk, K);
   const auto lse = array(a.lse_bnc, N, C);
 
-  // The sums of one head: every pair adds to all four.
+  // Sums of one head: every pair adds to four gradients.
   typename Device::Scope scratch(device.workspace);
   const auto query_sum = array(scratch.template take<Extended<T>>(C * K), K);
   const auto key_sum = array(scratch.template take<Extended<T>>(S * K), K);
@@ -127,12 +127,12 @@ void bahdanau_attention_backward(Device& device, const AttentionBackward<T>& a, 
         for (Index s = 0; s < S; ++s) key_sum(s, k) = value_sum(s, k) = Extended<T>(0);
       }
       for (Index c = 0; c < C; ++c) {
-        A delta = A(0);  // sum_s weight d_weight of this row, without a sweep over its keys
+        A delta = A(0);  // equals sum_s weight d_weight of this row, without a loop over keys
         for (Index k = 0; k < K; ++k) delta += d_out(b, c, n, k) * out(b, c, n, k);  // (bahdanau_attention.6)
         for (Index s = 0; s < S; ++s) {
           if (!rows.sees(b, c, s)) continue;
           const A weight = exp(rows.logit(b, n, c, s) - lse(b, n, c));  // (bahdanau_attention.5)
-          A d_weight = A(0);  // out is linear in the weights, their coefficients are the values
+          A d_weight = A(0);  // out is linear in the weights with the values as coefficients
           for (Index k = 0; k < K; ++k) d_weight += d_out(b, c, n, k) * rows.value(b, s, n, k);
           const A d_logit = weight * (d_weight - delta);  // (bahdanau_attention.7)
           for (Index k = 0; k < K; ++k) {

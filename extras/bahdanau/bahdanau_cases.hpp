@@ -5,7 +5,7 @@
 
 namespace abh {
 
-// The cases of golden and bench.
+// Cases of golden and bench.
 struct BahdanauCases : NoCases {
   template <class Bench>
   static void measure(Bench& bench) {

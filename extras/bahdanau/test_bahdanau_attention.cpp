@@ -93,24 +93,8 @@ TEST_CASE("bahdanau_attention: a masked key has no influence and zero gradients"
   const Index masked = 66;
   Array<Token> mask_c(75, 1);
   mask_c[size_of(masked)] = 0;
-  const BahdanauAttentionCase layer{{.B = 1, .C = 75, .N = 1, .K = 5, .causal = false, .mask_bs = kept(mask_c)}};
-  for_each_number([&]<class T>(auto& device, const std::string& name, T) {
-    INFO(name);
-    const Values<T> in = converted<T>(random_values(layer.inputs(), 1));
-    Values<T> changed = in;
-    for (Index k = 0; k < layer.K; ++k) {
-      changed[1][size_of(masked * layer.K + k)] = T(900.0f);
-      changed[2][size_of(masked * layer.K + k)] = T(-900.0f);
-    }
-    CHECK(converted<double>(run_forward<T>(layer, device, in)) ==
-          converted<double>(run_forward<T>(layer, device, changed)));
-    const Values<double> gradients =
-        run_backward<T>(layer, device, changed, converted<T>(random_values(layer.outputs(), 2)));
-    for (Index k = 0; k < layer.K; ++k) {
-      CHECK(gradients[1][size_of(masked * layer.K + k)] == 0);
-      CHECK(gradients[2][size_of(masked * layer.K + k)] == 0);
-    }
-  });
+  check_hidden_key(BahdanauAttentionCase{{.B = 1, .C = 75, .N = 1, .K = 5, .causal = false, .mask_bs = kept(mask_c)}},
+                   masked);
 }
 
 TEST_CASE("bahdanau_attention: NaN reaches only the rows that attend to it", "[bahdanau_attention][gpu]") {
@@ -141,6 +125,81 @@ TEST_CASE("bahdanau_attention: a query with one key has zero score gradients", "
     CHECK(largest(gradients[0]) <= (gpu ? 0 : 4e-6));
     CHECK(largest(gradients[1]) <= (gpu ? 0 : 4e-6));
   });
+}
+
+// Queries of zeros and keys of one channel: a score of `lead` times the tangent. The other channels are 0.
+struct LongPast {
+  LongPast(Index queries, Index keys, double lead)
+      : layer{{.B = 1, .C = queries, .N = 1, .K = 4, .causal = false, .S = keys}},
+        in(zeros(layer.inputs())),
+        d_out(zeros(layer.outputs())) {
+    in[3][0] = lead;
+    d_out[0][0] = 1;
+  }
+  static Values<double> zeros(const std::vector<TensorSpec>& specs) {
+    Values<double> values;
+    for (const TensorSpec& spec : specs) values.emplace_back(size_of(spec.count()), 0.0);
+    return values;
+  }
+  double& query(Index c, Index k) { return in[0][size_of(c * 4 + k)]; }
+  double& key(Index s, Index k) { return in[1][size_of(s * 4 + k)]; }
+  double& value(Index s, Index k) { return in[2][size_of(s * 4 + k)]; }
+  BahdanauAttentionCase layer;
+  Values<double> in, d_out;
+};
+
+// A sum that is one number loses what a tile adds, as that is less than half of its last place.
+TEST_CASE("bahdanau_attention: a heavy key before many light ones, and behind them", "[bahdanau_attention][gpu]") {
+  const Index keys = 8192;
+  LongPast past(1, keys, 20.9 / 2);
+  for (Index s = 0; s < keys; ++s) {
+    past.key(s, 0) = s == 0 ? 9 : -9;
+    past.value(s, 0) = 1;
+    past.value(s, 1) = s == 0;
+    past.value(s, 2) = s == 0 ? 0.5 : 1.5;
+  }
+  check_long_sums(past.layer, past.in, past.d_out, 1.5e-6);
+  // The heavy one makes the sum of the light ones small, and with it what rounding kept out of that.
+  LongPast behind(1, keys, 6);
+  for (Index s = 0; s < keys; ++s) {
+    const bool is_heavy = s + 1 == keys;
+    behind.key(s, 0) = is_heavy ? 9 : -1.2 + 0.05 * static_cast<double>(s % 7);
+    behind.value(s, 0) = 1;
+    behind.value(s, 1) = is_heavy;
+    behind.value(s, 2) = is_heavy ? 0.1 : 0.7;
+  }
+  check_long_sums(behind.layer, behind.in, behind.d_out, 1.5e-6);
+}
+
+// The gradient of the query: that of the first key is large, and what each of the others adds, where the tangent is
+// all but 1, is lost where the sum is one number.
+TEST_CASE("bahdanau_attention: the gradient of a query over many keys", "[bahdanau_attention][gpu]") {
+  const Index keys = 16384;
+  LongPast past(1, keys, 0.01);
+  past.d_out[0][0] = 16384;  // so that gradients are about 1
+  for (Index s = 0; s < keys; ++s) {
+    past.key(s, 0) = s == 0 ? 0 : std::atanh(std::sqrt(1 - 6.4e-6));
+    past.value(s, 0) = s == 0;
+  }
+  check_long_sums(past.layer, past.in, past.d_out, 2.5e-6);
+}
+
+// The gradients of keys, values and score weights over many queries, of which the first one asks most.
+TEST_CASE("bahdanau_attention: gradients over many queries", "[bahdanau_attention][gpu]") {
+  const Index queries = 8192;
+  LongPast many(queries, 3, 0.7);
+  for (Index k = 0; k < 4; ++k) {
+    many.in[3][size_of(k)] = 0.7 - 0.2 * static_cast<double>(k);
+    for (Index s = 0; s < 3; ++s) {
+      many.key(s, k) = s == k ? 0.3 : 0;
+      many.value(s, k) = s == k ? 1 : 0.2;
+    }
+    for (Index c = 0; c < queries; ++c) {
+      many.query(c, k) = 0.2 - 0.1 * static_cast<double>(k);
+      many.d_out[0][size_of(c * 4 + k)] = (c == 0 ? 1 : 9e-10) * (1 + 0.5 * static_cast<double>(k));
+    }
+  }
+  check_long_sums(many.layer, many.in, many.d_out, 5e-6);
 }
 
 TEST_CASE("bahdanau_attention: inference equals the full pass", "[bahdanau_attention][gpu]") {

@@ -1,6 +1,6 @@
 #include "extras/bidirectional/pooling_bidirectional.hpp"
 
-// Pooling that is not causal: one average over all positions of a sequence, for all of them.
+// Pooling without causal mask: one average over all positions of a sequence.
 
 #include "cpu/pooling_weights.hpp"
 #include "cpu/rows.hpp"
@@ -9,15 +9,15 @@ namespace abh {
 
 namespace {
 
-// A task is a piece of a sequence. Sums over a sequence are sums of its pieces' sums, in their order, and the pieces
-// are the same whatever the number of threads.
+// A task is a piece of a sequence. Sums over a sequence add the sums of its pieces in order. The pieces do not depend
+// on the number of threads.
 constexpr Index piece_positions = 64;
 
 struct Piece {
   Index b, begin, end;  // positions [begin, end)
 };
 
-// Runs body(piece, number) for all pieces; those of a sequence have numbers in a row.
+// Runs body(piece, number) for all pieces; the pieces of a sequence have consecutive numbers.
 template <class Device, class Body>
 void for_pieces(Device& device, const PoolingShape& s, const Body& body) {
   const Index pieces = blocks_of(s.C, piece_positions);
@@ -27,7 +27,7 @@ void for_pieces(Device& device, const PoolingShape& s, const Body& body) {
   });
 }
 
-// Adds up the rows of all pieces of a sequence, as a balanced tree; the sum is in that of the first piece.
+// Adds the rows of all pieces of a sequence as a balanced tree; the result is in the row of the first piece.
 template <class T>
 void sum_pieces(const PerSlot<T>& of_pieces, const PoolingShape& s, Index b) {
   const Index pieces = blocks_of(s.C, piece_positions);
@@ -84,7 +84,7 @@ void pooling_bidirectional_forward(Device& device, const PoolingForward<T>& a) {
     const Rows<const T> x{a.in.x_bch + piece.b * C * stride, stride};
     T* sum_h = of_pieces[number];
     for (Index c = piece.begin; c < piece.end; ++c) {
-      for (Index first = 0; first < H; first += s.N * s.K) {  // of every payload
+      for (Index first = 0; first < H; first += s.N * s.K) {  // for every payload
         for (Index n = 0; n < s.N; ++n) {
           const A share = alpha[piece.b * s.N + n][c];
           const T* x_k = x[c] + first + n * s.K;
@@ -119,7 +119,7 @@ void pooling_bidirectional_backward(Device& device, const PoolingBackward<T>& a)
   const auto d_lse = per_slot<A>(scratch, s.B, s.N);
   const auto of_pieces = per_slot<T>(scratch, s.B * blocks_of(C, piece_positions), H);
 
-  // d_logit holds alpha until its own turn comes.
+  // d_logit holds alpha until it is computed.
   parallel_for(device, s.B * s.N, [&](Index bn, Index) {
     const auto logit = masked_logits(a.in.logit_bnc, a.in.mask_bc, s, bn);
     shares_again(a.d_logit_bnc + bn * C, logit, a.max_bnc + bn * C, a.sum_bnc + bn * C, C);
@@ -142,8 +142,8 @@ void pooling_bidirectional_backward(Device& device, const PoolingBackward<T>& a)
   for_pieces(device, s, [&](const Piece& piece, Index) {
     const Rows<const T> x{a.in.x_bch + piece.b * C * stride, stride};
     const Rows<T> d_x{a.d_x_bch + piece.b * C * d_stride, d_stride};
-    const T* out_h = a.out_bch + piece.b * C * H;               // all rows are the same
-    const T* adjoint_h = sum_of_pieces(of_pieces, s, piece.b);  // of the one average
+    const T* out_h = a.out_bch + piece.b * C * H;               // all rows are equal
+    const T* adjoint_h = sum_of_pieces(of_pieces, s, piece.b);  // adjoint of the one average
     for (Index c = piece.begin; c < piece.end; ++c) {
       for (Index n = 0; n < s.N; ++n) {
         A* d_logit = a.d_logit_bnc + (piece.b * s.N + n) * C + c;

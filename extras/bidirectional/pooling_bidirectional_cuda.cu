@@ -1,5 +1,5 @@
-// Pooling on the GPU where every position sees every position: one average a sequence, in two passes over its numbers
-// and one over its payload, whose sums are made of the totals of tiles (pooling_scan.hpp), in their order.
+// Pooling on the GPU without causal mask: one average per sequence. It takes two passes over the numbers per position
+// and one over the values; sums add the totals of tiles (pooling_scan.hpp) in order.
 
 #include "cuda/pooling_epilogues.hpp"
 #include "extras/bidirectional/pooling_bidirectional.hpp"
@@ -8,7 +8,7 @@ namespace abh {
 
 namespace {
 
-// The largest number of a block, in every thread.
+// Maximum over a block, in every thread.
 struct LargestOfWarps {
   float of_warp[scan_warps];
 };
@@ -22,7 +22,7 @@ __device__ inline float block_max(float x) {
   return most;
 }
 
-// Grid: one block for each head of each sequence.
+// Grid: one block per head of each sequence.
 struct WeightsOfAll {
   float *max_bnc, *sum_bnc;
   const float* logit_bnc;
@@ -48,8 +48,7 @@ __global__ static void weights_of_all_kernel(WeightsOfAll a) {
   }
 }
 
-// The share of every position in the average, and the 1 that a sum keeps of what was there before. Grid: a thread a
-// position and head.
+// Share of every position in the average, and a keep factor of 1 for sums. Grid: one thread per position and head.
 __global__ static void shares_of_all_kernel(float* alpha_bnc, float* keep_bnc, const float* max_bnc,
                                             const float* sum_bnc, const float* logit_bnc, const Token* mask_bc,
                                             Index BNC, int C, int N) {
@@ -62,7 +61,7 @@ __global__ static void shares_of_all_kernel(float* alpha_bnc, float* keep_bnc, c
   keep_bnc[i] = 1;
 }
 
-// Grid: a thread a channel. Adds up the totals of all tiles but the last, which there is none of.
+// Grid: one thread per channel. Adds the totals of all tiles; the last total is an empty tile.
 __global__ static void add_totals_kernel(float* sum_bh, const Step* total_bth, Index BH, int H, int tiles) {
   wait_for_kernel_before();
   const Index bh = Index{blockIdx.x} * blockDim.x + threadIdx.x;
@@ -74,7 +73,7 @@ __global__ static void add_totals_kernel(float* sum_bh, const Step* total_bth, I
   sum_bh[bh] = float(sum);
 }
 
-// sum_bh: the sum over all positions of add_c in_c. Every tile gets a total, as if another one followed.
+// sum_bh: sum of add_c in_c over all positions. Every tile gets a total, as if another tile followed.
 template <int width, class T>
 void sum_payload(Gpu& device, float* sum_bh, const Scan<T>& s) {
   const Index H = Index{s.N} * s.K, tiles = tiles_of(s.C) + 1;
@@ -86,7 +85,7 @@ void sum_payload(Gpu& device, float* sum_bh, const Scan<T>& s) {
          int(tiles));
 }
 
-// Makes of every position what is made of a state, from one that is the same for all of a sequence. Grid: B x tiles x
+// Emits the outputs of every position from a state that is the same for all positions of a sequence. Grid: B x tiles x
 // tiles of channels.
 template <class T, int width, class Emit>
 __global__ __launch_bounds__(tile_threads<width>) void emit_for_all_kernel(Scan<T> s, const float* state_bh, Emit emit,
@@ -114,7 +113,7 @@ void emit_for_all(Gpu& device, const Scan<T>& s, const float* state_bh, const Em
          device.stream(), s, state_bh, emit, int(tiles_of(s.C)));
 }
 
-// Grid: one block for each head of each sequence.
+// Grid: one block per head of each sequence.
 __global__ static void d_logit_of_all_kernel(float* d_logit_bnc, const float* alpha_bnc, Dots kappa,
                                              const float* d_lse_bnc, int C, int N) {
   wait_for_kernel_before();
@@ -125,7 +124,7 @@ __global__ static void d_logit_of_all_kernel(float* d_logit_bnc, const float* al
     d_lse = block_sum<scan_threads>(d_lse);
   }
   for (int c = int(threadIdx.x); c < C; c += scan_threads) {
-    const float alpha = alpha_bnc[first + c];  // all 0 where nothing is seen, and d_lse has no meaning
+    const float alpha = alpha_bnc[first + c];  // all 0 if every position is masked; d_lse is then undefined
     d_logit_bnc[first + c] =
         alpha == 0 ? 0 : alpha * (kappa(first + c, int(bn % N)) + float(d_lse));  // (pooling_bidirectional.3)
   }
@@ -152,8 +151,7 @@ void forward_of_all(Gpu& device, const PoolingForward<T>& a) {
   });
 }
 
-// With an adjoint that is the same for all positions, and in place of the drift the sum of all d_lse, (pooling.8) and
-// (pooling.10) are what is wanted here.
+// (pooling.8) and (pooling.10) apply, with one adjoint for all positions and the sum of all d_lse as drift.
 template <int width, class T>
 void backward_of_all(Gpu& device, const PoolingBackward<T>& a) {
   const PoolingShape& s = a.in.shape;

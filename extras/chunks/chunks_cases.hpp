@@ -9,7 +9,7 @@
 
 namespace abh {
 
-// The columns `first` to `first` + `count` - 1 of rows of `width` numbers.
+// Columns `first` to `first` + `count` - 1 of rows of `width` numbers.
 inline std::vector<double> columns(const std::vector<double>& numbers, Index rows, Index width, Index first,
                                    Index count) {
   std::vector<double> result;
@@ -20,7 +20,7 @@ inline std::vector<double> columns(const std::vector<double>& numbers, Index row
   return result;
 }
 
-// Rows of `size` numbers and then `width`.
+// Joins rows of `size` numbers and rows of `width` numbers.
 template <class T>
 std::vector<T> with_first(const std::vector<T>& first, const std::vector<T>& rest, Index rows, Index width,
                           Index size) {
@@ -32,8 +32,8 @@ std::vector<T> with_first(const std::vector<T>& first, const std::vector<T>& res
   return result;
 }
 
-// A chunk of a longer sequence. What was seen before it is like one position more, which has the logarithm of the sum
-// of weights for its logit and the average for its payload. What leaves it is what the last position has seen.
+// A chunk of a longer sequence. The past is one additional position: its logit is the logarithm of the sum of weights,
+// its values are the average. The output state is that of the last position.
 template <class Device, class T>
 void golden_pooling_chunk(GoldenCases<Device, T>& g) {
   const GoldenShape x = g.file().shape("input.x_bnck", 4);
@@ -43,9 +43,9 @@ void golden_pooling_chunk(GoldenCases<Device, T>& g) {
     const std::vector<T> host = on_host<T>(g.device(), array.data(), 1, array.count());
     return std::vector<double>(host.begin(), host.end());
   };
-  // Rows of all heads, (b, c, n, k), as (b, n, c, k).
+  // Converts rows of all heads, (b, c, n, k), to (b, n, c, k).
   const auto heads_first = [&](const GoldenArray<Device, T>& array) { return g.swapped(to_host(array), C + 1, N, K); };
-  // first_bnk, then x_bnck, as rows of all heads.
+  // first_bnk followed by x_bnck, as rows of all heads.
   const auto joined = [&](const std::vector<double>& first, const std::vector<double>& rest) {
     return g.swapped(with_first(g.rounded(first), g.rounded(rest), BN, C * K, K), N, C + 1, K);
   };
@@ -71,7 +71,7 @@ void golden_pooling_chunk(GoldenCases<Device, T>& g) {
   g.results()["output.average_bnk"] = {bnk, columns(out_bnck, BN, (C + 1) * K, C * K, K)};
   if (!g.goes_back("grad_output.g_bnck")) return;
 
-  // The adjoints of what leaves join those of the last position.
+  // The adjoints of the output state are added to those of the last position.
   std::vector<double> d_g = g.file().reals("grad_output.g_bnck", x);
   const std::vector<double> d_average = g.file().reals("grad_output.average_bnk", bnk);
   const std::vector<double> d_zeta = g.file().reals("grad_output.zeta_bn", bn);
@@ -107,7 +107,7 @@ void golden_chunked_language_model(GoldenCases<Device, T>& g) {
                    g.file().integer_setting("truncated", 0, 0, 1) == 1);
 }
 
-// The cases of golden and bench.
+// Cases of golden and bench.
 struct ChunkCases : NoCases {
   template <class Golden>
   static void add_golden(std::vector<typename Golden::Case>& cases) {

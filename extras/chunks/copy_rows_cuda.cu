@@ -5,10 +5,10 @@ namespace abh {
 
 namespace {
 
-constexpr int place_warps = 4;        // in a block
-constexpr Index place_columns = 128;  // of a piece
+constexpr int place_warps = 4;        // warps per block
+constexpr Index place_columns = 128;  // columns per piece
 
-// Grid: a warp a piece of a row.
+// Grid: one warp per piece of a row.
 template <class T>
 __global__ void copy_rows_kernel(CopyRows<T> a, Index pieces_of_row) {
   wait_for_kernel_before();

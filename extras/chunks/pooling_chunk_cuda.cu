@@ -3,11 +3,11 @@
 
 namespace abh {
 
-// Pooling, what lies behind a chunk of a sequence.
+// State after a chunk of a pooled sequence.
 
 namespace {
 
-// Grid: a thread a head.
+// Grid: one thread per head.
 __global__ static void zeta_kernel(float* zeta_n, const float* max_nc, const float* sum_nc, Index C, Index N,
                                    float* low_n) {
   wait_for_kernel_before();

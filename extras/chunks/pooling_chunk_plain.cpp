@@ -3,7 +3,7 @@
 
 namespace abh {
 
-// Pooling, what lies behind a chunk of a sequence.
+// State after a chunk of a pooled sequence.
 
 template <class Device, class T>
 void pooling_zeta(Device&, Accum<T>* zeta_n, const Accum<T>* max_nc, const Accum<T>* sum_nc, Index C, Index N,

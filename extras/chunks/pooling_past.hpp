@@ -9,8 +9,8 @@
 
 namespace abh {
 
-// State of a pooling between two chunks of a sequence (extras/chunks/README.md): positions before those of the chunk, in
-// joined arrays. Without chunks it uses no memory and no time.
+// State of a pooling between two chunks of a sequence (extras/chunks/README.md): positions before those of the chunk,
+// in joined arrays. Without chunks it uses no memory and no time.
 template <class Device, class T>
 class PoolingPast {
  public:

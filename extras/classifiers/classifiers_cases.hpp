@@ -9,7 +9,7 @@
 
 namespace abh {
 
-// The classes and what the head reads; otherwise: where the metadata do not say.
+// Number of classes and input of the head; otherwise: the value if the metadata have none.
 template <class Device, class T>
 typename GoldenCases<Device, T>::Given golden_head(GoldenCases<Device, T>& g, const std::string& otherwise) {
   const std::string pooling = g.file().has_setting("pooling") ? g.file().setting("pooling") : otherwise;
@@ -17,7 +17,7 @@ typename GoldenCases<Device, T>::Given golden_head(GoldenCases<Device, T>& g, co
           .class_pooling = g.choice("pooling", pooling, {"mean", "cls"})};
 }
 
-// Runs a classifier on B sequences of C positions, forward, and backward where the file has labels.
+// Runs a classifier on B sequences of C positions: forward, and backward if the file has labels.
 template <class Device, class T>
 void golden_classify(GoldenCases<Device, T>& g, const ModelConfig& config, Index B, Index C,
                      const std::vector<Token>& tokens, const std::vector<Token>& mask,
@@ -41,7 +41,7 @@ void golden_classify(GoldenCases<Device, T>& g, const ModelConfig& config, Index
   g.give_gradients(network.weights().gradients(), network.parameters());
 }
 
-// One row of logits a sequence. With cls pooling every sequence begins with a token behind the vocabulary.
+// One row of logits per sequence. With cls pooling every sequence begins with a token after the vocabulary.
 template <class Device, class T>
 void golden_classifier(GoldenCases<Device, T>& g) {
   const ModelConfig config = g.network_config(golden_head(g, "mean"));
@@ -58,7 +58,7 @@ void golden_classifier(GoldenCases<Device, T>& g) {
                   with_first(g.file().tokens("input.tokens_bc", tokens, 0, last, 0), last + 1), mask, {});
 }
 
-// An image is cut into patches, row by row, of which each is laid out channel by channel and row by row.
+// Cuts an image into patches, row by row; the numbers of a patch are ordered by channel, then by row.
 template <class Device, class T>
 void golden_vision_transformer(GoldenCases<Device, T>& g) {
   g.file().setting("patch");
@@ -91,7 +91,7 @@ void golden_vision_transformer(GoldenCases<Device, T>& g) {
   golden_classify(g, config, B, static_cast<Index>(tokens.size()) / B, tokens, {}, patches);
 }
 
-// The cases of golden and bench.
+// Cases of golden and bench.
 struct ClassifierCases {
   template <class Golden>
   static void add_golden(std::vector<typename Golden::Case>& cases) {

@@ -13,7 +13,7 @@ template <class Device, class T>
 void masked_mean_forward(Device& device, T* mean_bd, Accum<T>* share_b, const T* x_bcd, const Token* mask_bc, Index B,
                          Index C, Index D) {
   using A = Accum<T>;
-  // A task walks along the positions with some of the channels: their sums are at hand, and nobody adds up parts.
+  // A task loops over the positions with some of the channels: their sums stay in cache, and no parts are added.
   const Index pieces = blocks_of(D, channels_per_task);
   parallel_for(device, B * pieces, [&](Index task, Index) {
     const Index b = task / pieces, d = task % pieces * channels_per_task, size = min_of(channels_per_task, D - d);

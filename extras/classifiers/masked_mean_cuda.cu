@@ -14,8 +14,8 @@ struct MeanSums {
   float count[mean_warps];
 };
 
-// Grid: sequences x tiles of 32 packs of channels; the warps of a block share the positions, and their sums are added
-// in order. Reads x once.
+// Grid: sequences x tiles of 32 packs of channels. The warps of a block share the positions; their sums are added in
+// order. Reads x once.
 template <class T, int width>
 __global__ void mean_kernel(T* mean_bd, float* share_b, const T* x_bcd, const Token* mask_bc, Index C, int D) {
   wait_for_kernel_before();
@@ -49,7 +49,7 @@ __global__ void mean_kernel(T* mean_bd, float* share_b, const T* x_bcd, const To
   store<width>(mean_bd + b * D + d, sum);
 }
 
-// Grid: a warp a row. Writes d_x once.
+// Grid: one warp per row. Writes d_x once.
 template <class T, int width>
 __global__ void mean_backward_kernel(T* d_x_bcd, const T* d_mean_bd, const float* share_b, const Token* mask_bc,
                                      Index BC, Index C, int D) {

@@ -22,7 +22,7 @@ Index positions_of(const PatchGrid& grid, bool has_cls) { return grid.patches() 
 
 PatchGrid grid_of(const LabelledPictures& pictures, Index patch) { return {pictures.height, pictures.width, patch}; }
 
-// Patches of pictures so high and wide, the smallest first.
+// Patch sizes that divide a picture of this height and width, smallest first.
 std::vector<Index> patches_that_divide(Index height, Index width) {
   std::vector<Index> patches;
   for (Index patch = 1; patch <= std::min({height, width, largest_patch}); ++patch) {
@@ -137,7 +137,7 @@ std::string DigitsTask::shown(const Batch& batch, Index b, const std::vector<Tok
   const auto row = static_cast<std::size_t>(b);
   std::string text = to_text(Index{best_r[row]});
   if (best_r[row] != batch.target_r[row]) text += ", is " + to_text(Index{batch.target_r[row]});
-  // A line has two rows of pixels, the last one perhaps one; the sum of both is 0 to 2.
+  // A line shows two rows of pixels, the last line possibly one; their sum is 0 to 2.
   const auto lines = static_cast<std::size_t>((grid_.height + 1) / 2), width = static_cast<std::size_t>(grid_.width);
   std::vector<float> ink(lines * width);
   for (Index i = 0; i < grid_.pixels(); ++i) {
@@ -186,7 +186,7 @@ void check_digits(const Metadata& metadata, const ModelConfig& config, const std
   require_size("context", expected.context, config.context, source);
 }
 
-// A patch has as many pixels as a network has inputs, and is a square.
+// The number of pixels of a square patch is the number of inputs of the network.
 void see_patch(Metadata& metadata) {
   const auto inputs = metadata.find("patch_inputs");
   if (inputs == metadata.end()) return;
@@ -209,7 +209,7 @@ TaskKind digits_kind(const TaskPrograms& programs) {
 
 namespace {
 
-// Those of a network that has learned some, and is given the pictures at `data`; empty: drawn ones.
+// Checks pictures against the grid of a trained network; data: their path, empty: drawn digits.
 void require_grid(const PatchGrid& learned, Index height, Index width, const std::string& data,
                   const std::string& source) {
   if (height == learned.height && width == learned.width) return;
@@ -240,7 +240,7 @@ class DigitsTraining : public TaskTraining {
     }
   }
 
-  // Drawn digits have no end; those of a file are moved, and still soon known by heart.
+  // Drawn digits are endless; those of a file are moved, and are still overfitted soon.
   void recipe(const std::string& data_flag, ModelConfig& model, TrainingConfig& training) const override {
     model = {.layers = 2, .channels = 64, .heads = 4, .context = 16, .mixer = "dot", .causal = false};
     training = {.batch = 64, .steps = 10000, .learning_rate = 2e-3, .init_std = 0.1};
@@ -330,10 +330,10 @@ class DrawnPictures : public TaskFigures {
     return subject;
   }
 
-  // Where cls looks, or all patches together where there is none.
+  // Attention from cls, or the mean over all positions without cls.
   PictureSection section(const FigureExample& subject, const Observed& seen, const Thinning& thinning) const override {
-    const std::string who = has_cls_ ? "cls looks" : "all patches look";
-    PictureSection section{"Where " + who, "", {}};
+    const std::string who = has_cls_ ? "from cls" : "from all patches";
+    PictureSection section{"Attention " + who, "", {}};
     const auto C = static_cast<std::size_t>(seen.positions()), first = static_cast<std::size_t>(has_cls_ ? 1 : 0);
     std::vector<double> ink_yx(subject.batch.patch_bpi.size());
     for (std::size_t i = 0; i < ink_yx.size(); ++i) {
@@ -348,17 +348,17 @@ class DrawnPictures : public TaskFigures {
       const std::string head = map.heads == 1 ? "" : ", head " + to_text(map.head);
       PatchesPicture picture{
           .text = {"Layer " + to_text(map.layer) + (map.kind.empty() ? "" : ", weights of " + map.kind) + head,
-                   "where " + who},
+                   "attention " + who},
           .height = grid_.height,
           .width = grid_.width,
           .patch = grid_.patch,
           .ink_yx = ink_yx,
           .value_p = {received.begin() + static_cast<std::ptrdiff_t>(first), received.end()},
-          .unit = "of its weight"};
+          .unit = "of the weight"};
       std::size_t most = first;
       for (std::size_t c = first; c < C; ++c) most = received[c] > received[most] ? c : most;
       picture.text.description = "Most weight, " + fixed_text(100 * received[most], 1) + " %, goes to the patch at " +
-                                 subject.name_c[most] + "; alike would be " +
+                                 subject.name_c[most] + "; uniform weights would be " +
                                  fixed_text(100 / static_cast<double>(C), 1) + " % each.";
       section.figures.push_back({"patches-" + to_text(map.layer) + (map.kind.empty() ? "-" : "-" + map.kind + "-") +
                                      to_text(map.head) + ".svg",

@@ -10,8 +10,8 @@ namespace abh {
 
 namespace {
 
-// Lengths are eighths of a pixel: a picture is 128 of them high and wide, and a sample stands at the middle of two.
-constexpr int samples = 64;  // both ways
+// Lengths are in eighths of a pixel: a picture has 128 x 128, and a sample is in the middle of 2 x 2.
+constexpr int samples = 64;  // samples per side
 
 struct Point {
   int x, y;
@@ -28,7 +28,7 @@ constexpr int hexadecimal(char c) { return c <= '9' ? c - '0' : c - 'a' + 10; }
 
 class Paper {
  public:
-  // Inks every sample that is within the radius of the line from a to b.
+  // Inks every sample within the radius of the line from a to b.
   void ink(Point a, Point b, int radius) {
     const int dx = b.x - a.x, dy = b.y - a.y, length2 = dx * dx + dy * dy, radius2 = radius * radius;
     const auto first = [&](int p, int q) { return std::max(0, (std::min(p, q) - radius) / 2 - 1); };
@@ -37,7 +37,7 @@ class Paper {
       for (int u = first(a.x, b.x); u < end(a.x, b.x); ++u) {
         const int px = 2 * u + 1 - a.x, py = 2 * v + 1 - a.y, along = px * dx + py * dy;
         const int qx = px - dx, qy = py - dy, across = px * dy - py * dx;
-        // Beyond an end of the line the end itself is nearest.
+        // Past an end of the line, the end is the nearest point.
         const bool near = along <= 0         ? px * px + py * py <= radius2
                           : along >= length2 ? qx * qx + qy * qy <= radius2
                                              : across * across <= radius2 * length2;

@@ -13,7 +13,7 @@ namespace abh {
 namespace {
 
 constexpr Index side_of_lines = 8, most_of_lines = 16;
-constexpr Index idx_of_images = 0x803, idx_of_labels = 0x801;  // bytes, in three dimensions and in one
+constexpr Index idx_of_images = 0x803, idx_of_labels = 0x801;  // type byte, three dimensions and one dimension
 
 void require_sides(Index height, Index width, const std::string& path) {
   const auto is_side = [](Index side) { return 1 <= side && side <= largest_side; };
@@ -28,7 +28,7 @@ std::optional<Index> number_up_to(std::string_view word, Index most) {
   return number && *number >= 0 && *number <= most ? number : std::nullopt;
 }
 
-// A field of a line as such a number, which other programs write as 5, 5.0 or 5e0.
+// A field of a line as such a number, which may be written as 5, 5.0 or 5e0.
 std::optional<Index> field_up_to(std::string_view field, Index most) {
   const std::optional<double> number = from_text<double>(field);
   const bool is_whole =
@@ -54,7 +54,7 @@ std::vector<std::string_view> fields_of(std::string_view line, char separator) {
 
 std::string_view first_line_of(std::string_view bytes) { return bytes.substr(0, bytes.find('\n')); }
 
-// The character between the fields of lines of which this is the first one.
+// Separator of fields, determined by the first line.
 char separator_of(std::string_view first_line) {
   for (const char separator : {';', '\t'}) {
     if (first_line.find(separator) != first_line.npos) return separator;
@@ -62,7 +62,7 @@ char separator_of(std::string_view first_line) {
   return ',';
 }
 
-// Tells names of columns, of which the last one is that of the label, from numbers.
+// True for names of columns whose last name means the label.
 bool is_header(const std::vector<std::string_view>& fields) {
   std::string name = small_letters(std::string(fields.back()));
   std::erase(name, '"');
@@ -70,7 +70,7 @@ bool is_header(const std::vector<std::string_view>& fields) {
   return std::find(std::begin(names), std::end(names), name) != std::end(names);
 }
 
-// Four bytes of an IDX file's head, the highest first.
+// Four bytes of an IDX header, most significant first.
 Index word_at(std::string_view bytes, std::size_t position) {
   Index word = 0;
   for (const char byte : bytes.substr(position, 4)) word = word << 8 | static_cast<unsigned char>(byte);
@@ -83,19 +83,19 @@ void require_head(std::string_view bytes, Index magic, std::size_t head, const s
               " bytes that begins with " + to_text(magic));
 }
 
-// The data behind a head that promises so many bytes.
+// Requires `count` bytes of data after a header.
 void require_bytes(std::string_view behind, Index count, const std::string& path, const std::string& of_what) {
   if (static_cast<Index>(behind.size()) == count) return;
   throw Error(path + ": expected " + to_text(count) + " bytes of " + of_what + ", as its head says, found " +
               to_text(static_cast<Index>(behind.size())));
 }
 
-// The words of a PGM file's head, and of the numbers of P2, one after the other.
+// Reads the words of a PGM header, and the numbers of P2, in order.
 class PgmWords {
  public:
   PgmWords(std::string_view bytes, const std::string& path) : bytes_(bytes), path_(path) {}
 
-  // The next number; `what` it is, for errors.
+  // Next number; `what` names it in errors.
   Index number(const std::string& what, Index low, Index high) {
     const std::string_view word = next();
     const std::optional<Index> value = number_up_to(word, high);
@@ -109,7 +109,7 @@ class PgmWords {
     while (position_ < bytes_.size() && !is_space(bytes_[position_]) && bytes_[position_] != '#') ++position_;
     return bytes_.substr(begin, position_ - begin);
   }
-  // The data behind the one character that ends the head.
+  // The data after the single character that ends the header.
   std::string_view rest() const { return bytes_.substr(std::min(position_ + 1, bytes_.size())); }
 
  private:
@@ -188,7 +188,7 @@ PictureSet pictures_of_idx(std::string_view images, const std::string& images_pa
   const Index count = word_at(images, 4);
   PictureSet set{word_at(images, 8), word_at(images, 12), {}};
   require_sides(set.height, set.width, images_path);
-  const Index pixels = set.height * set.width;  // at most 2^20, and there are less than 2^32 of them
+  const Index pixels = set.height * set.width;  // at most 2^20; the number of pictures is below 2^32
   if (word_at(labels, 4) != count) {
     throw Error(labels_path + ": expected " + to_text(count) + " labels, as many as there are images in " +
                 images_path + ", found " + to_text(word_at(labels, 4)));

@@ -20,7 +20,8 @@ std::string patches_svg(const PatchesPicture& picture) {
            tenths(frame_top + static_cast<double>(p / across) * tile) + "\" width=\"" + tenths(tile) + "\" height=\"" +
            tenths(tile) + "\"/>\n";
   }
-  // A pixel is a spot as large as its ink, with an edge of paper, so that the ground stays seen around it.
+  // A pixel is a spot of a size proportional to its ink, with a light edge, so that the background is visible around
+  // it.
   for (Index i = 0; i < picture.height * picture.width; ++i) {
     const double ink = picture.ink_yx[static_cast<std::size_t>(i)];
     if (!(ink > 0.05)) continue;

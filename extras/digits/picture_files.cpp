@@ -46,7 +46,7 @@ bool is_digit(char c) { return '0' <= c && c <= '9'; }
   throw Error(path + ": is a gzip file, expected what is in it; " + command + " unpacks it");
 }
 
-// The bytes of a file; where it lies there as gzip alone, or is an archive, what to do.
+// Bytes of a file. If only a gzip file exists, or it is an archive, the error explains what to do.
 std::string bytes_of(const std::string& path) {
   if (const std::string packed = path + ".gz"; !is_there(path) && is_there(packed)) refuse_gzip(packed);
   std::string bytes = read_data_file(path, "pictures of digits");
@@ -60,7 +60,7 @@ std::string bytes_of(const std::string& path) {
 
 std::string with_name(const fs::path& path, const std::string& name) { return (path.parent_path() / name).string(); }
 
-// The name with the first `from` in it turned into `to`; none if it has none.
+// The name with its first `from` replaced by `to`; none if it does not contain `from`.
 std::optional<std::string> turned(std::string name, const std::string& from, const std::string& to) {
   const std::size_t at = name.find(from);
   if (at == name.npos) return std::nullopt;
@@ -79,7 +79,7 @@ PictureSet idx_set(const std::string& images_path, const std::string& images) {
   return pictures_of_idx(images, images_path, bytes_of(labels_path), labels_path);
 }
 
-// The images of the test set beside those to train on, if they are there, packed or not.
+// Images of the test set next to the training images, if present, packed or not.
 std::optional<std::string> test_images(const fs::path& training) {
   for (const char* name : {"t10k", "test"}) {
     const std::optional<std::string> other = turned(training.filename().string(), "train", name);
@@ -90,7 +90,7 @@ std::optional<std::string> test_images(const fs::path& training) {
   return std::nullopt;
 }
 
-// Adds a set to those before, of which the first had its size at the path `first`.
+// Appends a set; its pictures must have the size of the earlier ones, first found at the path `first`.
 void append(PictureSet& all, PictureSet more, const std::string& path, const std::string& first) {
   if (all.pictures.empty()) {
     all = std::move(more);
@@ -102,7 +102,7 @@ void append(PictureSet& all, PictureSet more, const std::string& path, const std
   }
 }
 
-// Those of two places; every picture of both is one of the set.
+// Joins training and test pictures of two files.
 LabelledPictures with_test_set(PictureSet training, const std::string& path, PictureSet test,
                                const std::string& test_path) {
   if (training.pictures.empty() || test.pictures.empty()) {
@@ -113,7 +113,7 @@ LabelledPictures with_test_set(PictureSet training, const std::string& path, Pic
   return {training.height, training.width, std::move(training.pictures), count};
 }
 
-// Pictures of one place: the last fifth is the test set, or with `all` everything.
+// Pictures of one file: the last fifth is the test set; with `all`, every picture.
 LabelledPictures with_last_fifth(PictureSet set, const std::string& path, bool all) {
   const auto count = static_cast<Index>(set.pictures.size());
   if (count < (all ? 1 : 5)) {
@@ -130,7 +130,7 @@ LabelledPictures of_idx(const std::string& path, const std::string& images, bool
   return with_test_set(std::move(set), path, idx_set(*test, bytes_of(*test)), *test);
 }
 
-// The paths in a folder, in the order of their names, but for those that begin with a point.
+// Paths in a folder, sorted by name, except names that begin with a dot.
 std::vector<std::string> paths_in(const std::string& folder) {
   std::vector<std::string> paths;
   std::error_code error;
@@ -142,7 +142,7 @@ std::vector<std::string> paths_in(const std::string& folder) {
   return paths;
 }
 
-// The digit that a name begins with, where no other follows.
+// The digit at the start of a name, if no other digit follows.
 std::optional<Token> digit_of(const std::string& name) {
   if (!is_digit(name[0]) || (name.size() > 1 && is_digit(name[1]))) return std::nullopt;
   return static_cast<Token>(name[0] - '0');
@@ -150,7 +150,7 @@ std::optional<Token> digit_of(const std::string& name) {
 
 bool ends_as_pgm(const std::string& name) { return name.ends_with(".pgm") || name.ends_with(".PGM"); }
 
-// The PGM pictures of a folder, or of the folders in it that are named by a digit. Files of other kinds may lie there.
+// PGM pictures of a folder, or of its subfolders named by a digit. Other files are ignored.
 PictureSet pgm_set(const std::string& folder) {
   PictureSet set;
   std::string first;
@@ -180,8 +180,8 @@ PictureSet pgm_set(const std::string& folder) {
   return set;
 }
 
-// The IDX file of images in a folder, or of those to train on, unpacked or not; none if there is none. MNIST's own
-// comes before those of other collections.
+// IDX file of training images in a folder, or of all images, packed or not; none if there is none. MNIST's own file has
+// priority over those of other collections.
 std::optional<std::string> images_in(const std::string& folder) {
   std::set<std::string> names, training;
   for (const std::string& path : paths_in(folder)) {

@@ -8,7 +8,7 @@
 #include "extras/distributed/recursive_halving.hpp"
 #include "layers/dropout.hpp"
 
-// NCCL, where this build has it, or the emulator's.
+// NCCL if this build has it, or that of the emulator.
 #if !defined(__CUDACC__)
 #include "cuda/emulator/nccl.hpp"
 #define ABH_HAS_NCCL 1
@@ -42,7 +42,7 @@ GpuSums<backend>::GpuSums(GpuDevice<backend>& device, Processes& processes, Inde
                "connection of all processes");
 }
 
-// An orderly end is one of all processes. Who leaves because something went wrong leaves alone.
+// A regular end includes all processes. A process that leaves because of an error leaves alone.
 template <Backend backend>
 GpuSums<backend>::~GpuSums() {
   if (!all_) return;
@@ -88,7 +88,7 @@ void GpuSums<backend>::sum(float* values, Index count) {
       [this](Index partner, const float* out, Index out_count, float* in, Index in_count) {
         exchange(partner, out, out_count, in, in_count);
       },
-      [this](float* to, const float* from, Index size) {  // which is dropout that drops nothing
+      [this](float* to, const float* from, Index size) {  // dropout without dropping: an addition
         dropout_forward<GpuDevice<backend>, float>(*beside_, to, to, from, Dropout{}, size);
       });
 }

@@ -9,24 +9,24 @@ struct ncclComm;
 
 namespace abh {
 
-// Adds up arrays in the memory of GPUs of which each process has one, as Processes does with arrays of the host:
-// element by element as a balanced binary tree over the ranks. By NCCL, from GPU to GPU, beside what the device
-// computes meanwhile. It may all be recorded; a recording of it must be gone before this is, as NCCL waits for that.
-// Nothing where there is one process.
+// Adds arrays in GPU memory over processes with one GPU each, as Processes does for host arrays: element by element, as
+// a balanced binary tree over the ranks. Uses NCCL from GPU to GPU, concurrently with other work of the device. It may
+// be captured; the captured graph must be destroyed before this object, because NCCL waits for it. Does nothing for one
+// process.
 template <Backend backend>
 class GpuSums {
  public:
-  // All processes construct theirs at the same time. Error where there are several and this build has no NCCL, or NCCL
-  // cannot connect them. Arrays are summed in pieces of so many numbers, which short ones wait for if they lie directly
-  // before what was begun last, as the gradients of one block before those of the next.
+  // All processes construct it at the same time. Throws Error if there are several processes and this build has no
+  // NCCL, or NCCL cannot connect them. Arrays are summed in pieces of `piece` numbers. Short arrays wait for a full
+  // piece if they directly precede the last one in memory, as do the gradients of consecutive blocks.
   GpuSums(GpuDevice<backend>& device, Processes& processes, Index piece = Index{1} << 22);
   ~GpuSums();
   GpuSums(const GpuSums&) = delete;
   GpuSums& operator=(const GpuSums&) = delete;
 
-  // `values`, in device memory, as they are when the device has done what it has been asked for.
+  // Sums `values` in device memory, after all earlier work of the device.
   void begin_sum(float* values, Index count);
-  // Makes device work that is issued from now on see the sums.
+  // Makes later device work wait for the sums.
   void finish_sums();
 
  private:
@@ -41,7 +41,7 @@ class GpuSums {
   ncclComm* all_ = nullptr;
   float* waiting_ = nullptr;
   Index waiting_count_ = 0;
-  int exceptions_;  // on their way when this began
+  int exceptions_;  // exceptions in flight at construction
 };
 
 }  // namespace abh

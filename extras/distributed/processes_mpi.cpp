@@ -1,4 +1,4 @@
-// Several processes by MPI: the one file that knows of it.
+// Several processes with MPI: the only file that uses MPI.
 
 #define OMPI_SKIP_MPICXX 1
 #define MPICH_SKIP_MPICXX 1
@@ -32,16 +32,16 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr auto between_looks = std::chrono::milliseconds(50);  // at the other processes
-constexpr int looks_a_beat = 10;                               // a sign of life every half second
-constexpr int most_silent_looks = 120;                         // after six seconds without one a process counts as lost
-constexpr auto time_to_speak = std::chrono::seconds(1);  // for one that knows the reason, before another one tells it
+constexpr auto between_looks = std::chrono::milliseconds(50);  // between checks of the other processes
+constexpr int looks_a_beat = 10;                               // a heartbeat every half second
+constexpr int most_silent_looks = 120;                         // a process without a heartbeat for six seconds is lost
+constexpr auto time_to_speak = std::chrono::seconds(1);        // delay before others report an error of process 0
 
-constexpr Index largest_message = Index{1} << 20;  // numbers of a sum that are sent at one time
+constexpr Index largest_message = Index{1} << 20;  // maximum number of numbers per message of a sum
 
-// The kinds of messages.
+// Tags of messages.
 constexpr int of_sum = 1, of_life = 2, of_leaving = 3;
-// The content of a sign of life: this process lives, or it is done and sends no more.
+// Content of a heartbeat: the process is running, or it is done and this is the last one.
 constexpr char sign_of_life = 0, last_sign = 1;
 
 template <class T>
@@ -51,7 +51,7 @@ const MPI_Datatype type_of<float> = MPI_FLOAT;
 template <>
 const MPI_Datatype type_of<double> = MPI_DOUBLE;
 
-// Another process of this machine, whose end the system tells at once.
+// Another process on this machine; the operating system reports its end immediately.
 class Neighbour {
  public:
   Neighbour() = default;
@@ -61,8 +61,7 @@ class Neighbour {
   Neighbour(const Neighbour&) = delete;
   Neighbour& operator=(const Neighbour&) = delete;
 
-  // This process as others find it: the machine, as long as it runs; the room that numbers of processes have there;
-  // the number.
+  // Identity of this process: the machine since its start, the namespace of process ids, and the process id.
   struct Place {
     char machine[64] = {}, room[64] = {};
     pid_t number = 0;
@@ -75,7 +74,7 @@ class Neighbour {
     return place;
   }
 
-  // Begins to watch the process at such a place. One on another machine is never seen to end.
+  // Starts to watch the process. For a process on another machine an end is never reported.
   void watch([[maybe_unused]] const Place& place) {
 #if defined(SYS_pidfd_open)
     const Place mine = here();
@@ -93,16 +92,16 @@ class Neighbour {
   int process_ = -1;
 };
 
-// One thread alone speaks MPI. It does what it is given, one after the other, and all the time, whatever the layers
-// compute meanwhile, it looks after the process before this one in a ring: every process is looked after by one other,
-// so one says that it is lost, and why all end.
+// A single thread calls MPI. It executes tasks in order, and concurrently with the layers' computation it monitors the
+// previous process of a ring. Each process has one monitor, so only one process reports the loss and the reason for the
+// end.
 class MpiProcesses : public Processes {
  public:
   explicit MpiProcesses(std::string program) : program_(std::move(program)) {
     do_now([this] { join(); });
   }
   ~MpiProcesses() override {
-    largest(0);  // waits for those that still have something to do
+    largest(0);  // waits for processes that are not done
     do_now([this] { part(); });
     speaker_.join();
   }
@@ -142,16 +141,16 @@ class MpiProcesses : public Processes {
   }
 
   void leave(const std::string& message, int status) override {
-    // All processes find a common error, such as a wrong flag, at about the same time: process 0 reports it.
+    // All processes detect a common error, such as a wrong flag, at about the same time; process 0 reports it.
     if (!leads()) std::this_thread::sleep_for(time_to_speak);
     reason_ = message;
     status_ = status;
     leaves_ = true;
-    for (;;) ::pause();  // the speaker ends this process
+    for (;;) ::pause();  // the MPI thread ends this process
   }
 
  private:
-  // The work of the caller's thread:
+  // Work of the caller's thread:
 
   void begin(std::function<void()> task) {
     {
@@ -169,7 +168,7 @@ class MpiProcesses : public Processes {
     finish();
   }
 
-  // The work of the speaker:
+  // Work of the MPI thread:
 
   void speak() {
     std::unique_lock lock(mutex_);
@@ -194,7 +193,7 @@ class MpiProcesses : public Processes {
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     rank_ = rank;
     size_ = size;
-    MPI_Comm here_only;  // the processes that share the memory of this machine
+    MPI_Comm here_only;  // processes on this machine
     require(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, rank, MPI_INFO_NULL, &here_only));
     MPI_Comm_rank(here_only, &rank_here);
     MPI_Comm_free(&here_only);
@@ -210,12 +209,12 @@ class MpiProcesses : public Processes {
   }
   void await_life() { require(MPI_Irecv(&sign_, 1, MPI_CHAR, previous_, of_life, MPI_COMM_WORLD, &life_)); }
   void send_life(const char& sign) {
-    MPI_Request sent;  // nothing waits for it: it is small, and `sign` stays where it is
+    MPI_Request sent;  // not awaited: it is small, and `sign` stays valid
     require(MPI_Isend(&sign, 1, MPI_CHAR, next_, of_life, MPI_COMM_WORLD, &sent));
     MPI_Request_free(&sent);
   }
 
-  // The end of a run that is done: after it no message is on its way and no receive waits.
+  // Regular end of a run: no message is in flight and no receive is pending afterwards.
   void part() {
     send_life(last_sign);
     const auto receive = [this] { require(MPI_Wait(&life_, MPI_STATUS_IGNORE)); };
@@ -247,7 +246,7 @@ class MpiProcesses : public Processes {
     wait_for(requests, 2);
   }
 
-  // MPI gets on with a message only while it is called; between calls the core belongs to the layers.
+  // MPI makes progress only during its calls; between calls the layers use the core.
   void wait_for(MPI_Request* requests, int count) {
     for (int turn = 0, done = 0;; ++turn) {
       require(MPI_Testall(count, requests, &done, MPI_STATUSES_IGNORE));
@@ -257,13 +256,13 @@ class MpiProcesses : public Processes {
     }
   }
 
-  // Now and then: is the process before this one alive, has one left, is this one to leave?
+  // Periodic check: is the previous process alive, has a process left, must this process leave?
   void look_around() {
     const Clock::time_point now = Clock::now();
     if (size_ == 1 || now < next_look_) return;
     next_look_ = now + between_looks;
     const bool ended = neighbour_.has_ended();
-    // A process that leaves says so before it ends, but MPI may want to be asked more than once.
+    // A process that leaves notifies the others first; MPI may need several calls to send the message.
     for (int turn = 0, left = 0; turn < (ended ? 1000 : 1); ++turn) {
       require(MPI_Test(&leaving_, &left, MPI_STATUS_IGNORE));
       if (left) ::_exit(left_with_);
@@ -285,7 +284,7 @@ class MpiProcesses : public Processes {
   [[noreturn]] void end_all(const std::string& reason, int status) {
     const std::string line = program_ + ": " + reason + '\n';
     [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, line.data(), line.size());
-    std::this_thread::sleep_for(std::chrono::milliseconds(100));  // mpirun reads it before others end
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));  // mpirun reads it before other processes end
     std::vector<MPI_Request> requests(static_cast<std::size_t>(size_), MPI_REQUEST_NULL);
     for (int other = 0; other < size_; ++other) {
       if (other == rank_) continue;
@@ -309,21 +308,21 @@ class MpiProcesses : public Processes {
   const std::string program_;
   int previous_ = 0, next_ = 0;
   Neighbour neighbour_;
-  MPI_Request leaving_ = MPI_REQUEST_NULL, life_ = MPI_REQUEST_NULL;  // messages that may come at any time
+  MPI_Request leaving_ = MPI_REQUEST_NULL, life_ = MPI_REQUEST_NULL;  // pending receives
   int left_with_ = 0;
-  char sign_ = sign_of_life;  // the last one that came
+  char sign_ = sign_of_life;  // last one received
   int looks_ = 0, silent_looks_ = 0;
   Clock::time_point next_look_{};
   std::vector<std::byte> received_;
   bool over_ = false;
 
-  std::string reason_;  // of this process to leave
+  std::string reason_;  // reason why this process leaves
   int status_ = 0;
   std::atomic<bool> leaves_ = false;
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<std::function<void()>> tasks_;  // the first is being done
+  std::deque<std::function<void()>> tasks_;  // the first one is running
   std::thread speaker_{&MpiProcesses::speak, this};
 };
 

@@ -7,15 +7,15 @@
 
 namespace abh {
 
-// Adds up the arrays of `size` processes, a power of two, element by element as a balanced binary tree over their
-// ranks; this is the part of process `rank`, and all get the sum. In rounds of halving two processes exchange halves of
-// what they hold, and each adds up one of them: first neighbours, then those two apart, and so on, which climbs the
-// tree. Then the same backwards, which hands out the sums.
+// Adds the arrays of `size` processes, a power of two, element by element as a balanced binary tree over the ranks
+// (all-reduce by recursive halving). This function is the part of process `rank`; all processes get the sum. In each
+// halving round two processes exchange halves of their data, and each adds one half: first neighbours, then processes
+// at distance two, and so on. The same rounds in reverse order distribute the sums.
 //
 //   exchange(partner, out, out_count, in, in_count)   sends `out` to process `partner`, and receives `in` from there
 //   add(to, from, count)                              to_i = to_i + from_i, of two numbers, in any order
 //
-// `received` is room for (count + 1) / 2 numbers. Every process sends and receives 2 (1 - 1 / size) count numbers.
+// `received`: room for (count + 1) / 2 numbers. Every process sends and receives 2 (1 - 1 / size) count numbers.
 template <class T, class Exchange, class Add>
 void sum_by_halving(T* values, Index count, T* received, Index rank, Index size, const Exchange& exchange,
                     const Add& add) {

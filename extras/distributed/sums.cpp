@@ -1,4 +1,4 @@
-// sums: how fast processes add up arrays (device/processes.hpp), as training does with gradients.
+// sums: measures how fast processes add arrays (device/processes.hpp), as training does with gradients.
 
 #include <algorithm>
 #include <bit>
@@ -23,7 +23,7 @@
 namespace abh {
 namespace {
 
-// The median of some times, in seconds.
+// Median of some times, in seconds.
 template <class Body>
 double seconds_of(const Body& body, int times) {
   using Clock = std::chrono::steady_clock;
@@ -37,7 +37,7 @@ double seconds_of(const Body& body, int times) {
   return seconds[static_cast<std::size_t>(times / 2)];
 }
 
-// How long sum(count) takes, of arrays of 4 bytes, 16, ... up to `largest`.
+// Measures sum(count) for arrays of 4 bytes, 16, ... up to `largest`.
 template <class Sum>
 void measure(Processes& processes, Index largest, const Sum& sum) {
   if (processes.leads()) std::cout << processes.size() << " processes\n     bytes        us     GB/s\n";

@@ -17,6 +17,7 @@
 #include "cuda/emulator/nccl.hpp"
 #include "extras/distributed/gpu_sums.hpp"
 #include "tests/harness/catch.hpp"
+#include "tests/harness/model_case.hpp"
 
 namespace abh {
 namespace {
@@ -172,6 +173,36 @@ TEST_CASE("gpu sums: non-contiguous arrays", "[gpu_sums][threads]") {
     sums.finish_sums();
     if (values[0] != 10 || values[2] != 41) throw Error("wrong sums");
   });
+}
+
+// A gradient whose late sums are not done when it is sent is none.
+TEST_CASE("gpu sums: a network in two processes learns what one process with two shards learns",
+          "[gpu_sums][threads]") {
+  const ModelConfig config{
+      .layers = 2, .channels = 12, .heads = 2, .context = 6, .vocabulary = 9, .mixer = "additive,dot"};
+  TrainingConfig training{.batch = 4, .steps = 9, .learning_rate = 0.01, .warmup = 0, .dropout = 0.1};
+  training.shards = 2;
+  const auto weights_of = [&](Processes& processes, Index size) {
+    const auto model =
+        with_weights(make_model({.device = "emulated", .threads = 1}, config,
+                                training_capacity(config, training, false, size), training.dropout, "float", processes),
+                     some_weights(config, 0.2));
+    for (Index step = 0; step < 3; ++step) {  // as it is, then recorded, then again
+      Batch batch{.B = 4, .C = 6};
+      for (Index i = 0; i < 24; ++i) {
+        batch.token_bc.push_back(static_cast<Token>((i * i + step) % 9));
+        batch.target_r.push_back(i % 5 == 0 ? ignored_target : static_cast<Token>((3 * i + step) % 9));
+      }
+      model->train_step(batch, training, step);
+    }
+    return model->read(Model::Arena::weights);
+  };
+  const std::vector<float> expected = weights_of(one_process(), 1);
+  std::vector<std::vector<float>> found(2);
+  in_threads(2, [&](Processes& processes, Device&) {
+    found[static_cast<std::size_t>(processes.rank())] = weights_of(processes, 2);
+  });
+  for (const std::vector<float>& weights : found) CHECK((weights == expected));
 }
 
 TEST_CASE("gpu sums: a process that leaves with an error does not wait for the others", "[gpu_sums][threads]") {

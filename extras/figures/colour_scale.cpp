@@ -11,25 +11,25 @@ namespace abh {
 
 namespace {
 
-// Lightness, chroma and hue in degrees.
+// Colour by lightness, chroma, and hue in degrees.
 OkLab of_hue(double L, double chroma, double hue) {
   const double angle = hue * std::numbers::pi / 180;
   return {L, chroma * std::cos(angle), chroma * std::sin(angle)};
 }
 
-// The paper of chart_style.
+// Background colour of chart_style.
 OkLab paper(bool dark) { return dark ? ok_lab_of({15 / 255.0, 20 / 255.0, 26 / 255.0}) : ok_lab_of({1, 1, 1}); }
 
 OkLab between(const OkLab& x, const OkLab& y, double part) {
   return {x.L + part * (y.L - x.L), x.a + part * (y.a - x.a), x.b + part * (y.b - x.b)};
 }
 
-// So many colours on the way through these, from the first to the last, equally far apart along it.
+// `count` colours at equal distances along a path through these colours.
 std::vector<OkLab> evenly_along(std::span<const OkLab> way, int count) {
   double length = 0;
   for (std::size_t i = 1; i < way.size(); ++i) length += distance(way[i - 1], way[i]);
   std::vector<OkLab> colours = {way.front()};
-  double before = 0;  // the stretch that begins at way[i - 1]
+  double before = 0;  // path length up to way[i - 1]
   for (std::size_t i = 1; i < way.size(); ++i) {
     const double stretch = distance(way[i - 1], way[i]);
     while (static_cast<int>(colours.size()) < count) {
@@ -42,8 +42,8 @@ std::vector<OkLab> evenly_along(std::span<const OkLab> way, int count) {
   return colours;
 }
 
-// The ways that numbers go, away from the paper: through yellow and red to purple, or the other way; and to blue and
-// orange of the same lightness and chroma.
+// Colour paths, from the background on: through yellow and red to purple, or the reverse; and to blue and orange of the
+// same lightness and chroma.
 std::vector<OkLab> way_from_zero(bool dark) {
   if (dark) {
     return {paper(true), of_hue(0.36, 0.13, 300), of_hue(0.53, 0.17, 350), of_hue(0.71, 0.16, 45),

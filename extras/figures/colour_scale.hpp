@@ -7,49 +7,49 @@
 
 namespace abh {
 
-// Colours for numbers, evenly spaced to the eye: neighbours are equally far apart in OKLab (Ottosson, "A perceptual
-// color space for image processing", 2020), in which distances are those that one sees.
+// Colour scales with perceptually equal steps: adjacent colours have equal distances in OKLab (Ottosson, "A perceptual
+// color space for image processing", 2020).
 
-// A colour as OKLab has it: lightness from 0 to 1, green to red, blue to yellow.
+// An OKLab colour: lightness from 0 to 1, green to red, blue to yellow.
 struct OkLab {
   double L, a, b;
 };
 inline double distance(const OkLab& x, const OkLab& y) { return std::hypot(x.L - y.L, x.a - y.a, x.b - y.b); }
 
-// As red, green and blue of sRGB, 0 to 1 where a screen can show it, and back.
+// Converts to red, green and blue of sRGB, 0 to 1 if displayable, and back.
 std::array<double, 3> srgb_of(const OkLab& colour);
 OkLab ok_lab_of(const std::array<double, 3>& srgb);
 
-// Level 0 is the paper, and the last one is farthest from it: dark on light paper, light on dark.
+// Level 0 is the background, the last level the most distant colour: dark on a light background, light on a dark one.
 inline constexpr int colour_levels = 17;
-// The level of 0 for numbers with a sign: each sign has the levels on one side of it.
+// Level of 0 for signed numbers; the levels on each side belong to one sign.
 inline constexpr int middle_level = colour_levels / 2;
 
 enum class Colours { one_way, both_signs };
 std::array<OkLab, colour_levels> colours_of(Colours colours, bool dark);
 
-// Which level a number has.
+// Maps numbers to levels.
 struct ColourScale {
   Colours colours = Colours::one_way;
-  bool by_roots = false;  // levels are evenly apart in square roots: much is seen, and little, too
-  double smallest = 0;    // where the scale begins; of both signs it is -largest
-  double largest = 0;     // where it ends; 0: nowhere, then there is one level
-  std::string unit{};     // that it counts
+  bool by_roots = false;  // levels are equally spaced in square roots, which shows both large and small values
+  double smallest = 0;    // start of the scale; -largest for signed numbers
+  double largest = 0;     // end of the scale; 0: not set, one level
+  std::string unit{};     // unit of the numbers
 
-  // The level of a value. Finite values beyond an end get the level of that end, NaN and infinity that of the paper.
+  // Level of a value. Values outside get the level of the nearest end, NaN and infinity that of the background.
   int level(double value) const;
-  // The number that a level stands for.
+  // Number at a level.
   double value(int level) const;
-  // Whether ink on that ground has to be the paper's colour to be read.
+  // True if text on this level needs the background colour to be readable.
   bool takes_paper_ink(int level) const;
-  // The same, ending at the largest size of these numbers where it has no end.
+  // The same scale, ending at the largest absolute value of these numbers if its end is not set.
   ColourScale fitted(const std::vector<double>& values) const;
 };
 
-// The largest size of a number, 0 where there is none.
+// Largest absolute value, 0 for an empty list.
 double largest_of(const std::vector<double>& values);
 
-// Rules of a style sheet: classes v0, v1, ... have the colours as the variable --v.
+// CSS rules: classes v0, v1, ... have the colours as the variable --v.
 std::string colour_rules(Colours colours, bool dark);
 
 }  // namespace abh

@@ -1,4 +1,4 @@
-// draw: pictures of what a trained network computes of one sequence.
+// draw: figures of the computation of a trained network for one sequence.
 
 #include "apps/programs/programs.hpp"
 #include "program/run_program.hpp"

@@ -20,23 +20,23 @@ namespace abh {
 
 namespace {
 
-constexpr Index most_at_once = 32;  // copies of the sequence, each with one position masked
+constexpr Index most_at_once = 32;  // copies of the sequence per batch, each with one position masked
 
-// "dot", or "dot, metric" where layers differ.
+// "dot", or "dot, metric" if layers differ.
 std::string mixers_of_layers(const ModelConfig& config) {
   std::string names;
   for (const char c : config.mixer) names += c == ',' ? std::string(", ") : std::string(1, c);
   return names;
 }
 
-// As many pictures as fit; of a single head of a single layer there is nothing to leave out.
+// As many figures as fit; a single head of a single layer is never omitted.
 PicturePage page_of(const Observed& seen, const FigureExample& subject, const TaskFigures& task,
                     const PicturePage& empty) {
   Thinning thinning;
   while (true) {
     PicturePage page = empty;
     if (thinning.heads > 1 || thinning.layers > 1) {
-      page.introduction.push_back("All of this network would be more than a page holds. Drawn are heads 0, " +
+      page.introduction.push_back("The network is too large for one page, which shows heads 0, " +
                                   to_text(thinning.heads) + ", ... of layers 0, " + to_text(thinning.layers) +
                                   ", and so on.");
     }
@@ -57,7 +57,8 @@ void make_folder(const std::string& folder) {
   }
 }
 
-// The pictures that an older page in this folder names. Error where it is another's: its files are not to be touched.
+// Figures named by an older page in this folder. Throws Error if the page is not from draw, so that foreign files are
+// kept.
 std::vector<std::string> older_pictures(const std::string& index) {
   std::error_code none;
   if (!std::filesystem::is_regular_file(index, none) || std::filesystem::file_size(index, none) == 0) return {};
@@ -66,7 +67,7 @@ std::vector<std::string> older_pictures(const std::string& index) {
   return *files;
 }
 
-// Removes an older page and then its pictures: a page that stands in the folder always has its own.
+// Removes an older page first and then its figures: a page in the folder always has its own figures.
 void drop_page(const std::filesystem::path& folder, const std::vector<std::string>& pictures) {
   std::error_code ignored;
   std::filesystem::remove(folder / "index.html", ignored);
@@ -76,7 +77,7 @@ void drop_page(const std::filesystem::path& folder, const std::vector<std::strin
   }
 }
 
-// Writes the pictures and then the page.
+// Writes the figures, then the page.
 void write_page(const PicturePage& page, const std::filesystem::path& folder) {
   for (const PictureSection& section : page.sections) {
     for (const Figure& figure : section.figures) {
@@ -114,10 +115,10 @@ class Drawing : public TaskCommand {
     std::string folder = flags.value("out");
     if (folder.empty()) folder = std::filesystem::path(source).replace_filename("pictures").string();
     make_folder(folder);
-    const FolderLock lock(folder);  // two draws at a time would mix their pictures
+    const FolderLock lock(folder);  // two concurrent runs would mix their figures
     const std::string index = (std::filesystem::path(folder) / "index.html").string();
     const std::vector<std::string> older = older_pictures(index);
-    // A page that cannot be written is found now, not when all has been computed.
+    // Checks that the page can be written before the computation starts.
     { const AtomicFile probe(index); }
 
     const Index C = subject.batch.C;
@@ -126,7 +127,7 @@ class Drawing : public TaskCommand {
     const auto model = make_model(machine.device, config, capacity, 0, machine.type);
     model->write(Model::Arena::weights, trained.weights);
     if (config.classes > 0 && subject.batch.target_r.front() == ignored_target) {
-      subject.notes.push_back("Its label is not known: the loss is that of the network's own answer.");
+      subject.notes.push_back("The label is unknown: the loss is that of the network's own prediction.");
     }
     const Observed seen(*model, config, trained.weights, subject.batch, capacity.B);
 
@@ -134,14 +135,14 @@ class Drawing : public TaskCommand {
     const std::string network = to_text(config.layers) + (config.layers == 1 ? " layer of " : " layers of ") +
                                 mixers_of_layers(config) + ", " + to_text(config.channels) + " channels, " +
                                 to_text(config.heads) + (config.heads == 1 ? " head" : " heads");
-    PicturePage page{.title = "What a network makes of " + subject.title,
+    PicturePage page{.title = "Activations of a network for " + subject.title,
                      .introduction = {network + ", after " + to_text(trained.step) + " steps; " + to_text(C) +
-                                      " positions, " + short_number(seen.losses().mean, 4) + " nats an answer."},
+                                      " positions, " + short_number(seen.losses().mean, 4) + " nats per target."},
                      .sections = {}};
     page.introduction.insert(page.introduction.end(), subject.notes.begin(), subject.notes.end());
     page.introduction.push_back(
-        "Attention is not an explanation: a network may look where its answer does not depend on, and the other way "
-        "round. So beside every map stands what the loss becomes when the position that is looked at most is hidden.");
+        "Attention is not an explanation: a prediction need not depend on a position with a large weight, and may "
+        "depend on others. So the caption of every map gives the loss after masking the position of most weight.");
     page = page_of(seen, subject, *task_, page);
     drop_page(folder, older);
     write_page(page, folder);

@@ -16,7 +16,7 @@ namespace {
 
 using Names = std::vector<std::string>;
 
-constexpr std::size_t most_with_values = 24;  // tokens of a strip that shows its numbers
+constexpr std::size_t most_with_values = 24;  // maximum length of a strip with numbers
 
 std::string quoted(const std::string& name, Index c) { return "\u2018" + name + "\u2019 at " + to_text(c); }
 std::string nats(double loss) { return short_number(loss, 4); }
@@ -35,13 +35,11 @@ Figure figure_of(const std::string& file, const StripPicture& strip, const std::
   return {file + ".svg", strip_svg(strip), strip.text.title + ": " + strip.text.description, caption};
 }
 
-// ---- What it answers ----
+// ---- The prediction ----
 
-// The targets that count, and what each cost.
+// Targets that count, and the loss of each.
 Figure figure_of_losses(const Observed& seen, const FigureExample& subject) {
-  StripPicture strip{.text = {"The loss of every answer", "nats that each right answer cost", ""},
-                     .cells = {},
-                     .scale = {.unit = "nats"}};
+  StripPicture strip{.text = {"Loss of every target", "in nats", ""}, .cells = {}, .scale = {.unit = "nats"}};
   double worst = -1;
   std::string hardest;
   for (std::size_t r = 0; r < subject.batch.target_r.size(); ++r) {
@@ -52,19 +50,19 @@ Figure figure_of_losses(const Observed& seen, const FigureExample& subject) {
     strip.cells.push_back({name, loss, name == "\u21b5"});
     if (loss > worst) worst = loss, hardest = name;
   }
-  // A network that guesses pays this much.
+  // Loss of a uniform prediction.
   strip.scale.largest = std::max(worst, std::log(static_cast<double>(subject.answer_o.size())));
   strip.shows_values = strip.cells.size() <= most_with_values;
-  strip.text.description = to_text(static_cast<Index>(strip.cells.size())) + " answers, " + nats(seen.losses().mean) +
-                           " nats in the mean; the hardest is " + hardest + ", " + nats(worst) + " nats.";
+  strip.text.description = to_text(static_cast<Index>(strip.cells.size())) + " targets, with a mean loss of " +
+                           nats(seen.losses().mean) + " nats; the largest is that of " + hardest + ", " + nats(worst) +
+                           " nats.";
   return figure_of("answers", strip,
-                   "Every answer stands on the colour of its loss: paper was foreseen. The mean is " +
-                       nats(seen.losses().mean) + " nats; the hardest is \u2018" + hardest + "\u2019 with " +
-                       nats(worst) + ".");
+                   "The background colour of every target shows its loss. The mean is " + nats(seen.losses().mean) +
+                       " nats; the largest is that of \u2018" + hardest + "\u2019 with " + nats(worst) + ".");
 }
 
 Figure figure_of_classes(const Observed& seen, const FigureExample& subject) {
-  StripPicture strip{.text = {"How likely each class is", "what the classifier makes of it", ""},
+  StripPicture strip{.text = {"Class probabilities", "output of the classifier", ""},
                      .cells = {},
                      .scale = {.largest = 1, .unit = "probability"},
                      .shows_values = true};
@@ -75,13 +73,13 @@ Figure figure_of_classes(const Observed& seen, const FigureExample& subject) {
   }
   const std::string said = subject.answer_o[best];
   const std::string right = subject.answer_o[static_cast<std::size_t>(subject.batch.target_r.front())];
-  strip.text.description = "It says " + said + ", with probability " + short_number(seen.likely_o()[best]) +
+  strip.text.description = "The prediction is " + said + ", with probability " + short_number(seen.likely_o()[best]) +
                            "; the loss is that of " + right + ".";
   return figure_of("classes", strip, strip.text.description);
 }
 
 Figure figure_of_worth(const Observed& seen, const FigureExample& subject) {
-  StripPicture strip{.text = {"What every position is worth", "loss without it less loss with it", ""},
+  StripPicture strip{.text = {"Importance of every position", "loss with the position masked minus loss", ""},
                      .cells = {},
                      .scale = {.colours = Colours::both_signs, .unit = "nats"}};
   std::size_t most = 0;
@@ -94,15 +92,16 @@ Figure figure_of_worth(const Observed& seen, const FigureExample& subject) {
   }
   strip.shows_values = strip.cells.size() <= most_with_values;
   const std::string name = quoted(subject.name_c[most], static_cast<Index>(most));
-  strip.text.description = "The position whose absence costs most is " + name + ", " + short_number(largest) + " nats.";
+  strip.text.description =
+      "Masking raises the loss most at position " + name + ", by " + short_number(largest) + " nats.";
   return figure_of("worth", strip,
-                   "Each position masked in turn, in every layer and head: orange is missed, blue was in the way. "
-                   "Most missed is " +
+                   "Each position is masked in turn, in every layer and head. Orange: the loss rises; blue: it falls. "
+                   "The largest rise is that of " +
                        name + ", " + short_number(largest) + " nats.");
 }
 
 PictureSection section_of_answer(const Observed& seen, const FigureExample& subject) {
-  PictureSection section{"Its answer", "", {}};
+  PictureSection section{"Predictions", "", {}};
   if (!seen.likely_o().empty()) {
     section.figures.push_back(figure_of_classes(seen, subject));
   } else {
@@ -112,7 +111,7 @@ PictureSection section_of_answer(const Observed& seen, const FigureExample& subj
   return section;
 }
 
-// ---- Tokens, positions and the stream ----
+// ---- Tokens, positions and the residual stream ----
 
 MatrixPicture matrix_of_distances(const std::string& title, const std::string& of, const double* rows, Index count,
                                   Index width, const Names& names) {
@@ -129,7 +128,7 @@ MatrixPicture matrix_of_distances(const std::string& title, const std::string& o
       if (distance < nearest) nearest = distance, pair = {j, i};
     }
   }
-  // Nearest to paper is nearest: the scale begins a little below the smallest distance, and not at 0, far from all.
+  // The scale of distances begins a little below the smallest distance, so that small distances differ most in colour.
   const double farthest = largest_of(matrix.value_rc);
   if (count > 1) matrix.scale.smallest = std::max(0.0, nearest - (farthest - nearest) / 6);
   matrix.text.description = "Distances between " + to_text(count) + " " + of;
@@ -142,7 +141,7 @@ MatrixPicture matrix_of_distances(const std::string& title, const std::string& o
   return matrix;
 }
 
-// The embedding vectors of the tokens that occur.
+// Embedding vectors of the tokens in the sequence.
 std::optional<Figure> figure_of_embeddings(const Observed& seen, const FigureExample& subject) {
   constexpr std::size_t most = 40;
   const ObservedArray* own_vd = seen.find(seen.config().own_prefix() + "embedding.token_vd");
@@ -162,11 +161,11 @@ std::optional<Figure> figure_of_embeddings(const Observed& seen, const FigureExa
     rows.insert(rows.end(), row, row + D);
   }
   if (known.empty()) return std::nullopt;
-  const MatrixPicture matrix = matrix_of_distances("Distances of tokens", "tokens that occur", rows.data(),
+  const MatrixPicture matrix = matrix_of_distances("Distances of tokens", "tokens of the sequence", rows.data(),
                                                    static_cast<Index>(known.size()), D, names);
   return figure_of("tokens", matrix,
-                   "Between the vectors of the tokens that occur, before any position is added. Near to the paper's "
-                   "colour is alike. " +
+                   "Between the embedding vectors of these tokens, without positions. A colour near the background "
+                   "means similar vectors. " +
                        matrix.text.description);
 }
 
@@ -181,18 +180,19 @@ std::optional<Figure> figure_of_positions(const Observed& seen) {
     return std::nullopt;
   }
   const MatrixPicture matrix =
-      matrix_of_distances("Distances of positions", "vectors of positions", rows.data(), C, D, numbers(C));
+      matrix_of_distances("Distances of positions", "position vectors", rows.data(), C, D, numbers(C));
   return figure_of("positions", matrix,
-                   "Between the vectors that are added to tokens for where they stand (" + seen.config().positions +
-                       "). Where a band near to the paper's colour lies along the diagonal, neighbours are alike.");
+                   "Between the vectors that are added to tokens by position (" + seen.config().positions +
+                       "). A band of background colour along the diagonal: adjacent positions are similar.");
 }
 
-// By how much of its length each block changes a row.
+// Relative change of the length of a row by each block.
 Figure figure_of_stream(const Observed& seen, const FigureExample& subject) {
   const Index C = seen.positions(), D = seen.config().channels;
-  MatrixPicture matrix{.text = {"What every block changes", "length of the change by that of the row", ""},
-                       .column_names = subject.name_c,
-                       .scale = {.unit = "of a row's length"}};
+  MatrixPicture matrix{
+      .text = {"Change of the residual stream by block", "length of the change relative to that of the row", ""},
+      .column_names = subject.name_c,
+      .scale = {.unit = "of a row's length"}};
   const std::vector<double>* before = &seen.find(seen.config().own_prefix() + "x_bcd")->values;
   double most = -1;
   std::string strongest;
@@ -213,18 +213,18 @@ Figure figure_of_stream(const Observed& seen, const FigureExample& subject) {
         mean += matrix.value_rc.back() / static_cast<double>(C);
       }
       if (mean > most) most = mean, strongest = matrix.row_names.back();
-      // Where norms stand behind the sums, the next block reads normed rows.
+      // In a post-norm network, the next block reads normalised rows.
       const ObservedArray* normed = seen.find(seen.block_of(layer) + block + ".normed_bcd");
       before = &(normed ? normed : out)->values;
     }
   }
-  matrix.text.description = "Of " + to_text(static_cast<Index>(matrix.row_names.size())) + " blocks, " + strongest +
-                            " changes rows most, by " + short_number(most) + " of their length in the mean.";
-  return figure_of("stream", matrix, "Every block adds to the rows that pass through it. " + matrix.text.description);
+  matrix.text.description = "Among " + to_text(static_cast<Index>(matrix.row_names.size())) + " blocks, " + strongest +
+                            " changes rows most, by " + short_number(most) + " of their length on average.";
+  return figure_of("stream", matrix, "Every block adds its output to the residual stream. " + matrix.text.description);
 }
 
 PictureSection section_of_rows(const Observed& seen, const FigureExample& subject) {
-  PictureSection section{"Tokens, positions, rows", "", {}};
+  PictureSection section{"Tokens, positions, residual stream", "", {}};
   if (auto figure = figure_of_embeddings(seen, subject)) section.figures.push_back(*std::move(figure));
   if (auto figure = figure_of_positions(seen)) section.figures.push_back(*std::move(figure));
   section.figures.push_back(figure_of_stream(seen, subject));
@@ -258,14 +258,14 @@ class LayerPictures {
     add_metric();
     add_products();
     if (!looks) add_rows();
-    section.introduction = looks ? "Every row of a map is a position that looks, every column one that is looked at."
-                                 : "Nothing here looks from one position to another.";
+    section.introduction = looks ? "In a map, rows are positions that attend, columns are positions attended to."
+                                 : "This layer has no weights between positions.";
     const Index window = (has_scores_ ? config.attention_windows() : config.windows())[number_];
     if (window > 0 && looks) {
-      section.introduction += " A window of " + to_text(window) + " positions hides what is older.";
+      section.introduction += " A window of " + to_text(window) + " positions masks older ones.";
     }
     if (config.has_alibi() && looks)
-      section.introduction += " What is further back weighs less, by a slope of its head.";
+      section.introduction += " More distant positions get smaller weights, by a slope per head.";
     return section;
   }
 
@@ -285,7 +285,7 @@ class LayerPictures {
     const bool depthwise = G == 1;
     MatrixPicture matrix{
         .text = {title("taps of the convolution"),
-                 depthwise ? "a row a tap, a column a channel" : "root mean square over a channel's inputs", ""},
+                 depthwise ? "rows: taps, columns: channels" : "root mean square over a channel's inputs", ""},
         .column_names = numbers(D),
         .scale = {.colours = depthwise ? Colours::both_signs : Colours::one_way, .unit = "weight"}};
     for (Index j = 0; j < J; ++j) {
@@ -304,10 +304,10 @@ class LayerPictures {
     matrix.text.description = to_text(J) + " taps of " + to_text(D) + " channels, the largest " +
                               short_number(largest_of(matrix.value_rc)) + ".";
     add("taps", matrix,
-        "What every channel takes of a position and of those just before it. " + matrix.text.description);
+        "Weights of every channel for the current and the preceding positions. " + matrix.text.description);
   }
 
-  // Weights as multiples of an even share: a row of many positions has small ones, and would be as good as empty.
+  // Weights as multiples of the uniform weight; otherwise a row of many positions would look empty.
   static std::vector<double> shares_of(const AttentionMap& map, Index C) {
     std::vector<double> share_cs = map.weight_cs;
     for (auto row = share_cs.begin(); row != share_cs.end(); row += C) {
@@ -324,19 +324,19 @@ class LayerPictures {
       if (!thinning_.draws(map)) continue;
       const std::string head = map.heads == 1 ? "" : ", head " + to_text(map.head);
       const std::string pooling = map.kind.empty() ? "" : ", weights of " + map.kind;
-      MatrixPicture matrix{.text = {title(mixer_ + pooling + head), "rows look, columns are looked at",
+      MatrixPicture matrix{.text = {title(mixer_ + pooling + head), "rows: queries, columns: keys",
                                     worth_of(map, seen_, subject_.name_c)},
                            .row_names = subject_.name_c,
                            .column_names = subject_.name_c,
                            .value_rc = shares_of(map, seen_.positions()),
-                           .scale = {.by_roots = true, .unit = "times an even share"}};
-      // A row of equal weights has even shares alone. An even share lies at the middle of the scale or below.
+                           .scale = {.by_roots = true, .unit = "times the uniform weight"}};
+      // In a row of equal weights all values are 1. The value 1 is at the middle of the scale or below.
       matrix.scale.largest = std::max(4.0, largest_of(matrix.value_rc));
       add((map.kind.empty() ? "" : map.kind + "-") + "head-" + to_text(map.head), matrix, matrix.text.description);
     }
   }
 
-  // Root mean square, head by head, of what two arrays (BCD) multiply to.
+  // Root mean square, per head, of the product of two arrays (BCD).
   void add_gate(const std::string& file, const std::string& name, const ObservedArray* pooled,
                 const ObservedArray* gate) {
     const Index N = seen_.config().heads, C = seen_.positions(), D = seen_.config().channels, K = D / N;
@@ -355,7 +355,7 @@ class LayerPictures {
         matrix.value_rc.push_back(std::sqrt(squares));
       }
     }
-    matrix.text.description = "What the pooled past multiplies to with what stands there, up to " +
+    matrix.text.description = "Product of the pooled values and those of the position, up to " +
                               short_number(largest_of(matrix.value_rc)) + ".";
     add(file, matrix, matrix.text.description);
   }
@@ -368,31 +368,30 @@ class LayerPictures {
     }
     if (const ObservedArray* passed_bcn = find("mixer.passed_bcn")) {
       const Index C = passed_bcn->shape[1], N = passed_bcn->shape[2];
-      MatrixPicture matrix{.text = {title("what the gate lets pass"), "of the averaged value", ""},
+      MatrixPicture matrix{.text = {title("output of the gate"), "relative to the averaged value", ""},
                            .row_names = numbers(N, "head "),
                            .column_names = subject_.name_c,
-                           .scale = {.largest = 1, .unit = "share that passes"}};
+                           .scale = {.largest = 1, .unit = "share"}};
       double sum = 0;
       for (Index i = 0; i < N * C; ++i) {
         matrix.value_rc.push_back(passed_bcn->values[static_cast<std::size_t>(i % C * N + i / C)]);
         sum += matrix.value_rc.back() / static_cast<double>(N * C);
       }
       matrix.text.description =
-          "The query of every position asks the averaged key how much passes; in the mean it is " + short_number(sum) +
-          ".";
+          "The gate is computed from the query and the averaged key; its mean is " + short_number(sum) + ".";
       add("gate", matrix, matrix.text.description);
     }
   }
 
-  // How much of what lies at each distance a head lets in, where heads learn that.
+  // Learned span mask of each head by distance.
   void add_spans() {
     const ObservedArray* span_n = find("mixer.span_n");
     if (!span_n) return;
     const Index N = span_n->shape[0], C = seen_.positions();
     const double ramp = seen_.config().extras.ramp;
-    MatrixPicture masks{.text = {title("spans"), "a row a head, a column a distance back", ""},
+    MatrixPicture masks{.text = {title("spans"), "rows: heads, columns: distances", ""},
                         .column_names = numbers(C),
-                        .scale = {.colours = Colours::one_way, .unit = "share of a weight that is let in"}};
+                        .scale = {.colours = Colours::one_way, .unit = "span mask"}};
     std::string spans;
     for (Index n = 0; n < N; ++n) {
       const double span = span_n->values[static_cast<std::size_t>(n)];
@@ -402,12 +401,12 @@ class LayerPictures {
       }
       spans += (n == 0 ? "" : ", ") + fixed_text(span, 1);
     }
-    masks.text.description =
-        "Heads look back " + spans + " positions, and less and less over " + short_number(ramp) + " more.";
+    masks.text.description = "The spans of the heads are " + spans + " positions; beyond, the mask falls to 0 over " +
+                             short_number(ramp) + " more.";
     add("spans", masks, masks.text.description);
   }
 
-  // M of every head, and the squares of the distances that it makes between the rows p that it compares.
+  // M of every head, and the squared distances by M between the rows p.
   void add_metric() {
     const ObservedArray* metric_nkk = find("mixer.metric_nkk");
     if (!metric_nkk) return;
@@ -422,10 +421,10 @@ class LayerPictures {
                            .scale = {.colours = Colours::both_signs, .unit = "entry"}};
       double off = 0, on = 0;
       for (Index k = 0; k < K * K; ++k) (k / K == k % K ? on : off) += M[k] * M[k];
-      tensor.text.description = to_text(K) + " x " + to_text(K) + " entries, of whose squares " +
-                                percent(on / (on + off)) + " stand on the diagonal.";
+      tensor.text.description = to_text(K) + " x " + to_text(K) + " elements; of the sum of their squares, " +
+                                percent(on / (on + off)) + " is on the diagonal.";
       add("metric-head-" + to_text(n), tensor,
-          "Scores of two rows p are p M p; it began as the identity. " + tensor.text.description);
+          "The score of two rows p, p' is p M p'. Initially M is the identity. " + tensor.text.description);
 
       MatrixPicture squares{.text = {title("distances by M, head " + to_text(n)), "squares: (p - p') M (p - p')", ""},
                             .row_names = subject_.name_c,
@@ -437,17 +436,18 @@ class LayerPictures {
         negative += i / C < i % C && squares.value_rc[static_cast<std::size_t>(i)] < 0;
       }
       squares.text.description =
-          negative == 0 ? "No square between " + to_text(C) + " positions is negative: here M measures distances."
-                        : to_text(negative) + " of " + to_text(C * (C - 1) / 2) +
-                              " pairs have a negative square: there M is no metric.";
-      add("distance-head-" + to_text(n), squares, "Between what stands at two positions. " + squares.text.description);
+          negative == 0
+              ? "No squared distance between " + to_text(C) + " positions is negative: M is a metric for them."
+              : to_text(negative) + " of " + to_text(C * (C - 1) / 2) +
+                    " pairs have a negative squared distance: M is no metric for them.";
+      add("distance-head-" + to_text(n), squares, "Between the rows of two positions. " + squares.text.description);
     }
   }
 
-  // W_q W_k^T of dot-product attention: what two normed rows score before anything is turned or divided.
+  // W_q W_k^T of dot-product attention: the score of two normalised rows before rotation and scaling.
   void add_products() {
     const ObservedArray *query_hd = find("mixer.query_hd"), *key_hd = find("mixer.key_hd");
-    if (!query_hd || !key_hd || find("mixer.score_nk")) return;  // of scores that are no products it says nothing
+    if (!query_hd || !key_hd || find("mixer.score_nk")) return;  // undefined for scores that are not dot products
     constexpr Index most = 64;
     const Index D = query_hd->shape[1], N = seen_.config().heads, K = query_hd->shape[0] / N,
                 step = (D + most - 1) / most;
@@ -455,13 +455,13 @@ class LayerPictures {
     for (Index d = 0; d < D; d += step) names.push_back(to_text(d));
     for (Index n = 0; n < N; ++n) {
       if (!drawn(n)) continue;
-      MatrixPicture matrix{
-          .text = {title("W_q W_k^T, head " + to_text(n)),
-                   step == 1 ? "rows ask, columns answer" : "every channel number that " + to_text(step) + " divides",
-                   ""},
-          .row_names = names,
-          .column_names = names,
-          .scale = {.colours = Colours::both_signs, .unit = "product"}};
+      MatrixPicture matrix{.text = {title("W_q W_k^T, head " + to_text(n)),
+                                    step == 1 ? "rows: query channels, columns: key channels"
+                                              : "channels whose index is a multiple of " + to_text(step),
+                                    ""},
+                           .row_names = names,
+                           .column_names = names,
+                           .scale = {.colours = Colours::both_signs, .unit = "product"}};
       double trace = 0;
       for (Index d = 0; d < D; d += step) {
         for (Index e = 0; e < D; e += step) {
@@ -474,10 +474,10 @@ class LayerPictures {
           trace += d == e ? product : 0;
         }
       }
-      matrix.text.description =
-          "Channels of the row that looks by those of the row looked at, of rank " + to_text(std::min(K, D)) +
-          " at most; its diagonal sums to " + short_number(trace) +
-          (trace > 0 ? ": in the mean, like attracts like." : ": in the mean, like does not attract like.");
+      matrix.text.description = "Query channels by key channels, with a rank of at most " + to_text(std::min(K, D)) +
+                                "; its trace is " + short_number(trace) +
+                                (trace > 0 ? ": on average, similar rows get higher scores."
+                                           : ": on average, similar rows do not get higher scores.");
       add("product-head-" + to_text(n), matrix, matrix.text.description);
     }
   }
@@ -485,7 +485,7 @@ class LayerPictures {
   void add_rows() {
     const ObservedArray* out_bcd = find("mixer.out_bcd");
     const MatrixPicture matrix =
-        matrix_of_distances(title("distances of rows"), "rows that leave the mixer", out_bcd->values.data(),
+        matrix_of_distances(title("distances of rows"), "output rows of the mixer", out_bcd->values.data(),
                             seen_.positions(), seen_.config().channels, subject_.name_c);
     add("rows", matrix, matrix.text.description);
   }
@@ -495,7 +495,7 @@ class LayerPictures {
   const Thinning& thinning_;
   Index layer_;
   std::string block_, file_;
-  std::size_t number_;  // of the layer among all, those of an encoder first
+  std::size_t number_;  // index among all layers, those of an encoder first
   std::string mixer_;
   bool has_scores_;
   bool has_map_ = false;
@@ -515,15 +515,15 @@ std::string worth_of(const AttentionMap& map, const Observed& seen, const Names&
     worth.push_back(without_c[c] - seen.losses().mean);
     position.push_back(static_cast<Index>(c));
   }
-  if (position.empty()) return "There is no position whose absence could be tried.";
+  if (position.empty()) return "No position can be masked.";
   const auto named = [&](std::size_t i) { return quoted(name_c[static_cast<std::size_t>(position[i])], position[i]); };
   const auto most = static_cast<std::size_t>(std::max_element(weight.begin(), weight.end()) - weight.begin());
   const auto least = static_cast<std::size_t>(std::min_element(weight.begin(), weight.end()) - weight.begin());
   const double loss = seen.losses().mean, agreement = rank_correlation(weight, worth);
   return "Most weight, " + percent(weight[most]) + ", goes to " + named(most) + ". The loss is " + nats(loss) +
-         ", without that position " + nats(loss + worth[most]) + ", without the least seen, " + named(least) + ", " +
-         nats(loss + worth[least]) + ". Weights and what each position is worth to the loss agree to " +
-         (std::isnan(agreement) ? "no degree" : fixed_text(agreement, 2)) + " (rank correlation).";
+         ", without that position " + nats(loss + worth[most]) + ", without the position of least weight, " +
+         named(least) + ", " + nats(loss + worth[least]) + ". The rank correlation of weights and importance is " +
+         (std::isnan(agreement) ? "undefined" : fixed_text(agreement, 2)) + ".";
 }
 
 std::vector<PictureSection> gallery(const Observed& seen, const FigureExample& subject, const Thinning& thinning) {

@@ -8,10 +8,10 @@
 
 namespace abh {
 
-// The figures of every network: its answer, its tokens and positions, and then layer by layer.
+// Figures of every network: the prediction, tokens and positions, then layer by layer.
 std::vector<PictureSection> gallery(const Observed& seen, const FigureExample& subject, const Thinning& thinning);
 
-// Describes in words how much the loss depends on the position of most attention weight, and on that of least.
+// Text on how the loss depends on the position with the most attention weight, and on that with the least.
 std::string worth_of(const AttentionMap& map, const Observed& seen, const std::vector<std::string>& name_c);
 
 }  // namespace abh

@@ -20,11 +20,11 @@ double width_of(const std::vector<std::string>& names) {
   return static_cast<double>(columns) * name_column;
 }
 
-// Cells side by side whose level is one are one line; a level is one path. Its steps are relative, which is short.
+// Adjacent cells of one level in a row form one line; a level is one path, with relative coordinates to save bytes.
 std::string cells(const MatrixPicture& picture, const ColourScale& scale) {
   struct Path {
     std::string d;
-    Index row = 0, column = 0;  // where its pen is
+    Index row = 0, column = 0;  // current point
   };
   std::array<Path, colour_levels> paths;
   const auto columns = static_cast<Index>(picture.column_names.size());
@@ -52,7 +52,7 @@ std::string cells(const MatrixPicture& picture, const ColourScale& scale) {
   return svg;
 }
 
-// The numbers of every so many-th of cells of this size, so that they do not touch.
+// Interval between numbers for cells of this size, so that they do not overlap.
 Index tick_of(double cell) {
   Index tick = 1;
   while (static_cast<double>(tick) * cell < 26) tick *= 2;

@@ -7,16 +7,16 @@
 
 namespace abh {
 
-// Numbers in rows and columns, each a cell whose colour says how large it is.
+// A matrix of numbers as coloured cells.
 struct MatrixPicture {
   FrameText text{};
-  std::vector<std::string> row_names{}, column_names{};  // as many as there are rows and columns
-  std::vector<double> value_rc{};                        // NaN is paper
-  ColourScale scale{};                                   // fitted to the numbers where it has no end
+  std::vector<std::string> row_names{}, column_names{};  // one per row or column
+  std::vector<double> value_rc{};                        // NaN: background
+  ColourScale scale{};                                   // fitted to the numbers if its end is not set
 };
 
-// As large as fits; names that find no room give way to the numbers of some rows and columns. The same picture gives
-// the same bytes.
+// The matrix is as large as possible; if names do not fit, some rows and columns get numbers instead. Equal pictures
+// give equal bytes.
 std::string matrix_svg(const MatrixPicture& picture);
 
 }  // namespace abh

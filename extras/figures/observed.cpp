@@ -14,7 +14,7 @@ namespace {
 
 constexpr double none = std::numeric_limits<double>::quiet_NaN();
 
-// The batch `count` times over.
+// The batch, repeated `count` times.
 Batch repeated(const Batch& batch, Index count) {
   return with_rows(batch, count * batch.B, [&](const auto& once) {
     auto all = once;
@@ -89,7 +89,7 @@ void Observed::find_losses(Model& model, const Batch& batch, Index most) {
     throw Error("the model computed a loss that is not finite: its weights are broken");
   }
   losses_.without_c.assign(static_cast<std::size_t>(C_), none);
-  // The position of cls holds no token, and is what a classifier reads.
+  // The position of cls has no token, and the classifier reads it.
   const Index first = config_.has_cls() ? 1 : 0;
   for (Index begin = first; begin < C_; begin += most) {
     const Index rows = std::min(most, C_ - begin);
@@ -100,7 +100,7 @@ void Observed::find_losses(Model& model, const Batch& batch, Index most) {
     for (Index i = 0; i < rows; ++i) {
       const std::size_t row = static_cast<std::size_t>(i) * R;
       const double mean = mean_of(loss_br, row, row + R, count);
-      // Floats that are summed in another order differ by so much, and nothing is what they are worth.
+      // Differences of this size come from another order of float sums and count as 0.
       const bool same = std::abs(mean - losses_.mean) < 2e-6 * std::max(1.0, losses_.mean);
       losses_.without_c[static_cast<std::size_t>(begin + i)] = same ? losses_.mean : mean;
     }
@@ -115,7 +115,7 @@ void Observed::find_maps() {
       const ObservedArray& array = entry.second;
       if (!name.starts_with(block) || !name.ends_with(end) || array.shape.back() != C_) continue;
       std::string kind = name.substr(block.size(), name.size() - block.size() - end.size());
-      if (!kind.empty()) kind.pop_back();  // its "_"
+      if (!kind.empty()) kind.pop_back();  // removes the trailing "_"
       const Index N = array.shape[1], size = C_ * C_;
       const auto weights_of = [&](Index n) {
         const auto begin = array.values.begin() + n * size;

@@ -17,36 +17,36 @@ struct ObservedArray {
   std::vector<double> values;
 };
 
-// The weight of position s for position c of one head.
+// Weight of position s for position c, of one head.
 struct AttentionMap {
   Index layer, head;
-  Index heads;                    // of its layer; one stands for all that are alike
-  std::string kind;               // where a block has several: "a" of a_weight_bncs
+  Index heads;                    // heads of its layer; 1 if all heads share the weights
+  std::string kind;               // if a block has several: "a" of a_weight_bncs
   std::vector<double> weight_cs;  // rows sum to 1, or to 0
 };
 
-// How well a sequence is answered, in nats, and what every position is worth to that.
+// Losses of a sequence in nats, and the importance of every position.
 struct ObservedLosses {
   double mean = 0;                // over the targets that count
   std::vector<double> each_r;     // 0 where a target does not count
-  std::vector<double> without_c;  // the mean where position c is masked, in every layer and head; NaN: it cannot be
+  std::vector<double> without_c;  // mean loss with position c masked in all layers and heads; NaN: not possible
 };
 
-// The arrays of a network for one sequence: every array that its blocks show (blocks/inspector.hpp), its weights, and
-// its losses.
+// Arrays of a network for one sequence: all inspected arrays of its blocks (blocks/inspector.hpp), its weights, and its
+// losses.
 class Observed {
  public:
-  // The batch is one sequence with a target at least. A classifier without one is given its own answer as target.
-  // Error where the network computes what is not finite.
+  // The batch is one sequence with at least one target. A classifier without a label gets its own prediction as target.
+  // Throws Error if a result is not finite.
   Observed(Model& model, const ModelConfig& config, const std::vector<float>& weights, Batch& batch, Index most);
 
   const ModelConfig& config() const { return config_; }
   Index positions() const { return C_; }
-  // The prefix of names of a layer of the stack that writes.
+  // Prefix of the names of a layer of the decoder stack.
   std::string block_of(Index layer) const { return config_.own_prefix() + "blocks." + to_text(layer) + "."; }
-  // An array that a block showed, or a weight; null where there is none.
+  // An inspected array or a weight; null if there is none.
   const ObservedArray* find(const std::string& name) const;
-  // Those that end so, by name.
+  // Names with this end.
   std::vector<std::string> names_ending(const std::string& end) const;
   // The attention maps of all layers and heads with weights between positions, layer by layer.
   const std::vector<AttentionMap>& maps() const { return maps_; }
@@ -70,11 +70,11 @@ class Observed {
 // is a metric. The result is empty if the layer has no M.
 std::vector<double> squares_by_metric(const Observed& seen, Index layer, Index head);
 
-// How much of all weight each position gets.
+// Total attention weight of each position.
 std::vector<double> received_s(const AttentionMap& map, Index C);
 
-// How far two rankings of the same things agree, -1 to 1 (Spearman's rho; equal numbers share the mean of their
-// ranks). NaN where one of them ranks nothing.
+// Rank correlation of two lists, -1 to 1 (Spearman's rho; equal numbers share the mean of their ranks). NaN if all
+// numbers of a list are equal.
 double rank_correlation(const std::vector<double>& x, const std::vector<double>& y);
 
 // Euclidean distances between `count` rows of `width` numbers.

@@ -27,7 +27,7 @@ constexpr std::string_view dark_rules = R"(.edge{stroke:#57616c}
 .ink{fill:#eef2f6;stroke:#0f141a}
 )";
 
-// The scale, a swatch a level, between its ends; one by roots names its middle, too, which nobody would guess.
+// Legend: one swatch per level between the ends; a square-root scale also shows its middle value.
 std::string legend(double y, const ColourScale& scale) {
   constexpr double swatch = 8;
   const std::string low = short_number(scale.value(0));

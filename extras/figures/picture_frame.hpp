@@ -8,25 +8,25 @@
 
 namespace abh {
 
-// The common frame of the pictures of a network (matrix, strip, ways, patches): as wide as a telephone, so that their
-// text can be read there, light and dark, with a title, a text alternative and a scale.
+// Common frame of all figures of networks (matrix, strip, ways, patches): readable at the width of a telephone, light
+// and dark, with a title, a text alternative and a scale.
 
 inline constexpr double picture_width = 358, picture_margin = 14;
 
 struct FrameText {
-  std::string title, note{};  // the line under it
-  std::string description{};  // for whoever does not see the picture
+  std::string title, note{};  // note: line below the title
+  std::string description{};  // text alternative
 };
 
-// One self-contained document. `body` begins at frame_top and is `height` high; below it stands the scale.
+// One self-contained document. `body` begins at frame_top and is `height` high; the scale is below it.
 inline constexpr double frame_top = 60;
 std::string framed_svg(const FrameText& text, double height, const ColourScale& scale, std::string_view body);
 
-// A coordinate, to a tenth.
+// A coordinate with one decimal.
 std::string tenths(double value);
-// How many columns a name has on a terminal, and about in a picture.
+// Width of a name in columns of a terminal, and about its width in a figure.
 Index columns_of(std::string_view name);
-// At most so many of its columns, with an ellipsis for what is left out.
+// The name cut to this many columns, with an ellipsis if shortened.
 std::string shortened(std::string_view name, Index columns);
 
 }  // namespace abh

@@ -38,7 +38,7 @@ std::string attribute(std::string_view text) {
 
 std::string paragraph(const std::string& text) { return text.empty() ? "" : "<p>" + xml_text(text, 4000) + "</p>\n"; }
 
-// The size of a picture, from its own root: a page that knows it does not move while pictures come.
+// Size of a figure, from its root element, so that the page layout does not change while figures load.
 std::string height_of(const Figure& figure) {
   const std::size_t begin = figure.svg.find(" height=\"") + 9;
   return figure.svg.substr(begin, figure.svg.find('"', begin) - begin);

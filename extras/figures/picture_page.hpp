@@ -6,31 +6,31 @@
 
 namespace abh {
 
-// A picture on a page, which lies beside it.
+// A figure of a page, in a file next to it.
 struct Figure {
   std::string file;         // "layer-0-dot-head-1.svg"
   std::string svg;          // one self-contained document
-  std::string alternative;  // for whoever does not see it
-  std::string caption;      // what one sees, in a sentence or two
+  std::string alternative;  // text alternative
+  std::string caption;      // description in one or two sentences
 };
 struct PictureSection {
   std::string title, introduction;
   std::vector<Figure> figures;
 };
 
-// A page of pictures, light and dark, from a telephone's width on; without script, and with nothing from elsewhere.
+// A page of figures, light and dark, readable at the width of a telephone; without scripts and external files.
 struct PicturePage {
   std::string title;
   std::vector<std::string> introduction;  // paragraphs
   std::vector<PictureSection> sections;
 
-  // As HTML, that is well-formed XML behind its first line. The same page gives the same bytes.
+  // HTML that is well-formed XML after its first line. Equal pages give equal bytes.
   std::string html() const;
-  // The size of the page and its pictures.
+  // Total size of the page and its figures.
   std::size_t bytes() const;
 };
 
-// The files of the pictures that such a page names; none where it is another's.
+// Figure files named by such a page; none if the page is not from draw.
 std::optional<std::vector<std::string>> pictures_named_by(const std::string& html);
 
 }  // namespace abh

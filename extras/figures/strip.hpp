@@ -8,20 +8,20 @@
 
 namespace abh {
 
-// Tokens one after the other, as a text is read, each on a ground that says how much it has of something.
+// A row of tokens in reading order; the background of a token shows its value.
 struct StripPicture {
   struct Cell {
     std::string name;
-    std::optional<double> value;  // none: paper
+    std::optional<double> value;  // none: background
     bool ends_line = false;
   };
   FrameText text{};
   std::vector<Cell> cells{};
-  ColourScale scale{};        // fitted to the numbers where it has no end
-  bool shows_values = false;  // as numbers under the names
+  ColourScale scale{};        // fitted to the numbers if its end is not set
+  bool shows_values = false;  // true: numbers below the names
 };
 
-// The same picture gives the same bytes.
+// Equal pictures give equal bytes.
 std::string strip_svg(const StripPicture& picture);
 
 }  // namespace abh

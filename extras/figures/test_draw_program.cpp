@@ -136,15 +136,44 @@ TEST_CASE("programs: draw shows each task in its own form", "[programs][drawing]
   const std::string long_arrays = train_on("sort", "--length 70 --batch 2", "long");
   require_refusal(draw({"--checkpoint", long_arrays, "--example", "0", "--out", folder / "a"}), 1,
                   {"at most 64 digits"});
+  // Arrays with their answers of 128 positions in all, and the next longer ones.
+  const std::string smallest_network = " --layers 1 --channels 4 --heads 1 --batch 1 --eval-tokens 10 --steps 0";
+  for (const std::string length : {"64", "65"}) {
+    const std::string run = train_on("sort", "--length " + length + smallest_network, "sort_" + length);
+    const Arguments first = {"--checkpoint", run, "--example", "0"};
+    if (length == "64") require_page(first, folder / "a");
+    if (length == "65") require_refusal(draw(first + Arguments{"--out", folder / "a"}), 1, {"at most 64 digits"});
+  }
+  // Sources and targets: the one or the other may be too long. The end is a position of the target.
+  std::string lines;
+  for (int i = 0; i < 30; ++i) lines += std::to_string(100 + i) + "\ty\n";
+  for (const auto& [source, target] : {std::pair{128, 127}, {129, 1}, {1, 128}}) {
+    lines += std::string(static_cast<std::size_t>(source), '1') + "\t" +
+             std::string(static_cast<std::size_t>(target), 'y') + "\n";
+  }
+  write_bytes(folder / "pairs.tsv", lines);
+  const std::string pairs = train_on("pairs",
+                                     "--context 130 --data " + (folder / "pairs.tsv") +
+                                         " --encoder-layers 1 --decoder-layers 1 --channels 4 --heads 1 --batch 1 "
+                                         "--eval-tokens 10 --steps 0",
+                                     "pairs");
+  for (const char* example : {"0", "1", "2"}) {
+    const Arguments shown = {"--checkpoint", pairs, "--data", folder / "pairs.tsv", "--example", example};
+    if (*example == '0') require_page(shown, folder / "a");
+    if (*example != '0') {
+      require_refusal(draw(shown + Arguments{"--out", folder / "a"}), 1,
+                      {"at most 128 characters, to be drawn, found "});
+    }
+  }
 
   for (const std::string pooling : {"mean", "cls"}) {
     const std::string reviews = train_on("reviews", "--class-pooling " + pooling, "reviews_" + pooling);
     files = require_page({"--checkpoint", reviews, "--text", "Not good, very bright!"}, folder / "b");
     CHECK(has(files, "classes.svg"));
-    CHECK(contains(page_of(folder / "b"), "Its label is not known"));
+    CHECK(contains(page_of(folder / "b"), "The label is unknown"));
     CHECK(contains(page_of(folder / "b"), "\u201cnot good very bright\u201d"));
     require_page({"--checkpoint", reviews, "--example", "1999"}, folder / "b");
-    CHECK(count(page_of(folder / "b"), "Its label is not known") == 0);
+    CHECK(count(page_of(folder / "b"), "The label is unknown") == 0);
     require_refusal(draw({"--checkpoint", reviews, "--text", "superb", "--out", folder / "b"}), 1,
                     {"--text: expected words of made-up reviews, very, not, good", "\"superb\""});
     require_refusal(draw({"--checkpoint", reviews, "--text", "!?", "--out", folder / "b"}), 1,
@@ -153,17 +182,17 @@ TEST_CASE("programs: draw shows each task in its own form", "[programs][drawing]
     const std::string digits = train_on("digits", "--class-pooling " + pooling, "digits_" + pooling);
     files = require_page({"--checkpoint", digits, "--example", "3"}, folder / "c");
     CHECK(has(files, "patches-1-3.svg"));
-    CHECK(contains(page_of(folder / "c"), pooling == "cls" ? "Where cls looks" : "Where all patches look"));
+    CHECK(contains(page_of(folder / "c"), pooling == "cls" ? "Attention from cls" : "Attention from all patches"));
     require_refusal(draw({"--checkpoint", digits, "--text", "3", "--out", folder / "c"}), 2,
                     {"--text: expected --example"});
   }
-  // A user's file: unknown words share one token, and examples are numbered in the file.
-  std::string lines;
+  // A file of one's own: words that are not known are one, and examples are counted in the file.
+  lines.clear();
   for (int i = 0; i < 40; ++i) lines += i % 2 == 0 ? "good\ta fine film\n" : "bad\ta poor film\n";
   write_bytes(folder / "texts.tsv", lines);
   const std::string own = train_on("reviews", "--context 5 --data " + (folder / "texts.tsv"), "own");
   require_page({"--checkpoint", own, "--text", "a superb film, and then some"}, folder / "d");
-  CHECK(contains(page_of(folder / "d"), "Words that the network does not know, as ?: 4."));
+  CHECK(contains(page_of(folder / "d"), "Unknown words, shown as ?: 4."));
   CHECK(contains(page_of(folder / "d"), "Of 6 words the first 5 are drawn."));
   require_page({"--checkpoint", own, "--example", "3", "--data", folder / "texts.tsv"}, folder / "d");
   require_refusal(draw({"--checkpoint", own, "--example", "3", "--out", folder / "d"}), 1, {"expected --data FILE"});
@@ -178,7 +207,7 @@ TEST_CASE("programs: a large network is drawn in part, and a long text is cut", 
   const auto files = require_page({"--checkpoint", run, "--text", text}, folder / "page");
   CHECK(has(files, "layer-11-head-0.svg"));
   CHECK(!has(files, "layer-0-head-1.svg"));
-  CHECK(contains(page_of(folder / "page"), "All of this network would be more than a page holds."));
+  CHECK(contains(page_of(folder / "page"), "The network is too large for one page"));
   CHECK(contains(page_of(folder / "page"), "Of 300 characters the first 128 are drawn."));
   // A short one has room for more heads, and pictures of the older page are gone.
   const auto few = require_page({"--checkpoint", run, "--text", "the"}, folder / "page");

@@ -128,6 +128,22 @@ TEST_CASE("pictures: connections are thicker for larger weights", "[pictures]") 
   CHECK(contains(svg, "<path class=\"v8\""));
   CHECK(count(svg, "<path") == 2);
   CHECK(count(svg, "class=\"token\"") == 5);
+  // Each line begins at the name below and ends at the one above.
+  const auto x_of = [](double i, double names) {
+    return tenths(picture_margin + (picture_width - 2 * picture_margin) * (i + 0.5) / names);
+  };
+  const auto way = [&](double below, double above) {
+    const std::string from = x_of(below, 3), to = x_of(above, 2);
+    const std::string upper = tenths(frame_top + 18), lower = tenths(frame_top + 158);
+    return " d=\"M" + from + " " + lower + "C" + from + " " + tenths(frame_top + 98) + " " + to + " " +
+           tenths(frame_top + 78) + " " + to + " " + upper + "\"/>";
+  };
+  CHECK(contains(svg, "stroke-width=\"5.6\"" + way(0, 1)));
+  CHECK(contains(svg, "stroke-width=\"3.2\"" + way(1, 0)));
+  for (std::size_t i = 0; i < 3; ++i) {
+    CHECK(contains(svg, "x=\"" + x_of(static_cast<double>(i), 3) + "\" y=\"" + tenths(frame_top + 173) + "\">" +
+                            picture.below[i] + "</text>"));
+  }
   CHECK(well_formed(ways_svg({})));
 }
 

@@ -16,8 +16,8 @@ namespace abh {
 
 namespace {
 
-// A token where it stands alone: what cannot be seen has a sign, a mark something that bears it, and a byte that is no
-// character its number.
+// Name of a token shown alone: invisible characters get a symbol, combining marks get a base character, and invalid
+// bytes their number.
 std::string name_of(const std::string& bytes) {
   std::size_t position = 0;
   const char32_t code = next_code_point(bytes, position);

@@ -17,7 +17,7 @@ struct Place {
   Index row = 0, lane = 0;
 };
 
-// The lane that is free and nearest to where a node comes from.
+// The free lane nearest to the parent of a node.
 Index nearest_free(const std::vector<bool>& taken, Index lane) {
   Index nearest = -1;
   for (Index i = 0; i < most_lanes; ++i) {
@@ -29,7 +29,7 @@ Index nearest_free(const std::vector<bool>& taken, Index lane) {
   return nearest;
 }
 
-// The place of every node. Each generation is placed after the one before it, first children first.
+// Position of every node. Generations are placed in order, first children first.
 std::vector<Place> places(const std::vector<Node>& nodes) {
   std::vector<Place> places(nodes.size());
   std::vector<bool> closed(static_cast<std::size_t>(most_lanes)), has_heir(nodes.size());
@@ -69,7 +69,7 @@ std::string tree_svg(const TreePicture& picture) {
   constexpr double box = 19, pitch = 31, line = 12, widest_box = 34;
   const std::vector<Node>& nodes = picture.nodes;
   const std::vector<Place> place = places(nodes);
-  // Which nodes lead to an end, and to the first of them; which have died.
+  // True per node: on a path to any end, on the path to the first end, has children.
   std::vector<bool> lives(nodes.size()), leads(nodes.size()), has_child(nodes.size());
   Index lanes = 1;
   double height = 0;

@@ -7,26 +7,26 @@
 
 namespace abh {
 
-// A tree that grows downwards, a row a generation, in lanes: the first child of a node stands below it, and each
-// further one in the nearest lane where nothing grows. An end keeps its lane. What leads to an end has whole lines, the
-// way to the first end thick ones; all else has dashed lines, and a cross where it died.
+// A tree drawn downwards, one row per generation, in lanes: the first child of a node is below it, each further child
+// in the nearest free lane. An end keeps its lane. Paths to an end have solid lines, the path to the first end thick
+// ones; other paths are dashed, with a cross at the end.
 struct TreePicture {
   struct Node {
-    Index parent;  // -1: it stands in the first row
+    Index parent;  // -1: a node of the first row
     std::string name{};
-    double value = 0;                // its ground
-    std::vector<std::string> end{};  // what stands below an end, a line each; none: this is no end
-    bool is_first = false;           // of all ends
+    double value = 0;                // value of its background
+    std::vector<std::string> end{};  // text below an end, one line each; empty: not an end
+    bool is_first = false;           // true for the first of all ends
   };
   FrameText text{};
-  std::vector<Node> nodes{};  // a generation behind the other, the first child of a node before its others
+  std::vector<Node> nodes{};  // by generation; the first child of a node before its other children
   ColourScale scale{};
 };
 
-// Lanes, of which a picture has room for so many.
+// Maximum number of lanes in a picture.
 inline constexpr Index most_lanes = 8;
 
-// At most most_lanes nodes of a generation and ends above it. The same picture gives the same bytes.
+// At most most_lanes nodes and earlier ends per generation. Equal pictures give equal bytes.
 std::string tree_svg(const TreePicture& picture);
 
 }  // namespace abh

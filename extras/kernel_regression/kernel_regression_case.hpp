@@ -9,8 +9,8 @@ namespace abh {
 struct KernelRegressionCase {
   Index C, S;
   bool leave_one_out = false;
-  bool learned = true;     // the width is an input; else it is
-  double fixed_width = 1;  // this one
+  bool learned = true;     // true: the width is an input; false: it is
+  double fixed_width = 1;  // this value
 
   std::vector<TensorSpec> inputs() const {
     std::vector<TensorSpec> specs = {activation("query_c", {C}), activation("key_s", {S}), activation("value_s", {S})};

@@ -25,7 +25,7 @@ void golden_kernel_regression(GoldenCases<Device, T>& g) {
   g.run_layer(layer, inputs, {{"output.y_c", {layer.C}}});
 }
 
-// The cases of golden and bench.
+// Cases of golden and bench.
 struct KernelRegressionCases {
   template <class Golden>
   static void add_golden(std::vector<typename Golden::Case>& cases) {

@@ -7,12 +7,12 @@ namespace abh {
 
 namespace {
 
-// Queries that one task handles, and keys where a task's sums run over queries: whole vectors of lanes.
+// Queries per task, and keys per task for sums over queries: multiples of the SIMD width.
 constexpr Index queries_per_task = 16;
 constexpr Index keys_per_task = 64;
 
-// Terms that are summed as they are. Such sums are then added to a pair of numbers, so that they do not drift where
-// there are very many keys or queries.
+// Terms per partial sum. Partial sums are added to a compensated pair, which keeps the precision for very many keys or
+// queries.
 constexpr Index longest_run = 256;
 
 template <class T>
@@ -29,7 +29,7 @@ inline L power_of(const L& gap, ScalarOf<L> factor) {
   return exponential<L>(gap * factor);
 }
 
-// Makes one lane 0.
+// Sets one lane to 0.
 template <class L>
 inline void hide(L& lanes, Index lane) {
   if constexpr (width_of<L> == 1) {
@@ -39,7 +39,7 @@ inline void hide(L& lanes, Index lane) {
   }
 }
 
-// body(first, count) for runs of neighbouring keys that together are those that query c sees.
+// Calls body(first, count) for the runs of adjacent keys of query c.
 template <class T, class Body>
 inline __attribute__((always_inline)) void for_runs(const KernelRegressionInputs<T>& in, Index c, const Body& body) {
   const Index hidden = in.leave_one_out ? c : -1;
@@ -50,8 +50,8 @@ inline __attribute__((always_inline)) void for_runs(const KernelRegressionInputs
   }
 }
 
-// The nearest of many keys, in one candidate for each lane. The sign of the gap decides, so that no gap to the nearest
-// is negative.
+// The nearest key, as one candidate per lane. The sign of the gap decides, so that no gap to the nearest key is
+// negative.
 template <class T>
 class NearestKey {
  public:
@@ -74,7 +74,7 @@ class NearestKey {
   Wide<T> wide_;
 };
 
-// A sum of runs.
+// A sum over runs.
 template <class T>
 struct LongSum {
   T high = T(0), low = T(0);
@@ -123,7 +123,7 @@ void backward_of_all(Device& device, const KernelRegressionBackward<T>& a) {
   typename Device::Scope scratch(device.workspace);
   T* d_width_c = scratch.template take<T>(in.C);
 
-  // Sums over keys: lanes run along the keys of a query.
+  // Sums over keys: SIMD lanes run along the keys of a query.
   parallel_rows(device, in.C, queries_per_task, [=](Index c) {
     const T width = width_in(in), factor = T(-0.5) * width * width, query = in.query_c[c], near = a.near_c[c];
     const T share = a.share_c[c], out = a.out_c[c], d_out = a.d_out_c[c];
@@ -145,7 +145,7 @@ void backward_of_all(Device& device, const KernelRegressionBackward<T>& a) {
     d_width_c[c] = to_width.total();
   });
 
-  // Sums over queries: lanes are neighbouring keys, which meet one query after the other.
+  // Sums over queries: SIMD lanes are adjacent keys, which process one query after another.
   parallel_pieces(device, in.S, keys_per_task, [=](Index begin, Index end) {
     const T width = width_in(in), factor = T(-0.5) * width * width;
     for_lanes<T>(end - begin, [=]<class L>(Index offset) {

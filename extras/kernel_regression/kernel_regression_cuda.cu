@@ -6,9 +6,9 @@ namespace abh {
 
 namespace {
 
-// Forward and for the sums over keys a query belongs to a warp, whose lanes take every 32nd key. For the sums over
-// queries a key belongs to a warp, whose lanes take every 32nd query. A warp reads 32 neighbours at a time, and all
-// warps the same ones, which the caches hold: arithmetic is the limit.
+// Forward and sums over keys: one warp per query, a lane takes every 32nd key. Sums over queries: one warp per key, a
+// lane takes every 32nd query. Loads are coalesced and the same for all warps, so they hit the caches and the kernels
+// are compute-bound.
 constexpr int warps_per_block = 4;
 
 __device__ __forceinline__ Index row_of_warp() { return Index{blockIdx.x} * warps_per_block + threadIdx.x / warp_size; }
@@ -25,7 +25,7 @@ __device__ __forceinline__ float nearer(float query, float key, float than) {
   return gap_of(query, key, than) < 0 ? key : than;
 }
 
-// The sum of a lane's terms. As a pair of numbers it does not drift, however many they are.
+// Sum of a lane's terms, compensated, so that its error does not grow with the number of terms.
 struct LaneSum {
   float high = 0, low = 0;
   __device__ void operator+=(float x) { add_compensated(high, low, x); }
@@ -49,7 +49,7 @@ __global__ void forward_kernel(KernelRegressionForward<T> a) {
     return;
   }
   const float query = float(in.query_c[c]), width = width_in(in), factor = -0.5f * width * width;
-  // A lane without a key keeps the first one.
+  // A lane without a key uses the first key.
   float near = float(in.key_s[first_seen]);
   for (Index s = lane; s < in.S; s += warp_size) {
     if (in.sees(c, s)) near = nearer(query, float(in.key_s[s]), near);
@@ -57,7 +57,7 @@ __global__ void forward_kernel(KernelRegressionForward<T> a) {
   for (int other = warp_size / 2; other > 0; other /= 2) {
     near = nearer(query, __shfl_xor_sync(whole_warp, near, other), near);
   }
-  // Lanes may have kept different keys at equal distance: all take the key of lane 0.
+  // Lanes may have different keys at equal distance: all take the key of lane 0.
   near = __shfl_sync(whole_warp, near, 0);  // (kernel_regression.1)
 
   LaneSum sum, mixed;
@@ -76,7 +76,7 @@ __global__ void forward_kernel(KernelRegressionForward<T> a) {
   }
 }
 
-// The terms of a pair in the gradients.
+// Terms of a pair in the gradients.
 struct Pair {
   float gap, weight, d_score;
 };

@@ -5,8 +5,8 @@ namespace abh {
 
 namespace {
 
-// How much farther a key is than `near`, as a difference of squares: below 0 where it is nearer. As a product it keeps
-// its digits where both are far away, and its sign is right where their distances round to the same number.
+// Squared distance of a key minus that of `near`; negative if the key is nearer. The product form keeps its precision
+// if both are far away, and its sign is right if their distances round to the same number.
 template <class T>
 T gap_of(T query, T key, T near) {
   return (near - key) * ((query - key) + (query - near));  // (kernel_regression.2)
@@ -29,7 +29,7 @@ void kernel_regression_forward(Device&, const KernelRegressionForward<T>& a) {
     Index seen = 0;
     A near = A(0);
     for (Index s = 0; s < in.S; ++s) {
-      // The first one is taken as it is: where it is NaN all gaps are, and the output.
+      // The first key is always taken: if it is NaN, all gaps and the output are NaN.
       if (in.sees(c, s) && (seen++ == 0 || gap_of(query, A(in.key_s[s]), near) < A(0)))
         near = in.key_s[s];  // (kernel_regression.1)
     }
@@ -75,7 +75,7 @@ void kernel_regression_backward(Device&, const KernelRegressionBackward<T>& a) {
   };
   for (Index c = 0; c < in.C; ++c) {
     Extended<T> sum = 0;
-    // In the place of the query stands its nearest key: the d_score of a row sum to 0, so that any number may.
+    // Uses the nearest key instead of the query: the d_score of a row sum to 0, so any constant is allowed.
     for (Index s = 0; s < in.S; ++s) sum += d_score(c, s) * (a.near_c[c] - in.key_s[s]);
     a.d_query_c[c] = -width * width * A(sum);  // (kernel_regression.7)
   }

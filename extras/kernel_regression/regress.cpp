@@ -1,4 +1,4 @@
-// regress: kernel regression on fifty points, by the one layer of that name, and what its width is worth.
+// regress: fits fifty points by kernel regression, and compares widths.
 
 #include <algorithm>
 #include <cmath>
@@ -29,7 +29,7 @@ namespace {
 
 using Numbers = std::vector<double>;
 
-// ---- The data: 50 points with noise to learn from, and what is to be found between them ----
+// ---- Data: 50 noisy training points, and test points between them ----
 
 constexpr Index point_count = 50;
 
@@ -39,8 +39,8 @@ struct Points {
   Numbers x, y;
 };
 
-// x uniform on [0, 5] and sorted, y with noise of standard deviation 0.5. One site, and a step for each use: 0 for x,
-// one word a point; 1 for the noise, two words a point, counted after sorting.
+// x uniform on [0, 5] and sorted, y with noise of standard deviation 0.5. One Philox site, one step per use: 0 for x,
+// one word per point; 1 for the noise, two words per point, after sorting.
 Points drawn_points(std::uint64_t seed) {
   Points points;
   for (std::uint64_t i = 0; i < point_count; ++i) {
@@ -65,7 +65,7 @@ Points test_points() {
 
 // ---- The layer ----
 
-// The regression's outputs at `at`, with the gradient of the width and the weights for a picture.
+// Outputs of the regression at `at`, with the gradient of the width and the weights for a figure.
 class Answers {
  public:
   Answers(const Points& points, const Numbers& at, double width, bool leave_one_out = false)
@@ -82,7 +82,7 @@ class Answers {
   }
   Answers(const Answers&) = delete;
 
-  // The gradient of the width, from that of the answers.
+  // Gradient of the width, from that of the outputs.
   double d_width(const Numbers& d_out_c) {
     Numbers d_query_c(out_c.size()), d_key_s(static_cast<std::size_t>(in_.S)), d_value_s(d_key_s.size());
     double d_width = 0;
@@ -98,7 +98,7 @@ class Answers {
     return d_width;
   }
 
-  // How much each point counts in each answer: (C, S).
+  // Weight of each point in each output: (C, S).
   Numbers weights() {
     Numbers weight_cs(static_cast<std::size_t>(in_.C * in_.S));
     kernel_regression_weights<PlainDevice, double>(plain_, weight_cs.data(), near_c_.data(), share_c_.data(), in_);
@@ -122,7 +122,7 @@ double mean_square(const Numbers& got, const Numbers& wanted) {
 
 // ---- The widths ----
 
-// By descent on the squares of what a point's neighbours say of it, each of which counts `share`.
+// Gradient descent on leave-one-out squared errors, each with weight `share`.
 double descended(const Points& points, double width, int steps, double share) {
   for (int step = 0; step < steps; ++step) {
     Answers answers(points, points.x, width, true);
@@ -133,7 +133,7 @@ double descended(const Points& points, double width, int steps, double share) {
   return width;
 }
 
-// The one with the smallest error of 0.05, 0.051, ..., each 2 % above the last, up to 50.
+// The width with the smallest error among 0.05, 0.051, ..., each 2 % larger than the last, up to 50.
 double best_of_many(const std::function<double(double)>& error_of) {
   double best = 0, least = std::numeric_limits<double>::infinity();
   for (double width = 0.05; width <= 50; width *= 1.02) {
@@ -148,7 +148,7 @@ double best_of_many(const std::function<double(double)>& error_of) {
 
 struct Estimate {
   std::string name;
-  double width, error;  // the error is at the test points
+  double width, error;  // error: at the test points
 };
 
 std::vector<Estimate> estimates(std::uint64_t seed) {
@@ -169,7 +169,7 @@ std::vector<Estimate> estimates(std::uint64_t seed) {
   return table;
 }
 
-// ---- What it prints and draws ----
+// ---- Output and figures ----
 
 std::string padded(std::string text, std::size_t width, bool right = true) {
   if (text.size() < width) text.insert(right ? 0 : text.size(), width - text.size(), ' ');
@@ -184,7 +184,7 @@ void print_table(const std::vector<Estimate>& table) {
   }
 }
 
-// The number below which `part` of the sorted numbers lie, between neighbours in proportion.
+// Quantile `part` of sorted numbers, linearly interpolated.
 double quantile(const Numbers& sorted, double part) {
   const double at = part * static_cast<double>(sorted.size() - 1);
   const auto below = static_cast<std::size_t>(at);
@@ -227,7 +227,7 @@ void print_draws(std::uint64_t seed, Index draws) {
   }
 }
 
-// Draws the answers of three widths, and the weights of two of them.
+// Draws the curves of three widths, and the weights of two of them.
 std::string picture_of(std::uint64_t seed, const std::vector<Estimate>& table) {
   const Points points = drawn_points(seed), test = test_points();
   const double width = table[4].width;

@@ -13,7 +13,7 @@
 namespace abh {
 namespace {
 
-// Curves differ in their dashes as well as in hue.
+// Curves differ in dashes as well as in hue.
 constexpr std::string_view light_rules = R"(.point{fill:#9aa4af}
 .curve0,.curve1,.curve2,.curve3{fill:none;stroke-width:2;stroke-linejoin:round;stroke-linecap:round}
 .curve0{stroke:#1f2328;stroke-dasharray:1 4}
@@ -32,7 +32,7 @@ constexpr std::string_view dark_rules = R"(.axis,.frame{stroke:#57616c}
 .weights{fill:#ffa05c}
 )";
 
-constexpr int shades = 10;  // of a weight, besides none
+constexpr int shades = 10;  // levels of a weight, besides 0
 
 }  // namespace
 

@@ -1,5 +1,6 @@
 // regress as its users meet it, and its picture.
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <string>
@@ -67,6 +68,49 @@ TEST_CASE("programs: regress prints the spread over seeds, and draws pictures", 
     CHECK(contains(svg, part));
   // One seed has no spread.
   CHECK(rows_of(require_success(regress("--draws 1 --seed 5"))).size() == 6);
+}
+
+TEST_CASE("programs: the spread over seeds is that of the tables of each seed", "[programs][regress]") {
+  constexpr int draws = 4;
+  const std::vector<std::string> rows = lines_of(require_success(regress("--draws 4 --seed 5")).out);
+  std::map<std::string, std::vector<double>> errors, widths;
+  for (int draw = 0; draw < draws; ++draw) {
+    for (const auto& [name, row] : rows_of(require_success(regress("--seed " + std::to_string(5 + draw))))) {
+      widths[name].push_back(row.first);
+      errors[name].push_back(row.second);
+    }
+  }
+  REQUIRE(errors.size() == 6);
+  // Between neighbours in proportion.
+  const auto quantile = [&](std::vector<double> x, double part) {
+    std::sort(x.begin(), x.end());
+    const double at = part * (draws - 1), below = std::floor(at);
+    const auto i = static_cast<std::size_t>(below);
+    return i + 1 == x.size() ? x[i] : x[i] * (below + 1 - at) + x[i + 1] * (at - below);
+  };
+  std::size_t found = 0;
+  for (const std::string& line : rows) {
+    const Parts parts =
+        whole_match(line, "(.*[a-z0-9])  +([0-9.]+) \\(([0-9.]+)\\)  ([0-9.]+)  ([0-9.]+) to ([0-9.]+) +([0-9.]+)");
+    if (parts.empty()) continue;
+    INFO(line);
+    ++found;
+    const std::vector<double>& error = errors.at(parts[1]);
+    double mean = 0, squares = 0;
+    for (const double each : error) mean += each / draws;
+    for (const double each : error) squares += (each - mean) * (each - mean);
+    const double expected[] = {mean,
+                               std::sqrt(squares / (draws - 1) / draws),
+                               quantile(error, 0.5),
+                               quantile(error, 0.05),
+                               quantile(error, 0.95),
+                               quantile(widths.at(parts[1]), 0.5)};
+    for (std::size_t i = 0; i < 6; ++i) {
+      const double printed = std::stod(parts[2 + i]), last_digit = i == 5 ? 0.01 : 0.0001;
+      CHECK_FALSE(!(std::abs(printed - expected[i]) <= 1.05 * last_digit));
+    }
+  }
+  CHECK(found == 6);
 }
 
 TEST_CASE("programs: regress refuses invalid settings", "[programs][regress]") {

@@ -16,12 +16,12 @@ struct Touch {
   enum class What { off, uniform, logit };
   What what;
   Index core, head;
-  Index position = 0;  // of a logit, which is that of the first sequence
+  Index position = 0;  // position of a logit in the first sequence
   float value = 0;
 };
 
-// The device of a page: the CPU's baseline, through whose hands everything goes (layers.cpp). What is computed is
-// touched, and gradients are shown, where somebody asks for it.
+// Device of the lab page: the CPU baseline, with hooks in every layer (layers.cpp). On request it changes results and
+// shows gradients.
 class PageDevice : public SharesHostMemory<PageDevice> {
  public:
   explicit PageDevice(Mode mode) : cpu(1, mode) {}
@@ -51,18 +51,19 @@ class PageDevice : public SharesHostMemory<PageDevice> {
   CpuDevice<Isa::baseline> cpu;
   Workspace& workspace = cpu.workspace;
 
-  // Rows that were read for whoever looks; null: nobody does.
+  // Rows read for inspection; null: none.
   struct Read {
     const std::byte* at;
     Index count;
-    std::size_t size;  // of a number, which is of this type
+    std::size_t size;  // bytes per number of this type
     const char* type;
   };
   static inline std::vector<Read>* reads = nullptr;
 
-  // The active touches; null: none.
+  // Active changes; null: none.
   static inline const std::vector<Touch>* touches = nullptr;
-  // Calls body for each touch of the core that writes `out`. `out` identifies a core; cores are numbered as first seen.
+  // Calls body for each change of the core that writes `out`. `out` identifies a core; cores are numbered in order of
+  // use.
   template <class Body>
   void for_touches(const void* out, Touch::What what, const Body& body) {
     if (!touches || is_dry_run()) return;
@@ -74,8 +75,8 @@ class PageDevice : public SharesHostMemory<PageDevice> {
     }
   }
 
-  // Observes gradients: the gradient of an array with rows of `width` numbers stands at `gradient`, in rows that are
-  // `gradient_stride` apart (0: they touch).
+  // Observes gradients: `gradient` is the gradient of an array with rows of `width` numbers; its row stride is
+  // `gradient_stride` (0: contiguous).
   using SeeGradient =
       std::function<void(const float* array, Index width, const float* gradient, Index gradient_stride)>;
   static inline const SeeGradient* sees_gradient = nullptr;
@@ -83,8 +84,8 @@ class PageDevice : public SharesHostMemory<PageDevice> {
     if (sees_gradient && array && gradient && !is_dry_run()) (*sees_gradient)(array, width, gradient, gradient_stride);
   }
 
-  // The output that a layer computed from another array, or with a weight, in its last forward pass. The backward pass
-  // needs it and is not given it.
+  // Output that a layer computed from another array, or with a weight, in its last forward pass. The backward pass
+  // needs it but does not receive it.
   const float*& made_with(const void* known) {
     for (auto& [key, value] : made_) {
       if (key == known) return value;

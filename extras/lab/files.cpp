@@ -1,5 +1,4 @@
-// In the place of src/files/text_file.cpp and extras/digits/picture_files.cpp: files are bytes that a page was
-// given.
+// Replaces src/files/text_file.cpp and extras/digits/picture_files.cpp: files are bytes passed to the page.
 
 #include "extras/lab/files.hpp"
 

@@ -5,7 +5,7 @@
 
 namespace abh {
 
-// The files of the page: bytes by their path.
+// Files of the page: bytes by path.
 std::map<std::string, std::string>& page_files();
 
 }  // namespace abh

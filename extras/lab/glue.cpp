@@ -24,8 +24,8 @@ std::string& thrown_text() {
 
 extern "C" {
 
-// Whatever is thrown ends the call: its text is kept, and whoever called reads it and begins anew. Nothing is caught
-// here, and nothing is cleaned up.
+// An exception ends the call: its text is stored, and the caller reads it and restarts. Nothing is caught here, and
+// nothing is cleaned up.
 void* __cxa_allocate_exception(std::size_t size) noexcept { return std::malloc(size); }
 void __cxa_free_exception(void* thrown) noexcept { std::free(thrown); }
 [[noreturn]] void __cxa_throw(void* thrown, std::type_info* type, void (*)(void*)) {
@@ -40,10 +40,10 @@ void __cxa_free_exception(void* thrown) noexcept { std::free(thrown); }
   __builtin_trap();
 }
 
-// No environment, no streams, no way out.
+// No environment, no streams, no exit.
 char* getenv(const char*) { return nullptr; }
 _Noreturn void abort() { __builtin_trap(); }
-// Imports of wasi-libc's streams, which nobody uses.
+// Imports of wasi-libc's streams, which are not used.
 int __imported_wasi_snapshot_preview1_fd_close(int) { return __WASI_ERRNO_BADF; }
 int __imported_wasi_snapshot_preview1_fd_seek(int, long long, int, int) { return __WASI_ERRNO_BADF; }
 int __imported_wasi_snapshot_preview1_fd_write(int, int, int, int) { return __WASI_ERRNO_BADF; }

@@ -44,7 +44,7 @@ std::string json(const std::vector<Value>& values) {
   return out + "]";
 }
 
-// An object, or an array, that is filled one after the other.
+// An object or array, filled in order.
 class JsonObject {
  public:
   template <class Value>

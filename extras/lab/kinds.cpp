@@ -1,4 +1,4 @@
-// In the place of src/tasks/kinds.cpp: the tasks of a page, which are trained here.
+// Replaces src/tasks/kinds.cpp: the tasks that the page can train.
 
 #include "extras/digits/digits.hpp"
 #include "extras/reviews/reviews.hpp"

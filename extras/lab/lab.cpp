@@ -1,5 +1,5 @@
-// The lab as its page calls it (worker.js). A call takes what lies in `room`, whose size it is told; it leaves JSON in
-// `text`, numbers and bytes beside it. A call that fails traps: `error` says why.
+// Interface of the lab for its page (worker.js). The input of a call is in `room`, with its size as argument. The
+// output is JSON in `text`, with numbers and bytes in arrays. A call that fails traps, and `error` gives the reason.
 
 #include <memory>
 #include <string>
@@ -16,7 +16,7 @@
 
 namespace abh {
 
-// There is no terminal: nobody reads what --help would print.
+// There is no terminal: the text of --help is not shown.
 void print(std::string_view) {}
 std::optional<std::size_t> terminal_columns() { return std::nullopt; }
 
@@ -27,7 +27,7 @@ Numbers numbers;
 std::vector<char> bytes;
 std::unique_ptr<Session> session;
 
-// Words in `room`, each with a zero behind it.
+// Zero-terminated words in `room`.
 std::vector<std::string> words(int size) {
   std::vector<std::string> all;
   for (std::size_t begin = 0; begin < static_cast<std::size_t>(size);) {
@@ -60,31 +60,33 @@ int EXPORT(numbers_count)() { return static_cast<int>(numbers.values.size()); }
 const char* EXPORT(bytes_at)() { return bytes.data(); }
 int EXPORT(bytes_count)() { return static_cast<int>(bytes.size()); }
 
-// After a call that failed, which left what it was about as it stood.
+// Called after a failed call, which did not change its objects.
 void EXPORT(mend)() {
   PageDevice::touches = nullptr;
   PageDevice::reads = nullptr;
   PageDevice::sees_gradient = nullptr;
 }
 
-// A name, a zero, and the bytes of a file.
+// A name, a zero byte, and the bytes of a file. The file replaces an earlier one with this name.
 void EXPORT(file)(int size) {
   const std::string name = given.c_str();
+  page_files().clear();
   page_files()[name] = given.substr(name.size() + 1, static_cast<std::size_t>(size) - name.size() - 1);
 }
+// A run or a network that fails to open leaves the one before it open.
 void EXPORT(open_run)(int size) {
-  session.reset();
   session = std::make_unique<Session>(words(size), numbers);
   told = session->description();
 }
 void EXPORT(load)(int size) {
-  session.reset();
   const std::string name = given.c_str();
   session = std::make_unique<Session>(
       std::string_view(given).substr(name.size() + 1, static_cast<std::size_t>(size) - name.size() - 1), name, numbers);
   told = session->description();
 }
 
+// Restricts and disturbs the data of the steps to come (Session::limit_data).
+void EXPORT(limit_data)(int batches, double noise) { open_session().limit_data(batches, noise); }
 double EXPORT(step)() { return open_session().step(); }
 int EXPORT(steps)() { return static_cast<int>(open_session().steps()); }
 int EXPORT(done)() { return open_session().done(); }
@@ -98,7 +100,7 @@ int EXPORT(evaluate_some)() {
   return more;
 }
 
-// Every change with its words behind each other; an empty word ends it.
+// All changes as words; an empty word ends a change.
 void EXPORT(touch)(int size) {
   std::vector<std::vector<std::string>> changes;
   std::vector<std::string> change;
@@ -121,7 +123,7 @@ void EXPORT(values)(int size) {
   told = open_session().values(asked.at(0), asked.at(1));
 }
 
-// The prompt; what generate would be told of the drawing.
+// The prompt, and the sampling settings of generate.
 void EXPORT(begin_writing)(int size, int has_prompt, double temperature, unsigned seed) {
   open_session().begin_writing(given.substr(0, static_cast<std::size_t>(size)), has_prompt != 0,
                                {.temperature = temperature, .seed = seed});

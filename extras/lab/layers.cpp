@@ -1,5 +1,5 @@
-// Every layer on the device of a page: that of the CPU's baseline, with what is touched on the way forward and what is
-// shown on the way back.
+// All layers on the device of the page: the CPU baseline, with changes applied in forward and gradients shown in
+// backward.
 
 #include <algorithm>
 
@@ -42,7 +42,7 @@ namespace {
 
 using Cpu = CpuDevice<Isa::baseline>;
 
-// K numbers of each of `rows` rows, `stride` apart, become 0.
+// Sets K numbers of each of `rows` rows, `stride` apart, to 0.
 void clear(const float* first, Index rows, Index stride, Index K) {
   for (Index row = 0; row < rows; ++row) std::fill_n(const_cast<float*>(first) + row * stride, K, 0.0f);
 }
@@ -56,7 +56,7 @@ void clear_head(const float* x_bch, Index rows, Index stride, Index n, const Poo
 
 // ---- Attention ----
 
-// Scores of a head that compares with nothing are alike.
+// Makes all scores of a head equal, so that its attention is uniform.
 void level(PageDevice& d, const float* out, const AttentionInputs<float>& in) {
   d.for_touches(out, Touch::What::uniform, [&](const Touch& touch) {
     clear(in.key_bsh + touch.head * in.K, in.B * in.S, stride_or(in.key_stride, in.N * in.K), in.K);
@@ -66,7 +66,7 @@ void switch_off(PageDevice& d, const float* out, Index rows, Index N, Index K) {
   d.for_touches(out, Touch::What::off, [&](const Touch& touch) { clear(out + touch.head * K, rows, N * K, K); });
 }
 
-// Calls back(with) where the gradient of what is off is 0, and shows that of the output.
+// Calls back(with) with the gradient of disabled heads set to 0, and shows that of the output.
 template <class Backward, class Back>
 void back_without_heads(PageDevice& d, const Backward& a, const Back& back) {
   const Index K = a.in.K, H = a.in.N * K, rows = a.in.B * a.in.C;
@@ -84,7 +84,7 @@ void back_without_heads(PageDevice& d, const Backward& a, const Back& back) {
   back(with);
 }
 
-// The same, and shows all that it found.
+// The same, and shows all computed gradients.
 template <class Back>
 void attend_back(PageDevice& d, const AttentionBackward<float>& a, const Back& back) {
   const AttentionInputs<float>& in = a.in;

@@ -1,4 +1,4 @@
-// In the place of src/base/real_text.cpp, whose library brings 120 kB of tables: the same texts, by printf.
+// Replaces src/base/real_text.cpp, whose library adds 120 kB of tables: the same texts by printf.
 
 #include <cmath>
 #include <cstdio>
@@ -19,7 +19,7 @@ std::string printed(const char* format, int digits, double value) {
 double read(const char* text, double) { return std::strtod(text, nullptr); }
 float read(const char* text, float) { return std::strtof(text, nullptr); }
 
-// As few digits as read back as the number. The shorter one of "0.001" and "1e-03", the first where they are alike.
+// The shortest digits that read back as the number; "0.001" or "1e-03", the shorter form, or the first if equal.
 template <class Real>
 std::string shortest_text(Real value) {
   const double number = static_cast<double>(value);
@@ -27,8 +27,8 @@ std::string shortest_text(Real value) {
   int digits = 0;
   std::string scientific = printed("%.*e", digits, number);
   while (read(scientific.c_str(), value) != value) {
-    // Below a power of two numbers lie closer than above: what is nearest to it in so many digits may read back as
-    // another, and the next one in as many digits as itself.
+    // Below a power of two numbers are denser than above: the nearest text with these digits may read back as another
+    // number, whereas the next text with as many digits reads back correctly.
     char& last = scientific[scientific.find('e') - 1];
     if (last < '9' && (++last, read(scientific.c_str(), value) == value)) break;
     scientific = printed("%.*e", ++digits, number);

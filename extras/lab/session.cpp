@@ -9,6 +9,7 @@
 
 #include "apps/programs/train_arguments.hpp"
 #include "base/error.hpp"
+#include "base/random.hpp"
 #include "base/text.hpp"
 #include "extras/digits/digits.hpp"
 #include "extras/lab/files.hpp"
@@ -29,6 +30,9 @@ namespace abh {
 
 namespace {
 
+// Beyond the sites of tasks, below those of layers.
+constexpr std::uint32_t site_of_noise = 15;
+
 const DeviceChoice page_device{.device = "cpu", .threads = 1};
 
 std::unique_ptr<TaskFigures> drawn_task(const std::string& task) {
@@ -38,7 +42,7 @@ std::unique_ptr<TaskFigures> drawn_task(const std::string& task) {
   return drawn_digits();
 }
 
-// "layers 4, mixer dot,additive": as an object.
+// "layers 4, mixer dot,additive" as a JSON object.
 std::string settings_json(const std::string& text) {
   JsonObject settings;
   for (std::size_t begin = 0; begin < text.size();) {
@@ -49,7 +53,7 @@ std::string settings_json(const std::string& text) {
   return settings.text();
 }
 
-// For as long as it lives, what is read of a network's memory is noted.
+// During its lifetime, reads of a network's memory are recorded.
 class Noting {
  public:
   Noting() { PageDevice::reads = &rows_; }
@@ -57,8 +61,8 @@ class Noting {
   Noting(const Noting&) = delete;
   Noting& operator=(const Noting&) = delete;
 
-  // The rows read since the last call, if they hold `count` numbers: an array that the network keeps. Otherwise empty:
-  // the array was computed from others, for inspection.
+  // Rows read since the last call, if they hold `count` numbers: an array of the network. Otherwise empty: the array
+  // was computed from others, for inspection.
   std::vector<PageDevice::Read> array_of(std::size_t count) {
     std::size_t found = 0;
     for (const PageDevice::Read& row : rows_) found += static_cast<std::size_t>(row.count);
@@ -81,10 +85,10 @@ JsonObject named(const std::string& name, const std::vector<Index>& shape) {
   return object;
 }
 
-// Memory that is known, stretch by stretch.
+// Memory ranges that are already counted.
 class Stretches {
  public:
-  // How many of these bytes were not.
+  // Number of these bytes not counted before.
   std::size_t add(const std::byte* begin, const std::byte* end) {
     std::size_t added = 0;
     auto next = end_of_.upper_bound(begin);
@@ -103,7 +107,7 @@ class Stretches {
   std::map<const std::byte*, const std::byte*> end_of_;
 };
 
-// For as long as it lives, what a network computes is touched.
+// During its lifetime, changes are applied to the network's computation.
 class Touching {
  public:
   explicit Touching(const std::vector<Touch>& touches) { PageDevice::touches = &touches; }
@@ -151,6 +155,7 @@ Session::Session(const std::vector<std::string>& words, Numbers& numbers) : numb
   if (a.training.type != "float") throw UsageError("--type " + a.training.type + ": this page computes in float");
   TaskTraining::Started started = a.training_task().start({.model = a.model, .training = a.training});
   task_ = std::move(started.task);
+  notes_ = std::move(started.notes);
   task_->shape(a.model);
   check_model(a.model);
   check_training(a.model, a.training);
@@ -229,15 +234,31 @@ std::string Session::description() const {
       .add_json("weights", weights.text())
       .add("vocabulary", vocabulary)
       .add("context", config_.context)
+      .add("batch", training_.batch)
+      .add("notes", notes_)
       .add("tokens_per_step", trains_ ? training_.batch * config_.context : 0)
       .add("examples", task_ ? task_->validation_rows() : 0)
       .add("summary", task_ ? task_->summary() : "");
   return out.text();
 }
 
+void Session::limit_data(Index batches, double noise) {
+  batches_ = batches;
+  noise_ = noise;
+}
+
 double Session::step() {
   if (!trains_) throw Error(name_ + ": expected a run to train, found a network that was read");
-  const Batch batch = task_->training_batch(training_.batch, training_.seed, step_);
+  const Index number = batches_ > 0 ? step_ % batches_ : step_;
+  Batch batch = task_->training_batch(training_.batch, training_.seed, number);
+  for (std::size_t r = 0; noise_ > 0 && r < batch.target_r.size(); ++r) {
+    const auto word = [&](std::size_t i) {
+      return uniform_of(philox_word(training_.seed, 2 * r + i, static_cast<std::uint32_t>(number), site_of_noise));
+    };
+    const Index choices = config_.classes > 0 ? config_.classes : config_.vocabulary;
+    if (batch.target_r[r] != ignored_target && word(0) < noise_)
+      batch.target_r[r] = static_cast<Token>(word(1) * static_cast<double>(choices));
+  }
   result_ = model_->train_step(batch, training_, step_);
   if (!std::isfinite(result_.loss) || !std::isfinite(result_.gradient_norm)) {
     const bool loss = !std::isfinite(result_.loss);
@@ -289,7 +310,7 @@ std::string Session::evaluation() const {
   return out.text();
 }
 
-// ---- A look ----
+// ---- Inspection ----
 
 FigureExample Session::subject_of(const std::string& input) {
   // "e12": example 12 of the test set; "t3 1 2": a text; "p" and floats: the pixels of a picture, row by row, 0 to 1.
@@ -416,8 +437,8 @@ std::string Session::look(const std::string& input) {
   return out.add_json("arrays", arrays.text()).add_json("gradients", gradients).text();
 }
 
-// The gradients of the arrays that were shown, where they are found on the way back: from the loss down. Where several
-// find that of one array, the last one has all of it.
+// Gradients of the shown arrays, found during the backward pass. If one array is found several times, the last one is
+// complete.
 std::string Session::gradients(Model& viewer, const Batch& batch, const std::vector<ShownArray>& shown) {
   std::vector<std::pair<const ShownArray*, std::size_t>> found;
   const PageDevice::SeeGradient see = [&](const float* array, Index width, const float* gradient, Index stride) {
@@ -454,7 +475,7 @@ std::string Session::memory() {
   };
   JsonArray arrays;
   Noting noting;
-  Stretches known;  // blocks that take turns have their arrays in one place
+  Stretches known;  // blocks that share memory have their arrays in one place
   const auto list = [&](const std::string& name, std::vector<Index> shape, const std::vector<double>& values) {
     std::size_t bytes = 0;
     const std::vector<PageDevice::Read> rows = noting.array_of(values.size());
@@ -462,7 +483,7 @@ std::string Session::memory() {
       bytes += known.add(row.at, row.at + static_cast<std::size_t>(row.count) * row.size);
     }
     if (bytes == 0 || is_weight(name)) return;
-    // One of these a sequence, if it is of a batch at all.
+    // One array per sequence, if it depends on the batch.
     const Index sequences = name[name.rfind('_') + 1] == 'b' ? B : 1;
     shape.front() *= sequences;
     bytes *= static_cast<std::size_t>(sequences);
@@ -484,7 +505,7 @@ std::string Session::memory() {
   return JsonObject().add_json("parts", told.text()).add_json("activations", arrays.text()).text();
 }
 
-// ---- What is touched ----
+// ---- Changes ----
 
 std::pair<Index, Index> Session::cores_of(const std::string& layer) const {
   Index first = 0;
@@ -500,8 +521,8 @@ std::pair<Index, Index> Session::cores_of(const std::string& layer) const {
   throw Error("touch: expected blocks.N.mixer of a layer, found " + one_line(layer));
 }
 
-// Attention by a pattern is computed in parts, so its heads are touched in the weights around them: one is off where
-// nothing is made of its output, and it compares with nothing where it has no keys.
+// Sparse patterns are computed in parts, so heads are changed by their weights: a disabled head has zero output
+// weights, and a head with uniform attention has zero key weights.
 void Session::touch_around_head(const std::string& layer, const std::string& what, Index head) {
   const Index K = config_.mixer_head_channels(), H = config_.heads * K;
   for (const Parameter& parameter : parameter_table(config_)) {
@@ -580,7 +601,7 @@ std::string Session::values(const std::string& name, const std::string& arena) {
   throw Error("weight: expected one of the network, found " + name);
 }
 
-// ---- Writing, answers, texts, files ----
+// ---- Generation, answers, texts, files ----
 
 void Session::begin_writing(const std::string& prompt, bool has_prompt, const SamplingSettings& settings) {
   generator_.reset();
@@ -620,7 +641,7 @@ std::string Session::answer(const std::string& input) {
   std::vector<float> logits_rv;
   const Index R = static_cast<Index>(batch.target_r.size());
   if (task == "sort") {
-    // Digit by digit, each with those before it given.
+    // Digit by digit, each after the correct digits before it.
     const Index length = (batch.C + 1) / 2;
     for (Index i = 0; i < length; ++i) {
       logits_rv = model->logits(batch);
@@ -672,7 +693,7 @@ std::string Session::score(const std::string& text) {
 }
 
 std::vector<char> Session::checkpoint() {
-  const Checkpoint trained{this->trained(), {}, 0};  // of touched weights, where some are
+  const Checkpoint trained{this->trained(), {}, 0};  // with changed weights, if any
   std::vector<char> bytes;
   checkpoint_bytes("model.safetensors", trained, [&](const void* data, std::size_t size) {
     const auto* first = static_cast<const char*>(data);

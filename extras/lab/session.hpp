@@ -16,7 +16,7 @@
 
 namespace abh {
 
-// Numbers for the page, and where each array of them begins.
+// Numbers for the page, and the start of each array.
 struct Numbers {
   std::vector<float> values{};
 
@@ -32,37 +32,41 @@ struct Numbers {
   }
 };
 
-// An array that a network showed, and where it lies.
+// An inspected array and its memory.
 struct ShownArray {
   std::string name;
   std::vector<Index> shape;
   const float* at;
 };
 
-// A run of train in a page, or a network that was read from a checkpoint. Every call that has something to tell returns
-// it as JSON, and puts numbers where the JSON says.
+// A training run in a page, or a network read from a checkpoint. Calls return results as JSON; numbers are stored at
+// the offsets given there.
 class Session {
  public:
-  // The words behind `train`.
+  // The arguments of `train`.
   Session(const std::vector<std::string>& words, Numbers& numbers);
   // A checkpoint.
   Session(std::string_view bytes, const std::string& name, Numbers& numbers);
 
   std::string description() const;
 
-  // The next step; its loss.
+  // Restricts the data of later steps; no terminal does this. The first `batches` batches repeat (0: no restriction).
+  // The share `noise` of the targets is drawn uniformly, with the same targets in every repetition.
+  void limit_data(Index batches, double noise);
+
+  // Runs a step and returns its loss.
   double step();
   bool done() const { return step_ >= training_.steps; }
   Index steps() const { return step_; }
   double gradient_norm() const { return result_.gradient_norm; }
   double learning_rate() const;
 
-  // On the validation set as train does, some rows at a time: more to do?
+  // Evaluates on the validation set as train does, some rows at a time; true: rows remain.
   void begin_evaluation();
   bool evaluate_some();
   std::string evaluation() const;
 
-  // Example `number` of the test set, in the form that look takes.
+  // Test example `number`, in the format of look.
   std::string example(Index number);
   std::string look(const std::string& input);
   std::string values(const std::string& name, const std::string& arena);
@@ -70,9 +74,9 @@ class Session {
   // Lists the memory of the network: its parts, and the activation arrays that `look` shows.
   std::string memory();
 
-  // Sets the changes to the network from here on, for looks, answers, writing, scores and evaluation; not for training.
-  // Each change is a list of words: off LAYER HEAD; uniform LAYER HEAD; logit LAYER ARRAY HEAD POSITION VALUE, where
-  // the array is one of logits; weight NAME PLACE VALUE.
+  // Sets the changes to the network from now on, for inspection, answers, generation, scores and evaluation, but not
+  // for training. Each change is a list of words: off LAYER HEAD; uniform LAYER HEAD; logit LAYER ARRAY HEAD POSITION
+  // VALUE, where the array is one of logits; weight NAME PLACE VALUE.
   void touch(const std::vector<std::vector<std::string>>& changes);
 
   void begin_writing(const std::string& prompt, bool has_prompt, const SamplingSettings& settings);
@@ -85,29 +89,31 @@ class Session {
  private:
   Trained trained() const;
   FigureExample subject_of(const std::string& input);
-  // The number of the first core of a layer, and how many the layer has.
+  // Index of the first core of a layer, and the number of its cores.
   std::pair<Index, Index> cores_of(const std::string& layer) const;
   void touch_around_head(const std::string& layer, const std::string& what, Index head);
-  // A model with the weights that are evaluated, for what is touched.
+  // A model with the evaluated weights, including changes.
   std::unique_ptr<Model> model_for(const NetworkCapacity& capacity) const;
   std::string gradients(Model& viewer, const Batch& batch, const std::vector<ShownArray>& shown);
   std::vector<float> evaluated_weights() const;
 
   Numbers& numbers_;
-  std::string name_;  // of the file of the network, for messages
+  std::string name_;  // file name of the network, for messages
   std::string command_;
   ModelConfig config_;
   TrainingConfig training_;
   bool trains_ = true;
   std::unique_ptr<Task> task_;
-  Metadata metadata_;  // of the task
+  Metadata metadata_;  // metadata of the task
   std::unique_ptr<Model> model_;
   NetworkMemory memory_;
-  std::vector<float> weights_;  // of a network that is not trained here
-  Index step_ = 0;
+  std::vector<float> weights_;      // weights of a network that is not trained here
+  std::vector<std::string> notes_;  // about the data
+  Index step_ = 0, batches_ = 0;
+  double noise_ = 0;
   Model::StepResult result_{};
   std::unique_ptr<TaskFigures> drawn_;
-  std::vector<float> gradient_;  // of the last look
+  std::vector<float> gradient_;  // gradient of the last inspection
 
   std::vector<Touch> touches_;
   struct WeightTouch {
@@ -120,7 +126,7 @@ class Session {
     Index rows = 0, batches = 0, next = 0;
     double loss = 0;
     Index right = 0, asked = 0;
-    std::unique_ptr<Model> model{};  // with touched weights, or averaged ones; null: that which is trained
+    std::unique_ptr<Model> model{};  // with changed or averaged weights; null: the trained model
   };
   Evaluated evaluated_;
 

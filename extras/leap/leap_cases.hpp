@@ -6,7 +6,7 @@
 
 namespace abh {
 
-// The cases of golden and bench.
+// Cases of golden and bench.
 struct LeapCases : NoCases {
   template <class Bench>
   static void measure(Bench& bench) {

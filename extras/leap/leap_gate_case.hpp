@@ -5,8 +5,8 @@
 
 namespace abh {
 
-// out_bch = leap_gate(query_bch, pooled_bcq, max_bnc, sum_bnc). The gradient of max_bnc is that of lse = max + log sum:
-// the sums are given.
+// out_bch = leap_gate(query_bch, pooled_bcq, max_bnc, sum_bnc). The gradient of max_bnc is that of lse = max + log sum,
+// because the sums are inputs.
 struct LeapGateCase {
   Index B, C, N, K;
   double scale = 1;

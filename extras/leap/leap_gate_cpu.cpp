@@ -8,7 +8,7 @@ namespace {
 
 constexpr Index rows_per_task = 32;
 
-// The shares of sum e^max, the weight of a position and head, and of epsilon in their total.
+// Shares of sum e^max, the total weight of a position and head, and of epsilon in their sum.
 template <class T>
 struct Shares {
   T share, rest;
@@ -17,7 +17,7 @@ template <class T>
 Shares<T> shares_of(T max, T sum) {
   const T log_epsilon = T(log_leap_epsilon);
   const bool larger = max > log_epsilon;
-  // The larger of the two has the power 1, so that one exponential does.
+  // The larger of the two has the exponential 1, so one exponential suffices.
   const T power = exponential<T>(larger ? log_epsilon - max : max - log_epsilon);
   const T seen = larger ? sum : sum * power, epsilon = larger ? power : T(1);
   const T total = seen + epsilon;          // (leap_gate.1)
@@ -40,7 +40,7 @@ void leap_gate_forward(Device& device, const LeapGateForward<T>& a) {
   const Index stride = stride_or(in.query_stride, H);
   const A scale = A(in.scale);
   parallel_rows(device, in.B * C, rows_per_task, [&](Index bc) {
-    const Index first_head = bc / C * N * C + bc % C;  // the next head's maximum is C further on
+    const Index first_head = bc / C * N * C + bc % C;  // the next head's maximum is C elements further
     for (Index n = 0; n < N; ++n) {
       const A share = shares_of(in.max_bnc[first_head + n * C], in.sum_bnc[first_head + n * C]).share;
       const T* query_k = in.query_bch + bc * stride + n * K;
@@ -90,7 +90,7 @@ void leap_gate_backward(Device& device, const LeapGateBackward<T>& a) {
         store<L>(d_pooled_key_k + k, load<L>(query_k + k) * d_product);  // (leap_gate.8)
         store<L>(d_pooled_value_k + k, load<L>(d_out_k + k) * passes);   // (leap_gate.9)
       });
-      // The sums over k of those with the averages, which are sums that are known already.
+      // The sums over k with the averages are products that are already known.
       a.d_lse_bnc[first_head + n * C] = rest * fused<A>(d_product, product, passes * passed);  // (leap_gate.11)
     }
   });

@@ -7,7 +7,7 @@ namespace {
 
 constexpr int gate_threads = 128;
 
-// The shares of a position and head's weight, sum e^max, and of epsilon in the total of both.
+// Shares of sum e^max, the total weight of a position and head, and of epsilon in their sum.
 struct Shares {
   float share, rest;
 };
@@ -23,13 +23,13 @@ __device__ __forceinline__ float gate_of(float score) {
   return 1 / (1 + expf(-score));  // (leap_gate.4)
 }
 
-// A row and head as a group of lanes sees it: `lanes` of them, a power of two, as many as have something to do.
-// Neighbouring groups take neighbouring heads of the same row, and read them side by side. Grid: BC x N groups.
+// A row and head for a group of `lanes` lanes, a power of two without idle lanes. Adjacent groups have adjacent heads
+// of one row, so their loads are coalesced. Grid: BC x N groups.
 struct Group {
   Index bc, n;
   int lane;
-  bool inside;  // of the array: the others take part in the sums of their warp alone
-  Index at;     // in max_bnc
+  bool inside;  // false: past the end; the lane only takes part in warp sums
+  Index at;     // index in max_bnc
 };
 template <class T>
 __device__ __forceinline__ Group group_of(const LeapGateInputs<T>& in, int lanes) {
@@ -63,7 +63,7 @@ __global__ void leap_gate_forward_kernel(LeapGateForward<T> a, int lanes) {
   }
 }
 
-// Reads queries, averages and d_out, the second time from cache, and writes d_query and d_pooled once.
+// Reads queries, averages and d_out twice (the second time from cache), and writes d_query and d_pooled once.
 template <class T, int width>
 __global__ void leap_gate_backward_kernel(LeapGateBackward<T> a, int lanes) {
   wait_for_kernel_before();
@@ -102,11 +102,11 @@ __global__ void leap_gate_backward_kernel(LeapGateBackward<T> a, int lanes) {
     store<width>(d_pooled_key_k + k, d_pooled_key);
     store<width>(d_pooled_key_k + H + k, d_pooled_value);
   }
-  // The sums over k of those with the averages, which are sums that are known already.
+  // The sums over k with the averages are products that are already known.
   if (group.lane == 0) a.d_lse_bnc[group.at] = rest * (d_product * product + passes * passed);  // (leap_gate.11)
 }
 
-// Runs a kernel with a group of lanes for every row and head.
+// Launches a kernel with a group of lanes for every row and head.
 template <class PassContext, class Kernel>
 void launch_groups(Gpu& device, const PassContext& pass, Kernel kernel, Index width) {
   const auto& in = pass.in;

@@ -5,7 +5,7 @@ namespace abh {
 
 namespace {
 
-// The shares of a position and head's weight, sum e^max, and of epsilon in their total.
+// Shares of sum e^max, the total weight of a position and head, and of epsilon in their sum.
 template <class T>
 struct Shares {
   T share, rest;
@@ -14,10 +14,10 @@ template <class T>
 Shares<T> shares_of(T max, T sum) {
   const T log_epsilon = T(log_leap_epsilon);
   const T most = max > log_epsilon ? max : log_epsilon;
-  // No weight at all is a maximum of -infinity, whose power is 0.
+  // If all positions are masked, the maximum is -infinity and its exponential is 0.
   const T seen = sum * exp(max - most), total = seen + exp(log_epsilon - most);  // (leap_gate.1)
   const T share = seen / total;                                                  // (leap_gate.2)
-  // Not 1 - share: that would be 0 for every share that is rounded to 1.
+  // Not 1 - share, which would be 0 for every share that rounds to 1.
   const T rest = exp(log_epsilon - most) / total;  // (leap_gate.10)
   return {share, rest};
 }

@@ -5,8 +5,8 @@
 
 namespace abh {
 
-// logit_bnc = scale focus_bch key_bch, bent where it is positive and the form says so. The gradient of the keys is
-// added to.
+// logit_bnc = scale focus_bch key_bch; with FocusForm::elu, its logarithm form for positive scores. The gradient of the
+// keys is accumulated.
 struct LeapLogitsCase {
   Index B, C, N, K;
   FocusForm form = FocusForm::elu;
@@ -20,7 +20,7 @@ struct LeapLogitsCase {
     return {focus, key};
   }
   std::vector<TensorSpec> outputs() const { return {statistic("logit_bnc", {B, N, C})}; }
-  // Nothing but the output; a case without this would have no forward pass before its backward pass.
+  // An empty tensor; a case without it would have no forward pass before its backward pass.
   std::vector<TensorSpec> saved() const { return {statistic("nothing", {0})}; }
 
   template <class Device, class Arrays, class T = typename Arrays::Number>

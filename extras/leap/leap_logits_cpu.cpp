@@ -19,7 +19,7 @@ void leap_logits_forward(Device& device, const LeapLogitsForward<T>& a) {
   const A scale = A(in.scale);
   const bool elu = in.form == FocusForm::elu;
   parallel_rows(device, in.B * C, rows_per_task, [&](Index bc) {
-    Accum<T>* logit = a.logit_bnc + bc / C * N * C + bc % C;  // of head 0; the next head's is C further on
+    Accum<T>* logit = a.logit_bnc + bc / C * N * C + bc % C;  // of head 0; the next head's is C elements further
     for (Index n = 0; n < N; ++n) {
       const T* focus_k = in.focus_bch + bc * stride + n * K;
       const T* key_k = in.key_bch + bc * stride + n * K;
@@ -40,7 +40,7 @@ void leap_logits_backward(Device& device, const LeapLogitsBackward<T>& a) {
   const A scale = A(in.scale);
   const bool elu = in.form == FocusForm::elu;
   parallel_rows(device, in.B * C, rows_per_task, [&](Index bc) {
-    const Index first_head = bc / C * N * C + bc % C;  // the next head's logit is C further on
+    const Index first_head = bc / C * N * C + bc % C;  // the next head's logit is C elements further
     for (Index n = 0; n < N; ++n) {
       const A logit = a.logit_bnc[first_head + n * C], d_logit = a.d_logit_bnc[first_head + n * C];
       const A d_score = elu && logit > A(0) ? d_logit * exponential<A>(-logit) : d_logit;  // (leap_logits.3)

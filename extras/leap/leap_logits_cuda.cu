@@ -6,11 +6,11 @@ namespace abh {
 namespace {
 
 constexpr int logit_threads = 128;
-constexpr int row_warps = 4;  // warps in a block of the backward pass
+constexpr int row_warps = 4;  // warps per block of the backward pass
 
-// A dot product of a row and head belongs to a group of `lanes` lanes, a power of two: as many as have something to do,
-// so that no lane idles for small heads; for large ones they go round. Neighbouring groups take neighbouring heads of
-// the same row, and read them side by side. Grid: BC x N groups. Reads focus and keys once.
+// The dot product of a row and head is computed by a group of `lanes` lanes, a power of two without idle lanes for
+// small heads; for large heads the lanes loop. Adjacent groups have adjacent heads of one row, so their loads are
+// coalesced. Grid: BC x N groups. Reads focus and keys once.
 template <class T, int width>
 __global__ void leap_logits_kernel(LeapLogitsForward<T> a, int lanes) {
   wait_for_kernel_before();
@@ -32,15 +32,15 @@ __global__ void leap_logits_kernel(LeapLogitsForward<T> a, int lanes) {
   a.logit_bnc[(bc / in.C * in.N + n) * in.C + bc % in.C] = bent ? log1pf(score) : score;  // (leap_logits.2)
 }
 
-// Grid: a warp a row. Reads focus, keys and d_key once, writes d_focus and d_key once. Neighbouring warps read
-// neighbouring logits.
+// Grid: one warp per row. Reads focus, keys and d_key once, writes d_focus and d_key once. Adjacent warps read adjacent
+// logits.
 template <class T, int width>
 __global__ void leap_logits_backward_kernel(LeapLogitsBackward<T> a) {
   wait_for_kernel_before();
   const auto& in = a.in;
   const Index bc = Index{blockIdx.x} * row_warps + threadIdx.x / warp_size;
   if (bc >= in.B * in.C) return;
-  const Index first_head = bc / in.C * in.N * in.C + bc % in.C;  // the next head's logit is C further on
+  const Index first_head = bc / in.C * in.N * in.C + bc % in.C;  // the next head's logit is C elements further
   const int H = int(in.N * in.K);
   for (int h = int(threadIdx.x) % warp_size * width; h < H; h += warp_size * width) {
     const Index i = first_head + h / int(in.K) * in.C;

@@ -7,8 +7,8 @@ template <class Device, class T>
 void leap_logits_forward(Device&, const LeapLogitsForward<T>& a) {
   using A = Accum<T>;
   const auto& in = a.in;
-  // The logits lie head by head, (B, N, C): pooling walks along the positions of one head. Focus and keys lie row by
-  // row.
+  // Logits are stored by head, (B, N, C), because pooling runs along the positions of one head. Focus and keys are
+  // stored by row.
   const auto logit = array(a.logit_bnc, in.N, in.C);
   const auto focus = heads(in.focus_bch, in.stride, in.C, in.N, in.K),
              key = heads(in.key_bch, in.stride, in.C, in.N, in.K);
@@ -37,7 +37,7 @@ void leap_logits_backward(Device&, const LeapLogitsBackward<T>& a) {
   for (Index b = 0; b < in.B; ++b) {
     for (Index n = 0; n < in.N; ++n) {
       for (Index c = 0; c < in.C; ++c) {
-        // The logarithm is positive where the score is.
+        // The logarithm is positive if and only if the score is positive.
         const bool bent = in.form == FocusForm::elu && logit(b, n, c) > A(0);
         const A d_score = bent ? d_logit(b, n, c) * exp(-logit(b, n, c)) : d_logit(b, n, c);  // (leap_logits.3)
         const A scaled = A(in.scale) * d_score;

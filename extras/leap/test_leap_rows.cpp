@@ -4,6 +4,7 @@
 
 #include "tests/harness/catch.hpp"
 #include "tests/harness/config_rows.hpp"
+#include "tests/harness/flag_pairs.hpp"
 #include "tests/harness/generator_rows.hpp"
 #include "tests/harness/golden_case.hpp"
 #include "tests/harness/gpu_rows.hpp"
@@ -86,6 +87,8 @@ const Rows<ShownBlock> shown_blocks = {
          CHECK_FALSE(!(std::abs(out - shown.at("blocks.0.mixer.out_bcd")[i]) <= 1e-5));
        }
      }}};
+
+const Rows<PairedFlags> pairs = {PairedFlags{"--mixer leap --window 3"}};
 
 }  // namespace
 }  // namespace abh

@@ -105,9 +105,9 @@ class LshBlock : public Block<Device, T> {
                                                .lse_bnc = lse_bnc_,
                                                .in = inputs(pass)});
     const T* h_bcd = norm_.normed(device, d_h_bcd, in_bcd, BC);
-    query_value_.backward_weight(weights.fork(), d_query_value_bcq, h_bcd, BC);  // (lsh.11)
-    if (h_bcd == d_h_bcd) weights.join();                                        // recomputed h is in this array
-    query_value_.backward_input(device, d_h_bcd, d_query_value_bcq, BC);         // (lsh.12)
+    query_value_.backward_weight(weights.fork(), d_query_value_bcq, h_bcd, BC);       // (lsh.11)
+    if (h_bcd == d_h_bcd) weights.join();                                             // recomputed h is in this array
+    query_value_.backward_input(device, d_h_bcd, d_query_value_bcq, BC);              // (lsh.12)
     norm_.backward(device, d_x_bcd, d_h_bcd, residual_.around(d_x_bcd), in_bcd, BC);  // (lsh.13)
   }
 

@@ -5,7 +5,7 @@
 
 namespace abh {
 
-// out_bch = lsh_attention(query_bch, value_bch, rotations_nukr). Backward finds the order anew, from the same numbers.
+// out_bch = lsh_attention(query_bch, value_bch, rotations_nukr). Backward recomputes the order from the same numbers.
 struct LshAttentionCase {
   Index B, C, N, K, U, R, piece_size;
   bool causal = true, counted = false, within_bucket = false;
@@ -49,7 +49,7 @@ struct LshAttentionCase {
     lsh_attention_weights<Device, T>(device, weight_bncs, a.saved[0].data(), inputs_of<T>(device, scratch, a));
   }
 
-  // The arguments of both passes, the order found.
+  // Arguments of both passes, with the order computed.
   template <class T, class Device, class Arrays>
   LshInputs<T> inputs_of(Device& device, typename Device::Scope& scratch, Arrays& a) const {
     const Index count = B * N * U * C;

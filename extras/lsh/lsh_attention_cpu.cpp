@@ -5,14 +5,14 @@
 
 namespace abh {
 
-// Lanes are of floats; other numbers take the plain loops, which extras/lsh/lsh_attention_plain.cpp holds.
+// The SIMD code supports float only; other types use the plain loops of extras/lsh/lsh_attention_plain.cpp.
 ABH_INSTANTIATED_ELSEWHERE(PlainDevice, lsh_order, lsh_attention_forward, lsh_attention_backward)
 
 namespace {
 
 // ---- The order of a round ----
 
-// The first of the largest among R numbers, then their negatives.
+// Index of the first maximum among R numbers, followed by their negatives.
 template <class T>
 Token first_largest(const T* rotated_r, Index R) {
   Index at_largest = 0, at_smallest = 0;
@@ -24,7 +24,7 @@ Token first_largest(const T* rotated_r, Index R) {
   return static_cast<Token>(is_negative ? R + at_smallest : at_largest);
 }
 
-// One round of one head: buckets, then places by counting how many positions are in each.
+// One round of one head: buckets, then places by counting the positions per bucket.
 template <class T>
 void order_round(const LshOrdering<T>& a, Index task, T* scratch, Index* end_of_bucket) {
   const Index head = task / a.U, b = head / a.N, n = head % a.N, RP = padded<T>(a.R);
@@ -73,10 +73,10 @@ void order_by_lanes(Device& device, const LshOrdering<T>& a) {
 
 // ---- Pieces ----
 //
-// A task has a piece of one round of one head: its queries against the keys of the same piece and of the one before, a
-// tile of each at a time. Within a round no two tasks have a query in common; the rounds come one after the other.
+// A task has a piece of one round of one head: its queries with the keys of the same and of the previous piece, one
+// tile of each at a time. Within a round no two tasks share a query; rounds run one after another.
 
-// The data of one call, for all tasks.
+// Data of one call, for all tasks.
 template <class T>
 struct Call {
   const LshInputs<T>& in;
@@ -94,7 +94,7 @@ struct Round {
   Rows<const T> query_ck = rows(in.query_bch, in.query_stride), value_ck = rows(in.value_bch, in.value_stride);
   const T* inverse_c = call.inverse_bnc + head * in.C;
   const Token* mask_c = in.mask_bc ? in.mask_bc + b * in.C : nullptr;
-  const Token* position_c = in.order.position_bnuc + (head * in.U + u) * in.C;  // by place
+  const Token* position_c = in.order.position_bnuc + (head * in.U + u) * in.C;  // by place in the sorted order
 
   const Token* bucket_c(Index e) const { return in.order.bucket_bnuc + (head * in.U + e) * in.C; }
   const Token* place_c(Index e) const { return in.order.place_bnuc + (head * in.U + e) * in.C; }
@@ -104,7 +104,7 @@ struct Round {
   }
 };
 
-// Rows of the positions at the places [first, first + count), padded with zeros.
+// Rows of the positions at the places [first, first + count), zero-padded.
 template <class T>
 void gather(Rows<T> to_ck, Rows<const T> from_ck, const Token* position_c, Index count, Index K) {
   for (Index i = 0; i < count; ++i) {
@@ -115,7 +115,7 @@ void gather(Rows<T> to_ck, Rows<const T> from_ck, const Token* position_c, Index
   }
 }
 
-// A tile of scores, and what it is made of.
+// A tile of scores, and its operands.
 template <class T>
 struct ScoreTile {
   static Index numbers(const Call<T>& call) { return tile * (3 * call.KP + call.K + 2 * tile + 3 + 2 * call.in.U); }
@@ -140,7 +140,7 @@ struct ScoreTile {
     gather(query_ck, round.query_ck, query_c, queries, round.call.K);
   }
 
-  // Keys as the rows of queries that they are: their length joins the scores.
+  // Keys as unnormalised query rows: their length is applied to the scores.
   void take_keys(Index place, Index count) {
     const auto& in = round.in;
     keys = count;
@@ -161,8 +161,8 @@ struct ScoreTile {
     }
   }
 
-  // Scores, -infinity where a query does not meet a key in this round; and which share of a pair this round adds: over
-  // all rounds in which they meet, its count.
+  // Scores, -infinity if a query does not meet a key in this round; and the factor of a pair in this round: the sum
+  // over all rounds in which they meet is its count.
   void compute() {
     using L = Wide<T>;
     const L one = splat<L>(T(1)), zero = splat<L>(T(0)), hidden = splat<L>(T(-infinity));
@@ -182,7 +182,7 @@ struct ScoreTile {
       for (Index s = 0; s < padded<T>(keys); s += lane_width<T>) {
         L meets = zero, here = zero;
         for (Index e = 0; e < in.U; ++e) {
-          // 0 for the own piece and the one before.
+          // 0 for the own piece and the previous piece.
           const L apart = T(round.place_c(e)[c] / in.piece_size) - load<L>(piece_us + e * tile + s);
           L far = apart * (apart - one);
           if (in.within_bucket) {
@@ -205,8 +205,8 @@ struct ScoreTile {
 
   const Round<T>& round;
   Index queries = 0, keys = 0;
-  const Token *query_c = nullptr, *key_c = nullptr;  // their positions
-  Rows<T> query_ck, key_sk, value_sk;                // padded with zeros
+  const Token *query_c = nullptr, *key_c = nullptr;  // positions of the tile's queries and keys
+  Rows<T> query_ck, key_sk, value_sk;                // zero-padded
   T* key_gks;
   Rows<T> score_cs, share_cs;
   T *position_s, *real_s, *factor_s, *piece_us, *bucket_us;
@@ -237,11 +237,11 @@ void make_inverses(Device& device, T* inverse_bnc, const LshInputs<T>& in) {
 
 // ---- Forward ----
 
-// The state of every query over all rounds so far: one running softmax.
+// State of every query over the rounds so far (online softmax).
 template <class T>
 struct Met {
   T *max_bnc, *sum_bnc;
-  Rows<T> out_ck;  // of all heads, one after the other
+  Rows<T> out_ck;  // all heads, one after another
 };
 
 template <class T>
@@ -266,7 +266,7 @@ void forward_piece(const Round<T>& round, Index piece, const Met<T>& met, T* scr
       L most = splat<L>(T(-infinity));
       for (Index s = 0; s < padded<T>(count); s += width) most = larger(most, load<L>(score_s + s));
       const T max = larger(met.max_bnc[c], max_lanes(most));
-      // While a query has met nobody its maximum is -infinity; 0 in its place keeps -inf - (-inf) out.
+      // Before its first key a query has maximum -infinity; the base is then 0, because -inf - (-inf) is NaN.
       const T base = max == T(-infinity) ? T(0) : max;
       shrink_c[i] = exponential<T>(met.max_bnc[c] - base);
       met.max_bnc[c] = max;
@@ -334,7 +334,7 @@ void forward_by_lanes(Device& device, const LshForward<T>& a) {
     for (Index c = first; c < min_of(first + tile, in.C); ++c) {
       const Index at = head * in.C + c;
       const T sum = met.sum_bnc[at];
-      const bool meets_nobody = sum == T(0);  // else the largest score has added a share of exp(0) = 1
+      const bool meets_nobody = sum == T(0);  // otherwise the largest score has added a multiple of exp(0) = 1
       const T* from_k = meets_nobody ? value_ck[c] : met.out_ck[at];
       const T inverse = meets_nobody ? T(1) : T(1) / sum;
       T* out_k = out_ck[c];
@@ -349,11 +349,11 @@ void forward_by_lanes(Device& device, const LshForward<T>& a) {
 
 // ---- Backward ----
 
-// The gradients of all heads, one after the other. A row has one writer a round: the task of its own piece and, as a
-// key of the piece before, that of the next one, [1].
+// Gradients of all heads, one after another. A row has one writer per array and round: [0] the task of its own piece
+// and [1], for keys of the previous piece, the task of the next piece.
 template <class T>
 struct Sums {
-  Rows<T> d_asked_ck, d_key_sk[2], d_value_sk[2];  // of keys that over their length
+  Rows<T> d_asked_ck, d_key_sk[2], d_value_sk[2];  // d_asked_ck: gradient as normalised key
 };
 
 template <class T>

@@ -10,7 +10,7 @@ constexpr unsigned threads = 256;
 
 // ---- The order of a round ----
 
-// Grid: a thread for every position of every round, (b, n, u, c).
+// Grid: one thread per position of every round, (b, n, u, c).
 template <class T>
 __global__ void bucket_kernel(LshOrdering<T> a) {
   wait_for_kernel_before();
@@ -43,8 +43,8 @@ __global__ void bucket_kernel(LshOrdering<T> a) {
   a.out.bucket_bnuc[i] = largest < -smallest ? R + at_smallest : at_largest;  // (lsh_attention.4)
 }
 
-// Grid: a block for every round, (b, n, u). A thread has a bucket, and walks over all positions twice: it counts those
-// that are in its bucket, then gives them their places, in their order.
+// Grid: one block per round, (b, n, u). A thread has a bucket and loops over all positions twice: first it counts the
+// positions in its bucket, then it assigns their places in order.
 __global__ void copy_rows_kernel(LshOrder<Token> order, int* begin_of_bucket, int C, int buckets) {
   wait_for_kernel_before();
   const Index first = Index{blockIdx.x} * C;
@@ -76,12 +76,12 @@ __global__ void copy_rows_kernel(LshOrder<Token> order, int* begin_of_bucket, in
   }
 }
 
-// ---- Rows that belong to a warp ----
+// ---- Rows with one warp each ----
 //
-// A warp has a query, or for d_key and d_value a key (cuda/attention_rows.hpp). Round by round it meets those of two
-// pieces, 32 at a time: first a lane has one of them, and makes the score; then a lane has a channel.
+// A warp has a query, or for d_key and d_value a key (cuda/attention_rows.hpp). In each round it processes the rows of
+// two pieces, 32 at a time: first with one row per lane for the scores, then with one channel per lane.
 
-// Numbers that pass from the lanes of pairs to those of channels.
+// Values passed from lanes of pairs to lanes of channels.
 struct OfPairs {
   int row[most_warps][side];
   float weight[most_warps][side], d_score[most_warps][side];
@@ -100,13 +100,13 @@ struct Head {
   __device__ Head(const LshInputs<T>& inputs, const AttentionPlace& place, float factor, const float* inverse_bnc)
       : in(inputs), at(place), scale(factor), inverse_c(inverse_bnc + Index{place.head} * inputs.C) {}
 
-  // Whether the two meet in a round: neither their order nor a mask is asked about.
+  // True if both are in one piece or in adjacent pieces in a round, without regard to causality or mask.
   __device__ bool share_a_piece(int u, int c, int s) const {
     const int apart = piece_of(u, c) - piece_of(u, s);
     const Token* bucket_c = in.order.bucket_bnuc + first_of(u);
     return (apart == 0 || apart == 1) && (!in.within_bucket || bucket_c[c] == bucket_c[s]);
   }
-  // The share that a round adds of the pair's count; 0 where it has none.
+  // Factor of a pair in a round; 0 if they do not meet.
   __device__ float share(int u, int c, int s) const {
     if ((in.causal ? s >= c : s == c) || (in.mask_bc && in.mask_bc[at.b * in.C + s] == 0)) return 0;
     if (!share_a_piece(u, c, s)) return 0;
@@ -134,7 +134,7 @@ __device__ __forceinline__ void fetch_row(float* to_k, const T* from_k, int K) {
   for (int k = int(threadIdx.x) % warp_size; k < K; k += warp_size) to_k[k] = float(from_k[k]);
 }
 
-// sum_j number_j row(row_j)_k over the pairs of a warp. Rows that do not exist have the number 0.
+// sum_j number_j row(row_j)_k over the pairs of a warp. Missing rows have the number 0.
 template <class T>
 __device__ __forceinline__ float sum_over_pairs(const float* number_j, const int* row_j, const Rows<const T>& rows,
                                                 int k) {
@@ -143,7 +143,7 @@ __device__ __forceinline__ float sum_over_pairs(const float* number_j, const int
   return sum;
 }
 
-// Grid: a thread for every row of every head.
+// Grid: one thread per row of every head.
 template <class T>
 __global__ void inverse_kernel(float* inverse_bnc, LshInputs<T> in) {
   wait_for_kernel_before();
@@ -157,7 +157,7 @@ __global__ void inverse_kernel(float* inverse_bnc, LshInputs<T> in) {
   inverse_bnc[i] = 1 / sqrtf(square / float(in.K) + float(lsh_epsilon));  // (lsh_attention.1)
 }
 
-// Grid: blocks of up to 8 warps, a query each.
+// Grid: blocks of up to 8 warps, one query per warp.
 template <class T>
 __global__ void forward_kernel(LshForward<T> a, const float* inverse_bnc, float scale, int blocks_of_head) {
   wait_for_kernel_before();
@@ -205,7 +205,7 @@ __global__ void forward_kernel(LshForward<T> a, const float* inverse_bnc, float 
   a.lse_bnc[Index{my.at.head} * a.in.C + c] = meets_nobody ? infinity : max + logf(sum);  // (lsh_attention.10)
 }
 
-// The terms of a pair in the gradients of a round.
+// Terms of a pair in the gradients of a round.
 struct Pair {
   float weight, d_score;
 };
@@ -214,7 +214,7 @@ __device__ __forceinline__ Pair pair_of(float share, float score, float lse, flo
   return {weight, weight * (d_weight - delta)};    // (lsh_attention.13)
 }
 
-// Grid: blocks of up to 8 warps, a query each. Makes delta and d_asked for the kernel below.
+// Grid: blocks of up to 8 warps, one query per warp. Computes delta and d_asked for the kernel below.
 template <class T>
 __global__ void backward_query_kernel(LshBackward<T> a, const float* inverse_bnc, float scale, float* delta_bnc,
                                       float* d_asked_bnck, int blocks_of_head) {
@@ -259,7 +259,7 @@ __global__ void backward_query_kernel(LshBackward<T> a, const float* inverse_bnc
   for (int k = lane; k < K; k += warp_size) d_asked_bnck[bnc * K + k] = d_asked_k[k];
 }
 
-// Grid: blocks of up to 8 warps, a key each.
+// Grid: blocks of up to 8 warps, one key per warp.
 template <class T>
 __global__ void backward_key_kernel(LshBackward<T> a, const float* inverse_bnc, float scale, const float* delta_bnc,
                                     const float* d_asked_bnck, int blocks_of_head) {
@@ -300,7 +300,7 @@ __global__ void backward_key_kernel(LshBackward<T> a, const float* inverse_bnc, 
       row_c[lane] = c;
       __syncwarp();
       for (int k = lane; k < K; k += warp_size) {
-        d_key_k[k] += sum_over_pairs(d_score_c, row_c, head.query_ck, k);  // (lsh_attention.15), over its length
+        d_key_k[k] += sum_over_pairs(d_score_c, row_c, head.query_ck, k);  // (lsh_attention.15), divided by its length
         d_value_k[k] += sum_over_pairs(weight_c, row_c, d_out_ck, k);      // (lsh_attention.17)
       }
     }

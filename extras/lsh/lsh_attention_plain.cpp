@@ -3,8 +3,8 @@
 
 namespace abh {
 
-// The definition: every query asks every key in how many rounds they meet. The order comes from counting, for every
-// position, those before it.
+// The definition: for every query and key, counts the rounds in which they meet. The place of a position is the number
+// of positions before it.
 template <class Device, class T>
 void lsh_order(Device&, const LshOrdering<T>& a) {
   using A = Accum<T>;
@@ -53,7 +53,7 @@ void lsh_order(Device&, const LshOrdering<T>& a) {
 
 namespace {
 
-// One head of one sequence, and the keys of its rows.
+// One head of one sequence, with its keys.
 template <class T>
 struct Head {
   using A = Accum<T>;
@@ -75,7 +75,7 @@ struct Head {
     }
   }
 
-  // The number of rounds in which query c meets key s.
+  // Number of rounds in which query c meets key s.
   Index meets(Index c, Index s) const {
     const auto bucket = array(in.order.bucket_bnuc, in.N, in.U, in.C),
                place = array(in.order.place_bnuc, in.N, in.U, in.C);
@@ -90,7 +90,7 @@ struct Head {
     return rounds;
   }
 
-  // each(s, count) for the keys that query c meets.
+  // Calls each(s, count) for the keys that query c meets.
   template <class Each>
   void for_keys(Index c, const Each& each) const {
     for (Index s = 0; s < in.C; ++s) {
@@ -106,7 +106,7 @@ struct Head {
   }
 };
 
-// Calls each(head) for every head, its keys made.
+// Calls each(head) for every head, with its keys computed.
 template <class Device, class T, class Each>
 void for_heads(Device& device, const LshInputs<T>& in, const Each& each) {
   using A = Accum<T>;
@@ -142,14 +142,14 @@ void lsh_attention_forward(Device& device, const LshForward<T>& a) {
       head.for_keys(c, [&](Index s, const A& count) {
         sum += count * exp(head.score(c, s) - max);  // (lsh_attention.8)
       });
-      const bool meets_nobody = sum == Extended<T>(0);  // else the largest score has added exp(0) = 1
+      const bool meets_nobody = sum == Extended<T>(0);  // otherwise the largest score has added exp(0) = 1
       for (Index k = 0; k < in.K; ++k) {
         Extended<T> mixed(0);
         head.for_keys(
             c, [&](Index s, const A& count) { mixed += count * exp(head.score(c, s) - max) * head.value(s, k); });
         out(b, c, n, k) = meets_nobody ? head.value(c, k) : A(mixed / sum);  // (lsh_attention.9)
       }
-      // exp(score - infinity) is 0, and says to backward who has met nobody.
+      // exp(score - infinity) is 0: backward needs no special case for a query without keys.
       lse(b, n, c) = meets_nobody ? A(infinity) : max + log(A(sum));  // (lsh_attention.10)
     }
   });

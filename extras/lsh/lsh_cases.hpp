@@ -11,7 +11,7 @@
 
 namespace abh {
 
-// The block `lsh`, with its rotations given, and rules that the mixer does not have.
+// Block `lsh` with given rotations, and rules that the mixer does not have.
 template <class Device, class T>
 void golden_lsh(GoldenCases<Device, T>& g) {
   for (const char* key : {"heads", "chunk"}) g.file().setting(key);
@@ -30,7 +30,7 @@ void golden_lsh(GoldenCases<Device, T>& g) {
   });
 }
 
-// The cases of golden and bench.
+// Cases of golden and bench.
 struct LshCases {
   template <class Golden>
   static void add_golden(std::vector<typename Golden::Case>& cases) {

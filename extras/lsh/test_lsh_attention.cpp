@@ -114,7 +114,44 @@ TEST_CASE("lsh_attention: every round orders positions by bucket, masked positio
   });
 }
 
-// If one piece has all positions, this is attention with keys of norm one, in any order.
+// The first of equal numbers names the bucket, and a number goes before the opposite of another one: a row of zeros is
+// in bucket 0, on every device. Small whole numbers have exact sums in every type.
+TEST_CASE("lsh_attention: ties of the hash", "[lsh_attention][gpu]") {
+  const LshAttentionCase layer = sized(1, 60, 2, 3, 2, 4, 8);
+  for_each_number([&]<class T>(auto& device, const std::string& name, T) {
+    INFO(name);
+    Values<double> in = random_values(layer.inputs(), 1);
+    for (Array<double>& numbers : in) {
+      for (double& x : numbers) x = std::round(x);
+    }
+    for (Index i = 0; i < 10 * layer.H(); ++i) in[0][size_of(i)] = 0;
+    const Order order = order_of<T>(device, layer, converted<T>(in));
+    Index ties = 0, opposites = 0;
+    for (Index i = 0; i < layer.N * layer.U * layer.C; ++i) {
+      const Index c = i % layer.C, u = i / layer.C % layer.U, n = i / layer.C / layer.U;
+      Array<double> rotated;
+      for (Index r = 0; r < layer.R; ++r) {
+        double sum = 0;
+        for (Index k = 0; k < layer.K; ++k) {
+          sum += in[0][size_of((c * layer.N + n) * layer.K + k)] *
+                 in[2][size_of(((n * layer.U + u) * layer.K + k) * layer.R + r)];
+        }
+        rotated.push_back(sum);
+      }
+      for (Index r = 0; r < layer.R; ++r) rotated.push_back(-rotated[size_of(r)]);
+      const double most = *std::max_element(rotated.begin(), rotated.end());
+      const auto expected = static_cast<Token>(std::find(rotated.begin(), rotated.end(), most) - rotated.begin());
+      CHECK(order.bucket[size_of(i)] == expected);
+      if (c < 10) CHECK(order.bucket[size_of(i)] == 0);
+      ties += std::count(rotated.begin(), rotated.end(), most) > 1;
+      opposites += expected < layer.R && std::count(rotated.begin() + layer.R, rotated.end(), most) > 0;
+    }
+    CHECK(ties > opposites);
+    CHECK(opposites > 40);  // those of the zeros
+  });
+}
+
+// Where everybody meets everybody, whatever the order, this is attention with keys of one length.
 TEST_CASE("lsh_attention: one piece of all positions equals full attention", "[lsh_attention][gpu]") {
   const LshAttentionCase layer = with(sized(1, 23, 2, 5, 3, 2, 23), false, false);
   for_each_number([&]<class T>(auto& device, const std::string& name, T) {
@@ -177,6 +214,15 @@ TEST_CASE("lsh_attention: padding at the end changes no bit of real positions", 
     const Values<T> whole = run_forward<T>(padded, device, in);
     const Values<T> alone = run_forward<T>(layer, device, {real(in[0]), real(in[1]), in[2]});
     CHECK(converted<double>(Values<T>{real(whole[0])}) == converted<double>(alone));
+    // Nor of their gradients, where nobody asks for the gradient of the padding.
+    Values<T> d_out = converted<T>(random_values(padded.outputs(), 2));
+    std::fill(d_out[0].begin() + C * layer.H(), d_out[0].end(), T(0.0f));
+    const Values<double> d_whole = run_backward<T>(padded, device, in, d_out);
+    const Values<double> d_alone = run_backward<T>(layer, device, {real(in[0]), real(in[1]), in[2]}, {real(d_out[0])});
+    for (const std::size_t i : {0u, 1u}) {
+      CHECK(std::equal(d_alone[i].begin(), d_alone[i].end(), d_whole[i].begin()));
+      CHECK(std::all_of(d_whole[i].begin() + C * layer.H(), d_whole[i].end(), [](double x) { return x == 0; }));
+    }
   });
 }
 

@@ -8,7 +8,7 @@ namespace abh {
 // out_bch = rescale(in_bch), head by head.
 struct RescaleCase {
   Index BC, N, K;
-  double scale = 1, offset = 0;  // deviation and mean of the input
+  double scale = 1, offset = 0;  // standard deviation and mean of the input
   Index gap = 0, d_gap = gap;    // between rows of in, and of its gradient
   Index out_gap = 0;
 

@@ -5,14 +5,13 @@ namespace abh {
 
 namespace {
 
-// A head of a row belongs to a group of `lanes` lanes, a power of two: as many as have something to do, so that no lane
-// idles for small heads; for large ones they go round. Lanes have packs of `width` neighbouring channels, sums over a
-// head are sums over lanes, and no thread waits for another warp. The later looks at a head find it in the first-level
-// cache.
+// A head of a row belongs to a group of `lanes` lanes, a power of two without idle lanes for small heads; for large
+// heads the lanes loop. Lanes have packs of `width` adjacent channels, and sums over a head are sums over lanes, so no
+// warp waits for another. The second and third reads of a head hit the L1 cache.
 
 constexpr int threads_per_block = 128;
 
-// The head of this thread's group: n of row bc. Where there is none it has no channels.
+// Head of this thread's group: n of row bc. A missing head has no channels.
 struct HeadPlace {
   Index bc = 0;
   unsigned n = 0;
@@ -28,7 +27,7 @@ __device__ __forceinline__ HeadPlace head_of_group(Index BC, Index N, Index K, i
   return at;
 }
 
-// Grid: `lanes` threads a head. Reads in once and writes out once.
+// Grid: `lanes` threads per head. Reads in once and writes out once.
 template <class T, int width>
 __global__ void forward_kernel(RescaleForward<T> a, int lanes) {
   wait_for_kernel_before();
@@ -62,7 +61,7 @@ __global__ void forward_kernel(RescaleForward<T> a, int lanes) {
   if (at.first == 0) a.deviation_bcn[at.head] = deviation;
 }
 
-// Grid: `lanes` threads a head. Reads d_out and out once and writes d_in once.
+// Grid: `lanes` threads per head. Reads d_out and out once and writes d_in once.
 template <class T, int width>
 __global__ void backward_kernel(RescaleBackward<T> a, int lanes) {
   wait_for_kernel_before();
@@ -95,7 +94,7 @@ __global__ void backward_kernel(RescaleBackward<T> a, int lanes) {
   }
 }
 
-// Starts a kernel for all heads, whose threads have packs of `width` channels.
+// Launches a kernel for all heads, with packs of `width` channels.
 template <class Arguments>
 void run_heads(Gpu& device, void (*kernel)(Arguments, int), int width, const Arguments& a) {
   const Index heads = a.BC * a.N;

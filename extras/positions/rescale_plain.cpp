@@ -10,7 +10,7 @@ void rescale_forward(Device&, const RescaleForward<T>& a) {
   const auto out = heads(a.out_bch, a.out_stride, a.BC, N, K);
   const auto in = heads(a.in_bch, a.in_stride, a.BC, N, K);
   const auto deviation = array(a.deviation_bcn, N);
-  const Index b = 0;  // all rows in one sequence: where one ends does not matter
+  const Index b = 0;  // all rows as one sequence, because sequences do not matter
   for (Index c = 0; c < a.BC; ++c) {
     for (Index n = 0; n < N; ++n) {
       A sum = A(0), squares = A(0);
@@ -41,7 +41,7 @@ void rescale_backward(Device&, const RescaleBackward<T>& a) {
         mean_d_out += d_out(b, c, n, k) / A(K);
         product += d_out(b, c, n, k) * out(b, c, n, k);
       }
-      // A head whose channels are equal has moved by nothing in any direction yet: there is no length to correct.
+      // A head with equal channels has deviation 0 and no direction, so no correction is needed.
       const bool is_flat = deviation(c, n) == A(0);
       const A along = is_flat ? A(0) : product / (A(K - 1) * deviation(c, n));  // (rescale.4)
       for (Index k = 0; k < K; ++k) {

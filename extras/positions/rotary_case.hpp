@@ -5,7 +5,7 @@
 
 namespace abh {
 
-// out_bch = rotary(in_bch) with any numbers for cosines and sines.
+// out_bch = rotary(in_bch) with arbitrary numbers as cosines and sines.
 struct RotaryCase {
   Index B, C, N, K;
   Index gap = 0, d_gap = gap;  // between rows of in, and of its gradient

@@ -10,13 +10,13 @@ namespace {
 
 constexpr Index rows_per_task = 32;
 
-// Lanes two by two, as 64-bit integers, which every instruction set shifts. The first of the two is the low half, on a
-// big-endian machine the high one.
+// Pairs of lanes as 64-bit integers, which every instruction set can shift. The first lane is the low half, on a
+// big-endian machine the high half.
 template <class L>
 using PairsOf = typename LanesOf<std::uint64_t, width_of<L> / 2>::type;
 constexpr bool first_is_low = std::endian::native == std::endian::little;
 
-// The lanes of every pair exchanged, its first lane in both places, and its second.
+// Swaps the lanes of every pair; duplicates the first lane; duplicates the second lane.
 template <class L>
 inline L exchanged(const L& x) {
   const auto pairs = bits_as<PairsOf<L>>(x);
@@ -37,8 +37,8 @@ inline L seconds(const L& x) {
   return half_twice<!first_is_low>(x);
 }
 
-// Turns every row: forward with direction 1, backward with -1. What is read of a head is read before it is written, as
-// out may be in. The angles are the same in every head: they are read once a row.
+// Rotates every row: forward with direction 1, backward with -1. Channels are read before they are written, because out
+// may be in. The angles are the same in every head and are read once per row.
 template <class T, class Device>
 void turn_rows(Device& device, T* out_bch, Index out_stride, const T* in_bch, Index in_stride, const Accum<T>* turn_ck,
                Accum<T> direction, Index B, Index C, Index N, Index K) {

@@ -5,9 +5,9 @@ namespace abh {
 
 namespace {
 
-constexpr int rotary_rows = 4;  // warps in a block
+constexpr int rotary_rows = 4;  // warps per block
 
-// Rows in and out, and the angles that turn them: forward with direction 1, backward with -1.
+// Rows in and out, and the rotation angles: forward with direction 1, backward with -1.
 template <class T>
 struct Turn {
   T* out_bch;
@@ -20,16 +20,15 @@ struct Turn {
   bool aligned;
 };
 
-// Grid: a warp a row. A lane takes four channels of a head, two points, at a time: they are read before they are
-// written, so out may be in. Reads each row once and writes it once; the angles are in the second-level cache after the
-// first sequence.
+// Grid: one warp per row. A lane has four channels of a head, two points, at a time. It reads them before it writes
+// them, so out may be in. Reads and writes each row once; after the first sequence the angles are in the L2 cache.
 template <class T>
 __global__ void turn_kernel(Turn<T> a) {
   wait_for_kernel_before();
   const Index bc = Index{blockIdx.x} * rotary_rows + threadIdx.x / warp_size;
   if (bc >= a.BC) return;
   const float* turn_k = a.turn_ck + bc % a.C * a.K;
-  const int packs = (a.K + 3) / 4;  // of a head
+  const int packs = (a.K + 3) / 4;  // packs per head
   for (int pack = int(threadIdx.x) % warp_size; pack < a.N * packs; pack += warp_size) {
     const int n = pack / packs, k = pack % packs * 4;
     const Floats<4> in = load_four(a.in_bch + bc * a.in_stride + n * a.K, k, a.K, a.aligned),

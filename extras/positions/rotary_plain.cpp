@@ -15,7 +15,7 @@ void rotary_forward(Device&, const RotaryForward<T>& a) {
       for (Index n = 0; n < N; ++n) {  // the same angles in every head
         for (Index k = 0; k + 1 < K; k += 2) {
           const A cosine = turn(c, k), sine = turn(c, k + 1);
-          // Both are read before either is written: out may be in.
+          // Both are read before either is written, because out may be in.
           const A first = in(b, c, n, k), second = in(b, c, n, k + 1);
           out(b, c, n, k) = cosine * first - sine * second;      // (rotary.1)
           out(b, c, n, k + 1) = sine * first + cosine * second;  // (rotary.2)

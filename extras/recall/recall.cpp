@@ -14,7 +14,7 @@ namespace abh {
 
 namespace {
 
-// All runs see the same sequences, whatever their own seed.
+// All runs use the same sequences, for any seed of the run.
 constexpr std::uint64_t data_seed = 0;
 constexpr Index test_sequences = 1000, most_bins = 8;
 
@@ -76,7 +76,7 @@ Index RecallTask::bins() const { return std::min(most_bins, size_.reach); }
 std::vector<std::string> RecallTask::kinds() const {
   std::vector<std::string> names;
   for (Index bin = 0; bin < bins(); ++bin) {
-    // The distances d for which (d - 1) bins / reach is this bin.
+    // The bin of distance d is (d - 1) bins / reach.
     const auto first = [&](Index of) { return 1 + (of * size_.reach + bins() - 1) / bins(); };
     names.push_back("distance " + to_text(first(bin)) + " to " + to_text(first(bin + 1) - 1));
   }
@@ -119,7 +119,7 @@ namespace {
 
 constexpr const char* name_of_marker = "*";
 
-// A sequence as it is written on a command line: digits of symbols, and stars.
+// A sequence in the notation of the command line: digits for symbols, stars for markers.
 std::vector<Token> tokens_of(const std::string& text) {
   std::vector<Token> token_c;
   for (const char c : text) {
@@ -135,7 +135,7 @@ std::vector<Token> tokens_of(const std::string& text) {
   return token_c;
 }
 
-// The symbol behind the last marker but the one at the end.
+// The symbol after the last marker before the final one.
 Token asked(const std::vector<Token>& token_c) {
   if (token_c.back() == recall_marker) {
     for (std::size_t c = token_c.size() - 1; c-- > 0;) {

@@ -15,7 +15,7 @@ namespace {
 class RecallTraining : public TaskTraining {
  public:
   void add_flags(Flags& flags) override {
-    reach_ = learned_;  // of a run that a command line is compared with
+    reach_ = learned_;  // of the run with which a command line is compared
     flags.integer("reach", reach_, "N",
                   "largest distance to the symbol, in tokens; 0: the largest that fits, --context less 2", 0,
                   RecallSize::farthest(largest_context));
@@ -25,7 +25,7 @@ class RecallTraining : public TaskTraining {
   bool may_differ(const std::string& flag) const override { return flag == "reach"; }
   void shape(ModelConfig& model) const override { model.vocabulary = recall_vocabulary; }
 
-  // How it was chosen is in extras/recall/README.md.
+  // extras/recall/README.md explains the choice.
   void recipe(const std::string&, ModelConfig& model, TrainingConfig& training) const override {
     model = {.layers = 2, .channels = 64, .heads = 4, .context = 64, .mixer = "dot", .conv_kernel = 2};
     training = {.batch = 64, .steps = 700, .learning_rate = 2e-3, .warmup = 50, .init_std = 0.1, .eval_every = 100};
@@ -52,8 +52,8 @@ class RecallTraining : public TaskTraining {
   }
 
  private:
-  // The distance that a trained network goes on with: what it learned, as far as there is room. One that learned all
-  // distances of its context goes on with all of the new one.
+  // Distance for a trained network that is trained further: the one of its training, limited by the context. A network
+  // trained on all distances of its context continues with all distances of the new context.
   Index reach_from(const Trained& trained, Index farthest, std::vector<std::string>& notes) const {
     const bool all = learned_ == RecallSize::farthest(trained.config.context);
     const Index reach = all ? farthest : std::min(learned_, farthest);
@@ -64,7 +64,7 @@ class RecallTraining : public TaskTraining {
     return reach;
   }
 
-  Index reach_ = 0, learned_ = 0;  // of the command line, and of a run or a network; 0: none
+  Index reach_ = 0, learned_ = 0;  // of the command line; of a run or a network; 0: none
 };
 
 std::unique_ptr<AnswerTask> recall_again(const Metadata& task, const ModelConfig& config, const OwnExamples&,

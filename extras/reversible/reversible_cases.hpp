@@ -16,7 +16,7 @@ void golden_reversible_language_model(GoldenCases<Device, T>& g) {
   g.language_model(config, g.file().integer_setting("chunk", 0, 0, largest_context), false);
 }
 
-// The cases of golden and bench.
+// Cases of golden and bench.
 struct ReversibleCases {
   template <class Golden>
   static void add_golden(std::vector<typename Golden::Case>& cases) {

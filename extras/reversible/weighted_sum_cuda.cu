@@ -5,8 +5,8 @@ namespace abh {
 
 namespace {
 
-// Grid, both ways: a thread has `width` neighbouring elements, 16 bytes where the arrays are aligned; those that are
-// left over are the business of the last threads, one by one. Every array is met once.
+// Grid, both passes: a thread has `width` adjacent elements, 16 bytes if the arrays are aligned; the last threads
+// handle the rest one by one. Every array is read or written once.
 constexpr int threads_per_block = 256;
 
 template <class T, int width>

@@ -10,7 +10,7 @@ namespace abh {
 
 namespace {
 
-// Where words begin in the list of all.
+// Start of each kind of words in the list.
 constexpr Token very = 1, negation = 2, positive = 3, negative = 11, neutral = 19, filler = 27;
 constexpr std::uint32_t words_of_a_kind = 8;
 

@@ -44,8 +44,8 @@ std::vector<Record> lines_with_tabs(std::string_view bytes) {
   return records;
 }
 
-// The end of the quoted field that begins at `begin`: the quote before a separator or the end of a line; npos where
-// the quote there is one of the text.
+// End of the quoted field from `begin` on: the quote before a separator or a line end; npos if the quote at `begin`
+// belongs to the text.
 std::size_t end_of_quotes(std::string_view bytes, std::size_t begin) {
   for (std::size_t i = bytes.find('"', begin + 1); i != bytes.npos; i = bytes.find('"', i + 1)) {
     const std::string_view behind = bytes.substr(i + 1);
@@ -56,7 +56,7 @@ std::size_t end_of_quotes(std::string_view bytes, std::size_t begin) {
   return bytes.npos;
 }
 
-// Behind the blanks at `begin` where a quoted field follows that ends on the same line, else `begin`.
+// Skips spaces at `begin` if a quoted field follows that ends on the same line; otherwise returns `begin`.
 std::size_t begin_of_field(std::string_view bytes, std::size_t begin) {
   const std::size_t quote = bytes.find_first_not_of(' ', begin);
   if (quote == bytes.npos || bytes[quote] != '"') return begin;
@@ -107,7 +107,7 @@ std::vector<Record> quoted_records(std::string_view bytes, char separator, const
   return records;
 }
 
-// The separator of the fields of the first record, judged by the characters outside of quotes there.
+// Separator of the fields, determined from the characters outside of quotes in the first record.
 char separator_of(std::string_view bytes) {
   std::map<char, Index> count;
   bool begins_field = true;
@@ -136,10 +136,10 @@ bool names_text(const std::string& field) {
 
 bool is_one_word(const std::string& field) { return words_in(field).size() == 1; }
 
-// Decides which fields of the records are labels, and whether the first record is a header.
+// Determines the label field, and whether the first record is a header.
 class Fields {
  public:
-  // Each record has two fields.
+  // Each record must have two fields.
   Fields(const std::vector<Record>& records, const std::vector<std::string>& known) : records_(records), known_(known) {
     for (const Record& record : records) {
       first_again_ += record.fields == first() ? 1 : 0;
@@ -150,7 +150,7 @@ class Fields {
   }
 
   std::size_t label() const { return label_; }
-  // A header may come again, in files that are joined.
+  // Joined files may repeat the header.
   bool is_header(const Record& record) const { return has_header_ && record.fields == first(); }
   bool is_plain() const { return !has_header_ && label_ == 0; }
   std::string decision() const {
@@ -166,11 +166,11 @@ class Fields {
   bool names_one(std::size_t label) const {
     return (names_label(first()[label]) || names_text(first()[1 - label])) && is_alone(label);
   }
-  // No other record has this label.
+  // True if no other record has this label.
   bool is_alone(std::size_t label) const { return count_[label].at(trimmed(first()[label])) == first_again_; }
   bool is_known(const std::string& label) const { return number_of_label(known_, label).has_value(); }
-  // A header of names that are not known: two words, of which the one is a label that no other record has, while each
-  // other label stands twice at least.
+  // True for a header with unknown names: two words, one of which is a label of no other record, while each other label
+  // occurs at least twice.
   bool stands_apart() const {
     const auto& count = count_[label_];
     const auto single = std::count_if(count.begin(), count.end(), [](const auto& each) { return each.second == 1; });
@@ -187,13 +187,13 @@ class Fields {
 
   const std::vector<Record>& records_;
   const std::vector<std::string>& known_;
-  std::map<std::string_view, Index> count_[2];  // of each value of a field
-  Index first_again_ = 0;                       // records that are the first
+  std::map<std::string_view, Index> count_[2];  // number of records with each value of a field
+  Index first_again_ = 0;                       // number of records equal to the first
   std::size_t label_ = 0;
   bool has_header_ = false;
 };
 
-// A character that is a part of words where it stands between two parts.
+// True for a character that belongs to a word only between two word characters.
 bool joins_parts(char32_t code) {
   return code == 0x2019 || code == 0xFF07 || code == 0xAD || code == 0x200C || code == 0x200D;
 }
@@ -243,7 +243,7 @@ LabelledTexts labelled_texts(std::string_view bytes, const std::string& path, co
 
 std::vector<std::string> words_of(std::string_view text) {
   std::vector<std::string> words;
-  std::string word, joint;  // a word so far, and what may join its next part
+  std::string word, joint;  // current word; characters that may join its next part
   const auto end_word = [&] {
     if (!word.empty()) words.push_back(small_letters(std::move(word)));
     word.clear();

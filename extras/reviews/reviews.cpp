@@ -39,12 +39,12 @@ std::string joined(const std::vector<std::string>& lines) {
   return text;
 }
 
-// How many of the records of a file are to be trained on.
+// Number of training records in a file.
 std::size_t training_records(std::size_t records, HeldBack held_back = HeldBack::last_tenth) {
   return held_back == HeldBack::all ? 0 : records - records / 10;
 }
 
-// Each label once, as it is written most often; in the order of their letters.
+// All labels, each in its most frequent spelling, sorted.
 std::vector<std::string> labels_in(const std::vector<LabelledText>& texts, std::size_t training) {
   std::map<std::string, std::map<std::string, Index>> spellings;
   for (std::size_t i = 0; i < training; ++i) ++spellings[small_letters(texts[i].label)][one_line(texts[i].label)];
@@ -57,7 +57,7 @@ std::vector<std::string> labels_in(const std::vector<LabelledText>& texts, std::
   return labels;
 }
 
-// Those that stand twice at least, the most frequent first.
+// Words that occur at least twice, the most frequent first.
 std::vector<std::string> words_in(const std::vector<LabelledText>& texts, std::size_t training,
                                   const ReviewWords& reader) {
   std::map<std::string, Index> count_of_word;
@@ -75,14 +75,14 @@ std::vector<std::string> words_in(const std::vector<LabelledText>& texts, std::s
   return words;
 }
 
-// How many of some texts have each label.
+// Number of texts per label.
 std::map<std::string, Index> count_labels(std::span<const LabelledText> texts) {
   std::map<std::string, Index> count;
   for (const LabelledText& text : texts) ++count[small_letters(text.label)];
   return count;
 }
 
-// The last tenth lacks a label, and from text to text labels change less than a tenth as often as in a random order.
+// True if the last tenth lacks a label, and labels change less than a tenth as often as in a random order.
 bool stand_in_blocks(std::span<const LabelledText> texts) {
   const std::map<std::string, Index> all = count_labels(texts);
   if (count_labels(texts.subspan(training_records(texts.size()))).size() == all.size()) return false;
@@ -200,7 +200,7 @@ void ReviewsTask::read(const std::vector<LabelledText>& texts, const std::string
       test_words += static_cast<Index>(tokens.size());
       unknown_test_words += std::count(tokens.begin(), tokens.end(), unknown);
     }
-    if (tokens.empty()) tokens.push_back(unknown);  // a text without words is read as one that nobody knows
+    if (tokens.empty()) tokens.push_back(unknown);  // a text without words becomes one unknown word
     cut_ += static_cast<Index>(tokens.size()) > longest_;
     tokens.resize(std::min(tokens.size(), static_cast<std::size_t>(longest_)));
   }
@@ -471,7 +471,7 @@ class DrawnReviews : public TaskFigures {
   }
 
  private:
-  // Word 1 of a file's stands for all that are not known.
+  // Index 1 of a file's words is any unknown word.
   static std::vector<Token> tokens_of(const std::string& text, const ReviewWords& known, bool of_file,
                                       std::vector<std::string>& notes) {
     std::vector<Token> tokens;
@@ -486,7 +486,7 @@ class DrawnReviews : public TaskFigures {
       tokens.push_back(found == known.words.end() ? 1 : static_cast<Token>(found - known.words.begin()));
     }
     if (tokens.empty()) throw Error("--text: expected a word, found none");
-    if (strange > 0) notes.push_back("Words that the network does not know, as ?: " + to_text(strange) + ".");
+    if (strange > 0) notes.push_back("Unknown words, shown as ?: " + to_text(strange) + ".");
     return tokens;
   }
 

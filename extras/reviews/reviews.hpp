@@ -59,7 +59,7 @@ class ReviewsTask : public AnswerTask {
   std::vector<std::string> kinds() const override;
   std::size_t kind(Index example) const override { return static_cast<std::size_t>(review(example).label); }
 
-  // Notes on the file: on equal labels, and on a test set that is too small.
+  // Notes on the file: on labels taken as equal, and on the limits of its test set.
   std::vector<std::string> notes() const override { return notes_; }
   const ReviewWords& words() const { return words_; }
 

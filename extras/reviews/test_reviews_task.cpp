@@ -394,6 +394,24 @@ TEST_CASE("reviews: a test set with little information gives a note", "[reviews]
   CHECK(notes_of(repeated) == "f: texts held back that stand among the others, too: 1 of 3; accuracy counts them\n");
 }
 
+TEST_CASE("reviews: a file's vocabulary has its 20,000 most frequent words", "[reviews]") {
+  // Words 0 to 20,004 twice each, in texts to train on; the last letters of the alphabet go first where words are as
+  // frequent, and "zzz" is more frequent.
+  const auto word = [](int i) { return "w" + std::to_string(100000 + i); };
+  std::string lines;
+  for (int i = 0; i < 20005; i += 20) {
+    lines += i % 40 == 0 ? "pos\t" : "neg\t";
+    for (int j = i; j < std::min(i + 20, 20005); ++j) lines += word(j) + " " + word(j) + " ";
+    lines += "\n";
+  }
+  for (int i = 0; i < 150; ++i) lines += i % 2 == 0 ? "pos\tzzz\n" : "neg\tzzz\n";
+  const std::vector<std::string> known = task_of(lines).words().words;
+  REQUIRE(known.size() == 20002);  // with that of padding, and that of all others
+  CHECK(known[2] == "zzz");
+  CHECK(known[3] == word(0));
+  CHECK(known.back() == word(19998));
+}
+
 TEST_CASE("reviews: programs train, resume and report the accuracy", "[reviews][programs]") {
   const Arguments small = words("--task reviews --labels tone --channels 16 --heads 2 --batch 8 --steps 40 ") +
                           words("--eval-every 20 --eval-tokens 2000");
@@ -418,6 +436,12 @@ TEST_CASE("reviews: programs train, resume and report the accuracy", "[reviews][
 
   // A file's words and labels are the network's from then on.
   write_bytes(csv, films);
+  for (const char* flag : {"--resume", "--init-from"}) {
+    Arguments beside = {flag, whole, "--data", csv, "--steps", "50"};
+    if (flag == std::string("--init-from")) beside = beside + Arguments{"--task", "reviews", "--out", folder / "other"};
+    require_refusal(run_program_of_build("train", beside), 1, {"--data: expected none", "reviews that are made up"});
+  }
+  require_refusal(run_program_of_build("evaluate", {"--checkpoint", whole, "--data", csv}), 1, {"made up"});
   const std::string of_file = folder / "film";
   const Arguments film = words("--channels 8 --heads 1 --context 6 --batch 4 --steps 12 --class-pooling cls");
   require_success(train_reviews(film + Arguments{"--data", csv, "--out", of_file}));

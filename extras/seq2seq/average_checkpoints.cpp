@@ -1,4 +1,4 @@
-// average_checkpoints: the mean of the weights of several checkpoints of one network, as a model of its own.
+// average_checkpoints: averages the weights of several checkpoints of one network, and writes the result as a model.
 
 #include <algorithm>
 #include <filesystem>
@@ -19,7 +19,7 @@ namespace abh {
 
 namespace {
 
-// A run folder stands for the checkpoints that the run kept or, where it kept none, for its model.
+// For a run folder: the checkpoints that the run kept or, if there are none, its model.
 std::vector<std::string> files_of(const std::vector<std::string>& runs_or_files) {
   std::vector<std::string> files;
   for (const std::string& each : runs_or_files) {
@@ -32,7 +32,7 @@ std::vector<std::string> files_of(const std::vector<std::string>& runs_or_files)
   return files;
 }
 
-// Element by element, in double: the same in whatever order the files are read, but for the last digit of that.
+// Element by element, in double: the order of the files changes at most the last digit of the double.
 Checkpoint mean_of(const std::vector<std::string>& paths) {
   Checkpoint mean;
   std::vector<double> sum;

@@ -11,20 +11,20 @@ namespace abh {
 
 namespace {
 
-// A live hypothesis, as a node of the tree, and where its network state is.
+// A live hypothesis: its node in the tree, and the index of its network state.
 struct Live {
   BeamNode end;
   Index node = 0, place = 0;
 };
 
-// A live hypothesis, by its number, with one token more.
+// Extension of a live hypothesis (by index) by one token.
 struct Candidate {
   double log_probability;
   std::size_t parent;
   Token token;
 };
 
-// The tokens of a node, from the first one on.
+// Tokens from the first one to a node.
 std::vector<Token> tokens_to(Index node, const std::vector<BeamNode>& tree) {
   std::vector<Token> tokens;
   for (; node >= 0; node = tree[static_cast<std::size_t>(node)].parent) {
@@ -34,7 +34,7 @@ std::vector<Token> tokens_to(Index node, const std::vector<BeamNode>& tree) {
   return tokens;
 }
 
-// log softmax of a row of logits, the largest taken out first.
+// Adds log softmax of a row of logits, computed relative to the maximum.
 void add_log_probabilities(std::vector<Candidate>& candidates, std::size_t parent, double so_far,
                            std::span<const double> logits_v) {
   double most = logits_v[0], sum = 0;
@@ -49,7 +49,7 @@ void add_log_probabilities(std::vector<Candidate>& candidates, std::size_t paren
   }
 }
 
-// In the order in which they were made, the likeliest first: of equals the earlier one.
+// Keeps the most likely candidates, in order; of equal candidates the earlier one.
 void keep_likeliest(std::vector<Candidate>& candidates, std::size_t count) {
   const auto goes_first = [](const Candidate& a, const Candidate& b) {
     if (a.log_probability != b.log_probability) return a.log_probability > b.log_probability;
@@ -61,7 +61,7 @@ void keep_likeliest(std::vector<Candidate>& candidates, std::size_t count) {
   candidates.resize(count);
 }
 
-// The first child of a hypothesis takes over its place; others are copied into places where nobody lives on.
+// The first child of a hypothesis keeps its state; other children get copies in states of discarded hypotheses.
 void settle(std::vector<Live>& children, const std::vector<std::size_t>& parents, const std::vector<Live>& live,
             Index width, const CopyHypothesis& copy) {
   std::vector<bool> taken(static_cast<std::size_t>(width)), has_heir(live.size());
@@ -89,7 +89,7 @@ std::vector<Hypothesis> beam_search(const BeamSettings& settings, const NextLogi
                                     std::vector<BeamNode>* tree) {
   std::vector<BeamNode> nodes;
   std::vector<Live> live = {{.end = {.parent = -1, .token = settings.begin, .log_probability = 0}, .node = -1}};
-  std::vector<Hypothesis> found;  // the best first; of equal scores the one found first
+  std::vector<Hypothesis> found;  // best first; of equal scores the one found first
   const auto better = [](const Hypothesis& a, const Hypothesis& b) { return a.score > b.score; };
   const auto end_at = [&](const BeamNode& end, Index node) {
     Hypothesis hypothesis{.tokens = tokens_to(node, nodes), .log_probability = end.log_probability, .node = node};

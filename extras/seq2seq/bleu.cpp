@@ -20,7 +20,7 @@ std::vector<std::string> words_of(std::string_view text) {
   return words;
 }
 
-// How often each run of n words is there.
+// Number of occurrences of each n-gram.
 std::map<std::vector<std::string>, int> grams_of(const std::vector<std::string>& words, std::size_t n) {
   std::map<std::vector<std::string>, int> grams;
   for (auto first = words.begin(); words.end() - first >= static_cast<std::ptrdiff_t>(n); ++first) {

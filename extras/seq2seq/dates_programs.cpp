@@ -23,7 +23,7 @@ class DatesTraining : public TaskTraining {
   bool predicts() const override { return true; }
   void shape(ModelConfig& model) const override { DatesTask().shape(model); }
 
-  // How it was chosen is in extras/seq2seq/dates.md.
+  // extras/seq2seq/dates.md explains the choice.
   void recipe(const std::string&, ModelConfig& model, TrainingConfig& training) const override {
     model = {.layers = 2,
              .channels = 64,

@@ -12,7 +12,7 @@ namespace {
 
 constexpr const char* months[] = {"january", "february", "march",     "april",   "may",      "june",
                                   "july",    "august",   "september", "october", "november", "december"};
-constexpr std::uint32_t whole_example = 0xFFFFFFFF;  // its words say what is kept for testing
+constexpr std::uint32_t whole_example = 0xFFFFFFFF;  // step whose words select the test days
 
 struct Calendar {
   int year = 1900, month = 1, day = 1;

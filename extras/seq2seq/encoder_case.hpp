@@ -1,12 +1,12 @@
 #pragma once
 
-// Networks of an encoder and a decoder, which tests train.
+// Networks with an encoder and a decoder, trained by tests.
 
 #include "tests/harness/network_rows.hpp"
 
 namespace abh {
 
-// A network that reads sources, with so many layers of encoder and decoder.
+// A network with a source, and these numbers of encoder and decoder layers.
 inline NetworkCase encoder_case(const std::string& mixer, Index encoder_layers, Index decoder_layers,
                                 const std::string& changes = "") {
   NetworkCase network = network_case(mixer);

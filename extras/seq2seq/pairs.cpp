@@ -116,7 +116,7 @@ std::string PairsTask::summary() const {
 }
 
 Batch PairsTask::training_batch(Index B, std::uint64_t seed, Index step) const {
-  // The pairs that the steps around this one draw, by length: how they are drawn is as everywhere.
+  // Pairs drawn for this group of steps, sorted by length; they are drawn as in other tasks.
   const Index first_step = step / steps_at_once * steps_at_once;
   std::vector<std::array<Index, 3>> drawn;  // length, number, example: equal lengths stay in the order of their numbers
   for (Index t = first_step; t < first_step + steps_at_once; ++t) {
@@ -128,7 +128,7 @@ Batch PairsTask::training_batch(Index B, std::uint64_t seed, Index step) const {
     }
   }
   std::sort(drawn.begin(), drawn.end());
-  // Which of the steps takes the shortest ones is drawn, too.
+  // The assignment of lengths to steps is random, too.
   std::vector<Index> order(steps_at_once);
   std::iota(order.begin(), order.end(), Index{0});
   const auto lot = [&](Index i) {

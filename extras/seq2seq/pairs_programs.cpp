@@ -13,7 +13,7 @@ namespace {
 
 constexpr const char* data_help = "file of the pairs; the last tenth is the test set";
 
-// Errors beside those of read_plain_text: what is no UTF-8, where tokens are characters.
+// Throws the errors of read_plain_text, and Error for invalid UTF-8 if tokens are characters.
 PlainText read_pairs(const std::string& path, const std::string& tokenizer, const char* advice) {
   PlainText file = read_plain_text(path);
   if (tokenizer == "char") require_utf8(file.text, path, advice);

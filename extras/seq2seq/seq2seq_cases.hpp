@@ -14,7 +14,7 @@
 
 namespace abh {
 
-// A block without its norm and residual, with queries from x, and keys and values from a memory.
+// A block without norm and residual, with queries from x, and keys and values from a memory.
 template <class CrossKind, class Device, class T>
 void golden_block_of_memory(GoldenCases<Device, T>& g, ModelConfig config) {
   g.file().setting("heads");
@@ -67,7 +67,7 @@ void golden_bahdanau_of_memory(GoldenCases<Device, T>& g) {
   golden_block_of_memory<CrossBlock<Device, T, AdditiveScores>>(g, g.block_config(x[1], x[2]));
 }
 
-// Everything about a network with an encoder that the shapes and names of its weights say.
+// Configuration of a network with an encoder, derived from the shapes and names of its weights.
 template <class Device, class T>
 ModelConfig golden_sequences_config(GoldenCases<Device, T>& g) {
   for (const char* key : {"heads", "encoder_layers", "decoder_layers"}) g.file().setting(key);
@@ -105,7 +105,7 @@ ModelConfig golden_sequences_config(GoldenCases<Device, T>& g) {
   return config;
 }
 
-// Teacher forcing: the decoder reads tokens and is asked for targets.
+// Teacher forcing: the decoder reads the correct tokens; the loss uses the targets.
 template <class Device, class T>
 void golden_seq2seq(GoldenCases<Device, T>& g) {
   const ModelConfig config = golden_sequences_config(g);
@@ -132,7 +132,7 @@ void golden_seq2seq(GoldenCases<Device, T>& g) {
   g.give_gradients(network.weights().gradients(), network.parameters());
 }
 
-// One source after the other, step by step.
+// Inference, one source after another.
 template <class Device, class T>
 void golden_beam_search(GoldenCases<Device, T>& g) {
   const ModelConfig config = golden_sequences_config(g);
@@ -182,7 +182,7 @@ void golden_beam_search(GoldenCases<Device, T>& g) {
   g.results()["output.log_probability_bm"] = {{B, M}, log_probability_bm};
 }
 
-// The cases of golden and bench.
+// Cases of golden and bench.
 struct SequenceCases {
   template <class Golden>
   static void add_golden(std::vector<typename Golden::Case>& cases) {

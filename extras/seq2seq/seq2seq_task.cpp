@@ -10,7 +10,7 @@ namespace abh {
 
 namespace {
 
-// Rows of `count` tokens, `kept` of each.
+// Keeps the first `kept` tokens of every row of `count` tokens.
 void shorten(std::vector<Token>& rows, Index count, Index kept) {
   if (kept == count) return;
   std::vector<Token> shorter;
@@ -18,7 +18,7 @@ void shorten(std::vector<Token>& rows, Index count, Index kept) {
   rows = std::move(shorter);
 }
 
-// How many of the `count` columns are needed: up to the last one where is_needed, one at least.
+// Number of needed columns out of `count`: up to the last one with is_needed, at least one.
 template <class IsNeeded>
 Index needed_columns(const std::vector<Token>& rows, Index count, const IsNeeded& is_needed) {
   Index needed = 1;
@@ -83,7 +83,7 @@ std::string Seq2SeqTask::shown(const Batch& batch, Index b, const std::vector<To
 void require_sizes(const SequenceWords& words, const ModelConfig& config, const std::string& source) {
   require_size("source_vocabulary_size", words.source_size(), config.source_vocabulary, source);
   require_size("vocabulary_size", words.target_size(), config.vocabulary, source);
-  require_size("causal", 1, config.causal ? 1 : 0, source);  // else the decoder would see its targets
+  require_size("causal", 1, config.causal ? 1 : 0, source);  // otherwise the decoder would attend to its targets
 }
 
 Batch batch_of_source(const std::vector<Token>& source) {

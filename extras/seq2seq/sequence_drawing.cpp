@@ -40,7 +40,7 @@ class DrawnSequences : public TaskFigures {
       subject.notes = prepare_text(text, "--text", "", nullptr);
       asked = words.source_tokens(prompt_line(text), "--text");
       subject.batch = answered(words, asked, trained);
-      subject.notes.push_back("The right answer is not known: the loss is that of the network's own.");
+      subject.notes.push_back("The correct answer is unknown: the loss is that of the network's own answer.");
     } else {
       const std::unique_ptr<AnswerTask> task = make_(trained.task, trained.config, {.path = data_}, source);
       require_example(request.example, task->validation_rows(), source);
@@ -75,12 +75,13 @@ class DrawnSequences : public TaskFigures {
     return subject;
   }
 
-  // Which characters of the source each character of the answer looks at, where it is said; and how a beam finds one.
+  // Attention from each character of the answer to the source, and the tree of a beam search.
   PictureSection section(const FigureExample& subject, const Observed& seen, const Thinning& thinning) const override {
-    PictureSection section{"From the source to its answer",
-                           "A row for each character of the answer, as it is said, and a column for each one of the "
-                           "source: where cross-attention looks. Then how a beam search finds its answers.",
-                           {}};
+    PictureSection section{
+        "Cross-attention from the answer to the source",
+        "Rows: characters of the answer, at the positions that predict them. Columns: characters of the "
+        "source. The last picture is the tree of a beam search.",
+        {}};
     const Index C = seen.positions(), S = subject.batch.S;
     for (Index layer = 0; layer < seen.config().own_layers(); layer += thinning.layers) {
       const ObservedArray* weight_bncs = seen.find(seen.block_of(layer) + "cross.weight_bncs");
@@ -88,11 +89,11 @@ class DrawnSequences : public TaskFigures {
       for (Index n = 0; n < weight_bncs->shape[1]; n += thinning.heads) {
         const auto begin = weight_bncs->values.begin() + n * C * S;
         MatrixPicture matrix{
-            .text = {"Layer " + to_text(layer) + ", head " + to_text(n), "down: the answer, across: its source", ""},
+            .text = {"Layer " + to_text(layer) + ", head " + to_text(n), "rows: answer, columns: source", ""},
             .row_names = {},
             .column_names = source_names_,
             .value_rc = {begin, begin + C * S},
-            .scale = {.largest = 1, .unit = "of its weight"}};
+            .scale = {.largest = 1, .unit = "of the weight"}};
         Index most = 0;
         for (Index i = 1; i < C * S; ++i) {
           most =
@@ -101,11 +102,11 @@ class DrawnSequences : public TaskFigures {
         for (const Token target : subject.batch.target_r) {
           matrix.row_names.push_back(subject.answer_o[static_cast<std::size_t>(target)]);
         }
-        matrix.text.description =
-            "Most of all, " + fixed_text(100 * matrix.value_rc[static_cast<std::size_t>(most)], 1) + " %, \u2018" +
-            matrix.row_names[static_cast<std::size_t>(most / S)] + "\u2019 of the answer looks at \u2018" +
-            source_names_[static_cast<std::size_t>(most % S)] + "\u2019, character " + to_text(most % S) +
-            " of the source.";
+        matrix.text.description = "The largest weight, " +
+                                  fixed_text(100 * matrix.value_rc[static_cast<std::size_t>(most)], 1) +
+                                  " %, is from \u2018" + matrix.row_names[static_cast<std::size_t>(most / S)] +
+                                  "\u2019 of the answer to \u2018" + source_names_[static_cast<std::size_t>(most % S)] +
+                                  "\u2019, character " + to_text(most % S) + " of the source.";
         section.figures.push_back({"source-" + to_text(layer) + "-" + to_text(n) + ".svg", matrix_svg(matrix),
                                    matrix.text.title + ": " + matrix.text.description, matrix.text.description});
       }
@@ -115,10 +116,10 @@ class DrawnSequences : public TaskFigures {
   }
 
  private:
-  // All that a beam search kept, with the scores of what it found.
+  // All nodes of a beam search, with the scores of its results.
   Figure figure_of_beam(const std::vector<Hypothesis>& found, const std::vector<BeamNode>& nodes,
                         const std::vector<std::string>& name_v, const SequenceWords& words) const {
-    TreePicture tree{.text = {"A beam of " + to_text(decoding_.beam), "down: the answer, token by token", ""},
+    TreePicture tree{.text = {"A beam of " + to_text(decoding_.beam), "from top to bottom: tokens of the answer", ""},
                      .scale = {.largest = 0, .unit = "log P so far"}};
     std::vector<Index> row_of;
     std::vector<bool> has_child(nodes.size());
@@ -146,25 +147,24 @@ class DrawnSequences : public TaskFigures {
       return "\u2018" + words.target_text(hypothesis.tokens.data(), static_cast<Index>(hypothesis.tokens.size())) +
              "\u2019 (" + short_number(hypothesis.score, 4) + ")";
     };
-    tree.text.description = "Found first: " + said(found.front());
+    tree.text.description = "Best: " + said(found.front());
     const auto second = std::find(ranks.begin(), ranks.end(), 2);
     if (second != ranks.end()) {
       tree.text.description += "; second: " + said(found[static_cast<std::size_t>(second - ranks.begin())]);
     }
-    tree.text.description += ". Of " + to_text(static_cast<Index>(tree.nodes.size())) +
-                             " hypotheses, longer and longer, " + to_text(died) + " died.";
+    tree.text.description += ". Of " + to_text(static_cast<Index>(tree.nodes.size())) + " kept hypotheses, " +
+                             to_text(died) + " were discarded later.";
     if (tree.nodes.size() < nodes.size()) {
       tree.text.description += " Only the first " + to_text(longest_drawn) + " tokens are drawn.";
     }
-    return {
-        "beam.svg", tree_svg(tree), tree.text.title + ": " + tree.text.description,
-        "Every box is a hypothesis that was kept. A cross: it died, since others were likelier. Below an end "
-        "stand its rank and its score (= 1.: the text of rank 1 once more, by other tokens); the thick line leads to "
-        "the best. " +
-            tree.text.description};
+    return {"beam.svg", tree_svg(tree), tree.text.title + ": " + tree.text.description,
+            "Every box is a hypothesis that was kept. Cross: it was discarded, because others were more likely. Below "
+            "an end are its rank and its score (= 1.: the text of rank 1, from other tokens). The thick line leads to "
+            "the best. " +
+                tree.text.description};
   }
 
-  // The source, with what the network writes for it as the target.
+  // The source, with the decoded answer as target.
   static Batch answered(const SequenceWords& words, const std::vector<Token>& source, const Trained& trained) {
     if (const Index longest = trained.config.source_context; static_cast<Index>(source.size()) > longest) {
       throw Error("--text: expected at most " + to_text(longest) + " " + words.source().unit() + "s, found " +

@@ -11,7 +11,7 @@ namespace abh {
 
 namespace {
 
-// The evaluation of every task of answers; with --decode the network writes each answer by itself.
+// Evaluation as in every task of answers; with --decode by decoded answers.
 class SequenceEvaluation : public TaskCommand {
  public:
   SequenceEvaluation(const MakeAnswerTask& make, const std::string& data)

@@ -57,10 +57,9 @@ class SequenceGeneration : public TaskCommand {
   }
 
  private:
-  // Reads the sources of the prompt, a line each, of at most `longest` tokens; one that is empty where there is no
-  // line.
+  // Reads the sources of the prompt, one per line, of at most `longest` tokens; an empty prompt is one empty source.
   std::vector<std::vector<Token>> read_sources(const SequenceWords& words, Index longest) {
-    // Its notes are not printed: standard output is for the answers.
+    // Notes are not printed, because standard output has the answers.
     prepare_text(prompt_, "prompt", "", nullptr);
     std::vector<std::vector<Token>> sources;
     const std::string_view prompt = prompt_;
@@ -79,7 +78,7 @@ class SequenceGeneration : public TaskCommand {
     return sources;
   }
 
-  // Prints the best hypothesis of each text, best first.
+  // Prints the best hypothesis of each distinct text, best first.
   void print_best(const std::vector<Hypothesis>& found, const SequenceWords& words) const {
     const std::vector<Index> ranks = ranks_of_texts(found, words);
     Index shown = 0;

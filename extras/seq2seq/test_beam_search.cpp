@@ -97,6 +97,23 @@ TEST_CASE("beam search: a beam wider than all sequences is an exhaustive search"
   }
 }
 
+TEST_CASE("beam search: of equal hypotheses the earlier one goes first, then the lower token", "[beam_search]") {
+  Oracle oracle(4, 3, 0);  // all tokens are equally likely
+  const std::vector<Hypothesis> found = beam_search(settings(3, 3), oracle.next(), oracle.copy());
+  REQUIRE(found.size() == 3);
+  CHECK((found[0].tokens == std::vector<Token>{2}));
+  CHECK((found[1].tokens == std::vector<Token>{0, 0, 0}));
+  CHECK((found[2].tokens == std::vector<Token>{0, 0, 1}));
+  // Equal scores stay in the order in which they were found.
+  Oracle wide(4, 30, 0);
+  const std::vector<Hypothesis> all = beam_search(settings(30, 2), wide.next(), wide.copy());
+  std::vector<std::vector<Token>> tokens;
+  for (const Hypothesis& each : all) tokens.push_back(each.tokens);
+  CHECK((std::vector<std::vector<Token>>(tokens.begin() + 1, tokens.begin() + 4) ==
+         std::vector<std::vector<Token>>{{0, 2}, {1, 2}, {3, 2}}));
+  CHECK((tokens[4] == std::vector<Token>{0, 0}));
+}
+
 TEST_CASE("beam search: width 1 is greedy search, without a copy", "[beam_search]") {
   Oracle oracle(9, 1);
   const std::vector<Hypothesis> found = beam_search(settings(1, 20), oracle.next(), oracle.copy());

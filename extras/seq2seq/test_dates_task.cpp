@@ -67,6 +67,17 @@ TEST_CASE("dates: a row has a source with its mask, and a target with begin and 
   CHECK(task.shown(batch, 0, wrong) == "04/14/2003 -> 2103-04-14, expected 2003-04-14");
 }
 
+TEST_CASE("dates: an evaluation on the way takes whole examples, one at least", "[dates]") {
+  const DatesTask task;  // of 11 tokens each
+  for (const auto& [tokens, rows] : {std::pair{1, 1}, {10, 1}, {11, 1}, {12, 2}, {22, 2}, {23, 3}}) {
+    CAPTURE(tokens);
+    CHECK(task.evaluation_rows(tokens) == rows);
+  }
+  CHECK(task.evaluation_rows(0) == 1000);
+  CHECK(task.evaluation_rows(11000 - 10) == 1000);
+  CHECK(task.evaluation_rows(1 << 20) == 1000);
+}
+
 TEST_CASE("dates: a source is read in lower case", "[dates]") {
   const SequenceWords words = DatesTask::words_of_dates();
   CHECK((words.source_tokens("The 3rd of MAY, 1999", "it") == words.source_tokens("the 3rd of may, 1999", "it")));
@@ -141,6 +152,9 @@ TEST_CASE("dates: a trained model is evaluated and answers questions", "[dates][
   const std::vector<std::string> greedy = lines_of(generated(ask + Arguments{asked}));
   REQUIRE(greedy.size() == 3);
   CHECK((lines_of(generated(ask + Arguments{asked, "--beam", "1", "--length-penalty", "0"})) == greedy));
+  // An empty prompt is an empty source, not none; so is an empty standard input.
+  CHECK(generated(ask + Arguments{""}) == greedy[1] + "\n");
+  CHECK(generated(ask + Arguments{"-"}) == greedy[1] + "\n");
   require_refusal(generate(ask + Arguments{asked, "--beam", "1", "--length-penalty", "2"}), 2,
                   {"--length-penalty: expected a --beam of 2 at least beside it, found 1"});
   require_refusal(evaluate({"--checkpoint", place.run, "--decode", "--length-penalty", "2"}), 2,
@@ -180,6 +194,9 @@ TEST_CASE("dates: a trained model is evaluated and answers questions", "[dates][
                   {"prompt: line 2: character 4, '\u00e4' (U+00E4)"});
   require_refusal(generate(ask + Arguments{"1.1.2000\n\nthe 3rd of september or october"}), 1,
                   {"prompt: line 3: expected at most 26 characters, found 31"});
+  CHECK(lines_of(generated(ask + Arguments{"the 3rd of september, 1999"})).size() == 1);
+  require_refusal(generate(ask + Arguments{"the 3rd of september, 19990"}), 1,
+                  {"prompt: line 1: expected at most 26 characters, found 27"});
   require_refusal(generate({"--checkpoint", place.run}), 2, {"--prompt"});
   require_refusal(evaluate({"--checkpoint", place.run, "--beam", "3"}), 2, {"--beam: expected --decode beside it"});
 }
@@ -193,7 +210,7 @@ TEST_CASE("dates: a drawing shows the attention of each character of the answer"
       return run_program_of_build("draw", Arguments{"--checkpoint", place.run, "--out", out, "--device", "cpu"} + what);
     };
     require_success(draw({"--example", "2"}));
-    CHECK(contains(read_bytes(out + "/source-0-1.svg"), "down: the answer, across: its source"));
+    CHECK(contains(read_bytes(out + "/source-0-1.svg"), "rows: answer, columns: source"));
     CHECK(contains(read_bytes(out + "/beam.svg"), ">A beam of 4</text>"));
     require_success(draw({"--text", "3 may 1999", "--beam", "3", "--length-penalty", "0.6"}));
     CHECK(contains(read_bytes(out + "/index.html"), "the loss is that of the network"));

@@ -20,14 +20,14 @@ namespace abh {
 
 namespace {
 
-// All runs see the same arrays, whatever their own seed.
+// All runs use the same arrays, for any seed of the run.
 constexpr std::uint64_t data_seed = 0;
-// The step under which the arrays themselves are looked up; examples are smaller numbers.
+// Philox step that classifies arrays; examples are smaller numbers.
 constexpr std::uint32_t step_of_choice = 0xFFFFFFFF;
 // A quarter of all words is below it.
 constexpr std::uint32_t test_bound = std::uint32_t{1} << 30;
 
-// An array's digits as a number, the first one highest, modulo 2^64 where arrays are longer than that.
+// Digits of an array as a number, most significant digit first, modulo 2^64.
 std::uint64_t number_of(std::span<const Token> array_l, const ArraySize& size) {
   std::uint64_t number = 0;
   for (const Token digit : array_l) {
@@ -44,7 +44,7 @@ std::vector<Token> array_of(Index number, const ArraySize& size) {
   return array_l;
 }
 
-// The first array that an example's words draw which is, or is not, a test array.
+// The first array drawn for an example that is (test) or is not a test array.
 std::vector<Token> drawn(std::uint32_t example, bool test, const ArraySize& size) {
   std::vector<Token> array_l(static_cast<std::size_t>(size.length));
   std::uint64_t word = 0;
@@ -57,7 +57,7 @@ std::vector<Token> drawn(std::uint32_t example, bool test, const ArraySize& size
   return array_l;
 }
 
-// The arrays that are listed, in ascending order, all or those for testing.
+// All enumerated arrays, or the test arrays among them, in ascending order.
 std::vector<std::vector<Token>> listed_arrays(const ArraySize& size, bool all) {
   std::vector<std::vector<Token>> found;
   for (Index number = 0; number < size.arrays(most_listed_arrays); ++number) {
@@ -67,7 +67,7 @@ std::vector<std::vector<Token>> listed_arrays(const ArraySize& size, bool all) {
   return found;
 }
 
-// The arrays of an evaluation, one after the other.
+// Arrays of an evaluation, concatenated.
 std::vector<Token> evaluated(const ArraySize& size, SortTask::Arrays wanted) {
   require_both_kinds(size);
   const bool all = wanted == SortTask::Arrays::all, few = size.arrays(most_listed_arrays) <= most_listed_arrays;
@@ -79,7 +79,7 @@ std::vector<Token> evaluated(const ArraySize& size, SortTask::Arrays wanted) {
   std::vector<std::vector<Token>> arrays;
   if (few) arrays = listed_arrays(size, all);
   if (!few || (!all && static_cast<Index>(arrays.size()) > most_test_arrays)) {
-    // A test array that was drawn before is passed over.
+    // Repeated test arrays are skipped.
     std::set<std::vector<Token>> known;
     arrays.clear();
     for (std::uint32_t example = first_test_example; static_cast<Index>(arrays.size()) < most_test_arrays; ++example) {
@@ -157,7 +157,7 @@ void SortTask::append(Batch& batch, Index example) const { append_array(batch, a
 void append_array(Batch& batch, const std::vector<Token>& array_l) {
   std::vector<Token> sorted_l = array_l;
   std::sort(sorted_l.begin(), sorted_l.end());
-  // The last digit of the array asks for the first one of the answer, and what the answer was for what comes next.
+  // The target at the last digit of the array is the first digit of the answer; each answer digit predicts the next.
   batch.token_bc.insert(batch.token_bc.end(), array_l.begin(), array_l.end());
   batch.token_bc.insert(batch.token_bc.end(), sorted_l.begin(), sorted_l.end() - 1);
   batch.target_r.insert(batch.target_r.end(), array_l.size() - 1, ignored_target);
@@ -193,7 +193,7 @@ void check_sort(const Metadata& metadata, const ModelConfig& config, const std::
   require("vocabulary_size", size.digits, config.vocabulary);
   require("context", size.context(), config.context);
   require("classes", 0, config.classes);
-  require("causal", 1, config.causal ? 1 : 0);  // else it would see the answer
+  require("causal", 1, config.causal ? 1 : 0);  // otherwise it would attend to the answer
   try {
     require_both_kinds(size);
   } catch (const UsageError& error) {
@@ -268,7 +268,7 @@ class SortTraining : public TaskTraining {
   bool predicts() const override { return true; }
   void shape(ModelConfig& model) const override { model.context = size_.context(); }
 
-  // A network as small as minGPT's for this task; how the rest was chosen is in extras/sort/README.md.
+  // As small as minGPT's network for this task; extras/sort/README.md explains the other values.
   void recipe(const std::string&, ModelConfig& model, TrainingConfig& training) const override {
     model = {.layers = 3, .channels = 48, .heads = 3, .context = size_.context(), .mixer = "dot"};
     training = {.batch = 64,
@@ -309,7 +309,7 @@ std::string percent(double part) { return fixed_text(100 * part, 1) + " %"; }
 
 std::string agreement(const std::string& what, const std::vector<double>& x, const std::vector<double>& y) {
   const double rho = rank_correlation(x, y);
-  return what + " agree to " + (std::isnan(rho) ? "no degree" : fixed_text(rho, 2)) + " (rank correlation).";
+  return what + " have a rank correlation of " + (std::isnan(rho) ? "NaN" : fixed_text(rho, 2)) + ".";
 }
 
 class DrawnSort : public TaskFigures {
@@ -340,23 +340,24 @@ class DrawnSort : public TaskFigures {
       subject.name_c.push_back(c < length_ ? name : "=" + name);
     }
     subject.notes = {
-        "The array stands first, and behind it its sorted digits, as =1, of which each asks for the next."};
+        "The array comes first, then its sorted digits, written as =1. Each position predicts the next digit."};
     return subject;
   }
 
-  // The way from the array to its answer: where those look, digit by digit of the array, that say the answer.
+  // Attention from the positions that predict the answer to the digits of the array.
   PictureSection section(const FigureExample& subject, const Observed& seen, const Thinning& thinning) const override {
     const auto L = static_cast<std::size_t>(length_), C = static_cast<std::size_t>(seen.positions());
-    PictureSection section{"From the array to its answer",
-                           "Above the array, below its answer: every digit of that is joined with those of the array "
-                           "that it looks at where it is said.",
-                           {}};
+    PictureSection section{
+        "Attention from the answer to the array",
+        "Above: the array; below: the answer. Lines join a digit of the answer to the digits of the array "
+        "to which the position that predicts it attends.",
+        {}};
     for (const AttentionMap& map : seen.maps()) {
       if (!thinning.draws(map)) continue;
       const std::string head = map.heads == 1 ? "" : ", head " + to_text(map.head);
       WaysPicture ways{
           .text = {"Layer " + to_text(map.layer) + (map.kind.empty() ? "" : ", weights of " + map.kind) + head,
-                   "above the array, below its answer"}};
+                   "above: array, below: answer"}};
       double given = 0, to_equals = 0, equals = 0;
       std::vector<double> said, looked_at;
       for (std::size_t l = 0; l < L; ++l) {
@@ -377,10 +378,11 @@ class DrawnSort : public TaskFigures {
         said.push_back(answer);
         looked_at.push_back(of_row > 0 ? digit / of_row : 0);
       }
-      ways.text.description = "Of what the answer gives to the array, " + percent(given > 0 ? to_equals / given : 0) +
-                              " goes to digits that equal the one said; were all digits alike, it would be " +
+      ways.text.description = "Of the attention from the answer to the array, " +
+                              percent(given > 0 ? to_equals / given : 0) +
+                              " goes to digits equal to the predicted one; with uniform weights it would be " +
                               percent(equals / static_cast<double>(L * L)) + ". " +
-                              agreement("The digit looked at, in the mean, and the one said", said, looked_at);
+                              agreement("The mean digit attended to and the predicted digit", said, looked_at);
       if (const std::vector<double> square_cs = squares_by_metric(seen, map.layer, map.head); !square_cs.empty()) {
         std::vector<double> square, apart;
         for (std::size_t i = 0; i < L; ++i) {
@@ -389,7 +391,7 @@ class DrawnSort : public TaskFigures {
             apart.push_back(std::abs(subject.batch.token_bc[i] - subject.batch.token_bc[j]));
           }
         }
-        ways.text.description += " " + agreement("Distances by M and how far digits are apart", square, apart);
+        ways.text.description += " " + agreement("Squared distances by M and differences of digits", square, apart);
       }
       section.figures.push_back(
           {"way-" + to_text(map.layer) + (map.kind.empty() ? "-" : "-" + map.kind + "-") + to_text(map.head) + ".svg",

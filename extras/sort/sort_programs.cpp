@@ -19,7 +19,7 @@ namespace abh {
 
 namespace {
 
-// The evaluation of every task of answers, on arrays that may be chosen.
+// Evaluation as in every task of answers, with a choice of arrays.
 class SortEvaluation : public TaskCommand {
  public:
   void add_flags(Flags& flags) override {
@@ -60,7 +60,7 @@ std::unique_ptr<TaskCommand> sort_evaluation() { return std::make_unique<SortEva
 
 namespace {
 
-// Sorts arrays, one a line of the prompt.
+// Sorts arrays, one per line of the prompt.
 class SortGeneration : public TaskCommand {
  public:
   void add_flags(Flags& flags) override {
@@ -107,7 +107,7 @@ class SortGeneration : public TaskCommand {
     return arrays;
   }
 
-  // Decodes greedily, digit by digit, each with those before it given.
+  // Greedy decoding, digit by digit.
   static std::vector<Token> sorted(Model& model, const std::vector<Token>& array_l) {
     std::vector<Token> answer_l;
     model.reset();

@@ -15,7 +15,7 @@ std::string ways_svg(const WaysPicture& picture) {
   const auto x_of = [&](std::size_t i, std::size_t count) {
     return picture_margin + room * (static_cast<double>(i) + 0.5) / static_cast<double>(count);
   };
-  // Larger weights lie on top.
+  // Larger weights are drawn on top.
   std::array<std::string, colour_levels> lines;
   for (std::size_t b = 0; b < picture.below.size(); ++b) {
     for (std::size_t a = 0; a < picture.above.size(); ++a) {

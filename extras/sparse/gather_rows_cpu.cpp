@@ -7,7 +7,7 @@ namespace {
 
 constexpr Index rows_per_task = 32, tokens_per_task = 4096;
 
-// The position that row p comes from; below 0 or from C on: none.
+// Source position of row p; below 0 or from C on: none.
 Index position(const Token* index_p, Index p) { return index_p ? index_p[p] : p; }
 
 }  // namespace

@@ -5,13 +5,13 @@ namespace abh {
 
 namespace {
 
-constexpr int gather_warps = 4;  // in a block
+constexpr int gather_warps = 4;  // warps per block
 constexpr int mask_threads = 128;
 
-// The position that row p comes from; below 0 or from C on: none.
+// Source position of row p; below 0 or from C on: none.
 __device__ __forceinline__ Index position(const Token* index_p, Index p) { return index_p ? index_p[p] : p; }
 
-// Grid: a warp a row of the gathered order, in packs of `width` columns.
+// Grid: one warp per row of the gathered order, in packs of `width` columns.
 template <class T, int width>
 __global__ void gather_kernel(GatherRows<T> a) {
   wait_for_kernel_before();
@@ -20,7 +20,7 @@ __global__ void gather_kernel(GatherRows<T> a) {
   const Index b = bp / a.P, c = position(a.index_p, bp % a.P);
   const bool there = 0 <= c && c < a.C;
   T* to = a.to_bpi + bp * stride_or(a.to_stride, a.columns);
-  const T* from = a.from_bci + (b * a.C + c) * stride_or(a.from_stride, a.columns);  // not read if nothing is there
+  const T* from = a.from_bci + (b * a.C + c) * stride_or(a.from_stride, a.columns);  // not read if there is no source
   for (Index i = Index{threadIdx.x} % warp_size * width; i < a.columns; i += warp_size * width) {
     store<width>(to + i, there ? load<width>(from + i) : Floats<width>{});  // (gather_rows.1)
   }
@@ -46,7 +46,7 @@ __global__ void gather_backward_kernel(ScatterRows<T> a) {
   }
 }
 
-// Grid: a thread a token.
+// Grid: one thread per token.
 __global__ void mask_kernel(Token* to_bp, const Token* mask_bc, const Token* index_p, Index BP, Index P, Index C) {
   wait_for_kernel_before();
   const Index bp = Index{blockIdx.x} * mask_threads + threadIdx.x;

@@ -5,7 +5,7 @@ namespace abh {
 
 namespace {
 
-// The position that row p comes from; below 0 or from C on: none.
+// Source position of row p; below 0 or from C on: none.
 Index position(const Token* index_p, Index p) { return index_p ? index_p[p] : p; }
 
 }  // namespace

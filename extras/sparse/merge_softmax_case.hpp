@@ -5,7 +5,7 @@
 
 namespace abh {
 
-// out_bch = merge_softmax(first_bch, second_bch), whose rows are those of the sequences. It has no backward pass.
+// out_bch = merge_softmax(first_bch, second_bch), with the rows of the sequences. There is no backward pass.
 struct MergeSoftmaxCase {
   Index B, C, N, K;
 
@@ -13,7 +13,7 @@ struct MergeSoftmaxCase {
     return {activation("first_bch", {B, C, N * K}), activation("second_bch", {B, C, N * K})};
   }
   std::vector<TensorSpec> outputs() const { return {activation("out_bch", {B, C, N * K})}; }
-  // The two of the parts are read, too.
+  // The lse of both parts are also read.
   std::vector<TensorSpec> saved() const {
     return {statistic("lse_bnc", {B, N, C}), statistic("lse_of_first", {B, N, C}),
             statistic("lse_of_second", {B, N, C})};

@@ -31,7 +31,7 @@ void merge_softmax(Device& device, const MergeSoftmax<T>& a) {
         share_m[m] = sees_none ? A(-infinity) : *lse_m[m];
         max = larger(max, share_m[m]);
       }
-      // While nothing is seen the maximum is -infinity; 0 in its place keeps -inf - (-inf) out.
+      // If no part has keys, the maximum is -infinity; the base is then 0, because -inf - (-inf) is NaN.
       const A base = max == A(-infinity) ? A(0) : max;
       A sum = A(0);
       for (int m = 0; m < a.parts; ++m) {

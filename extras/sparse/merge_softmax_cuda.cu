@@ -5,12 +5,12 @@ namespace abh {
 
 namespace {
 
-constexpr int merge_warps = 4;  // in a block
+constexpr int merge_warps = 4;  // warps per block
 constexpr int most_parts = 2;
 constexpr float infinity = __builtin_inff();
 
-// Grid: a warp a row of a head. Its lanes all work out the shares of the parts; then they run along the channels. Loops
-// over parts have as many turns as there can be parts, so that what they index stays in registers.
+// Grid: one warp per row of a head. All lanes compute the shares of the parts; then they run along the channels. Loops
+// over parts have constant length, so that arrays with these indices stay in registers.
 template <class T>
 __global__ void merge_softmax_kernel(MergeSoftmax<T> a) {
   wait_for_kernel_before();
@@ -29,7 +29,7 @@ __global__ void merge_softmax_kernel(MergeSoftmax<T> a) {
     lse_m[m] = part.lse_bnc + (row / part.positions * N + n) * part.positions + row % part.positions;
     if (*lse_m[m] != infinity) share_m[m] = *lse_m[m];
   }
-  // While nothing is seen the maximum is -infinity; 0 in its place keeps -inf - (-inf) out.
+  // If no part has keys, the maximum is -infinity; the base is then 0, because -inf - (-inf) is NaN.
   const float max = fmaxf(share_m[0], share_m[1]), base = max == -infinity ? 0 : max;
   float sum = 0;
   for (int m = 0; m < most_parts; ++m) {
@@ -45,7 +45,7 @@ __global__ void merge_softmax_kernel(MergeSoftmax<T> a) {
     }
     a.out_bch[bc * H + n * K + k] = T(out);  // (merge_softmax.2)
   }
-  __syncwarp();  // all lanes have read what is overwritten
+  __syncwarp();  // all lanes have read the old lse
   if (lane > 0) return;
   const float merged = sum == 0 ? infinity : max + logf(sum);  // (merge_softmax.3)
   for (int m = 0; m < most_parts; ++m) {

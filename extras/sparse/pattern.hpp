@@ -103,7 +103,7 @@ struct PatternTables {
   }
 
   static Index in_blocks(Index C, Index size) { return (C + size - 1) / size; }
-  // Of C positions, no two are C apart, so a longer stride has the same effect.
+  // No two of C positions are C apart, so a longer stride has the same effect.
   static Index residue_classes(const Pattern& pattern, Index C) {
     return std::max<Index>(std::min(pattern.stride, C), 1);
   }

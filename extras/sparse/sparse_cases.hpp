@@ -13,7 +13,7 @@
 
 namespace abh {
 
-// The block `dot` with a pattern. A window is the first part of a strided one, and parts are those of layers 0 and 1.
+// Block `dot` with a pattern. A window is the first part of a strided pattern; parts are those of layers 0 and 1.
 template <class Device, class T>
 void golden_sparse(GoldenCases<Device, T>& g) {
   const auto positions = [&](const char* key, Index most) {
@@ -48,7 +48,7 @@ void golden_sparse(GoldenCases<Device, T>& g) {
   });
 }
 
-// The cases of golden and bench.
+// Cases of golden and bench.
 struct SparseCases {
   template <class Golden>
   static void add_golden(std::vector<typename Golden::Case>& cases) {

@@ -95,6 +95,16 @@ TEST_CASE("gather_rows: on the GPU, rows of any size", "[gather_rows][gpu]") {
   check_gpu("gather_rows",
             GatherRowsCase{
                 .B = 2, .P = 9, .C = 19, .columns = 8, .index_p = some_of(9, 19), .from_gap = 16, .d_from_gap = 8});
+  // Rows of packs, where the distance between those of one array alone is none of packs.
+  const GatherRowsCase packs{.B = 2, .P = 9, .C = 19, .columns = 8, .index_p = some_of(9, 19)};
+  for (Index GatherRowsCase::*const gap :
+       {&GatherRowsCase::from_gap, &GatherRowsCase::d_from_gap, &GatherRowsCase::to_gap}) {
+    GatherRowsCase odd = packs;
+    odd.*gap = 3;
+    check_gpu("gather_rows", odd);
+    odd.*gap = 4;
+    check_gpu("gather_rows", odd);
+  }
   check_alignment(GatherRowsCase{.B = 2, .P = 9, .C = 7, .columns = 8, .index_p = some_of(9, 7)});
 }
 

@@ -6,8 +6,8 @@
 
 namespace abh {
 
-// out_bch = relative_attention(query_bch, key_bsh, value_bsh, rho_ph) with its two biases. The gradient of a key is
-// that of its own segment and that as memory, together.
+// out_bch = relative_attention(query_bch, key_bsh, value_bsh, rho_ph) with its two biases. The gradient of a key is the
+// sum of that in its own segment and that as memory.
 struct RelativeAttentionCase : AttentionCase {
   Index segment, memory, P;
   double bias_scale = 1;

@@ -6,27 +6,27 @@
 
 namespace abh {
 
-// Lanes are of floats; other numbers take the plain loops, which extras/transformer_xl/relative_attention_plain.cpp
-// holds.
+// The SIMD code supports float only; other types use the plain loops of
+// extras/transformer_xl/relative_attention_plain.cpp.
 ABH_INSTANTIATED_ELSEWHERE(PlainDevice, relative_attention_forward, relative_attention_backward)
 
 namespace {
 
-// A tile of scores has queries for rows and keys for lanes. The distances that it meets are its diagonals, at most
-// twice as many as it has rows. In the order of r, from the longest distance on, key s of query c is at
+// A tile of scores has queries as rows and keys as SIMD lanes. Its distances are its diagonals, at most twice as many
+// as its rows. In the order of r, from the longest distance on, key s of query c is at
 //
 //   r = (queries - 1 - c) + s:
 //
-// a row of the product of queries with rows of rho, read from there on, is what joins the scores of that query. Nothing
-// is moved. Of the product a few queries at a time need the diagonals that they meet, and a few beside.
+// Hence a row of the product of queries and rows of rho, read from that index on, is added to the scores of the query.
+// No data is moved. A few queries at a time need only their own diagonals of the product, and a few more.
 constexpr Index shift_rows = 8;
 template <class T>
 constexpr Index diagonals = 2 * tile + lane_width<T>;
 
-// The tiles into which queries and keys are cut: none reaches over the border of a segment, so that a key is either
-// of the same segment for all queries of a tile or memory for all of them.
+// Tiles of queries and keys. None crosses the border of a segment, so a key is either in the same segment for all
+// queries of a tile or memory for all of them.
 struct Segments {
-  Index C, offset, segment, memory, of_segment, before;  // tiles of a segment, and of the keys before the first query
+  Index C, offset, segment, memory, of_segment, before;  // tiles per segment; tiles of keys before the first query
 
   template <class T>
   Segments(const AttentionInputs<T>& in, const RelativeTerms<T>& terms)
@@ -49,11 +49,11 @@ struct Segments {
     const Stretch own = queries(t - before);
     return {offset + own.begin, offset + own.end};
   }
-  // The first key that the queries of a tile see.
+  // First key of the queries of a tile.
   Index first_key(Index t) const { return max_of(0, t / of_segment * segment + offset - memory); }
 };
 
-// The data of one call, for both passes.
+// Data of one call, for both passes.
 template <class T>
 struct Call {
   const AttentionInputs<T>& in;
@@ -63,7 +63,7 @@ struct Call {
   T scale = score_scale<T>(in);
 };
 
-// One head of one sequence, as its tasks see it.
+// One head of one sequence, for its tasks.
 template <class T>
 struct Head {
   const Call<T>& call;
@@ -82,7 +82,7 @@ struct Head {
   }
 };
 
-// A tile of scores, and what it is made of.
+// A tile of scores, and its operands.
 template <class T>
 struct ScoreTile {
   static Index numbers(Index K, Index KP) { return 4 * tile * KP + tile * K + diagonals<T> * (K + tile) + tile * tile; }
@@ -116,7 +116,7 @@ struct ScoreTile {
     transpose_groups<T>(key_gks, head.key_sk.from(keys.begin), count(keys), head.call.K);
   }
 
-  // The factors of the scores, -infinity where a query does not see a key; none of them sees keys before `from`.
+  // Unscaled scores, -infinity for masked pairs; keys before `from` are masked for all queries.
   void compute(Index from) {
     using L = Wide<T>;
     constexpr Index width = lane_width<T>;
@@ -158,10 +158,10 @@ struct ScoreTile {
   static Index count(const Stretch& rows) { return rows.end - rows.begin; }
   Index first_diagonal(Index c) const { return count(queries) - 1 - c; }
   Index met_diagonals() const { return count(queries) + count(keys) - 1; }
-  // The distance on a diagonal; negative where the key is behind the query.
+  // Distance of a diagonal; negative for a later key.
   Index distance(Index r) const { return queries.end - 1 + head.in.mask.query_offset - keys.begin - r; }
 
-  // each(c, some, r, met): queries c to c + some - 1 meet the diagonals r to r + met - 1.
+  // Calls each(c, some, r, met): queries c to c + some - 1 need the diagonals r to r + met - 1.
   template <class Each>
   void for_shifts(const Each& each) const {
     for (Index c = 0; c < count(queries); c += shift_rows) {
@@ -170,7 +170,7 @@ struct ScoreTile {
     }
   }
 
-  // The rows of rho on the diagonals, and their transpose.
+  // Rows of rho for the diagonals, and their transpose.
   void take_distances() {
     using L = Wide<T>;
     constexpr Index width = lane_width<T>;
@@ -196,8 +196,8 @@ struct ScoreTile {
 
   const Head<T>& head;
   Stretch queries{0, 0}, keys{0, 0};
-  Rows<T> content_ck, position_ck;  // queries with their biases, padded with zeros
-  Rows<T> rho_rk;                   // rows of distances, one a diagonal, padded with zeros
+  Rows<T> content_ck, position_ck;  // queries with their biases, zero-padded
+  Rows<T> rho_rk;                   // rows of distances, one per diagonal, zero-padded
   T *key_gks, *rho_kr;              // keys and distances, transposed
   Rows<T> shifted_cr, score_cs;
 };
@@ -209,7 +209,7 @@ Index forward_scratch_of(Index K, Index KP) {
   return ScoreTile<T>::numbers(K, KP) + 2 * tile * KP + PairRows<T>::numbers(tile, KP);
 }
 
-// A tile of queries against every key that it sees.
+// A tile of queries with every key to which they attend.
 template <class T>
 void forward_tile(const AttentionForward<T>& a, const Head<T>& head, Index t, T* scratch) {
   using L = Wide<T>;
@@ -241,7 +241,7 @@ void forward_tile(const AttentionForward<T>& a, const Head<T>& head, Index t, T*
       L most = splat<L>(T(-infinity));
       for (Index s = 0; s < lanes; s += width) most = larger(most, load<L>(score_s + s));
       const T max = larger(max_c[c], max_lanes(most));
-      // While a query has seen nothing its maximum is -infinity; 0 in its place keeps -inf - (-inf) out.
+      // Before its first key a query has maximum -infinity; the base is then 0, because -inf - (-inf) is NaN.
       const T base = max == T(-infinity) ? T(0) : max;
       shrink_c[c] = exponential<T>(max_c[c] - base);
       max_c[c] = max;
@@ -273,7 +273,7 @@ void forward_tile(const AttentionForward<T>& a, const Head<T>& head, Index t, T*
   T* lse_c = a.lse_bnc + head.head * head.in.C + queries.begin;
   for (Index c = 0; c < rows; ++c) {
     const T sum = sum_c[c] + sum_low_c[c];
-    const bool sees_none = sum == T(0);  // else the largest score has added exp(0) = 1
+    const bool sees_none = sum == T(0);  // otherwise the largest score has added exp(0) = 1
     const T inverse = sees_none ? T(0) : T(1) / sum;
     for_lanes<T>(K, [&]<class M>(Index k) {  // (relative_attention.3)
       store<M>(out_ck[c] + k, (load<M>(out.high[c] + k) + load<M>(out.low[c] + k)) * inverse);
@@ -295,8 +295,8 @@ void forward_by_lanes(Device& device, const AttentionForward<T>& a, const Relati
 
 // ---- Backward ----
 //
-// A task has a share of the tiles of keys of one head: it completes the gradients of their keys and values, and adds up
-// its part of all others.
+// A task has some tiles of keys of one head: it computes the gradients of these keys and values, and its part of all
+// other gradients.
 
 template <class T>
 struct BackwardSums {
@@ -314,7 +314,7 @@ Index backward_scratch_of(Index K, Index KP) {
   return ScoreTile<T>::numbers(K, KP) + 5 * tile * KP + tile * K + tile * tile + 2 * PairRows<T>::numbers(tile, KP);
 }
 
-// One tile of keys against queries that see one of them.
+// One tile of keys with queries that attend to some of them.
 template <class T>
 class BackwardTile {
  public:
@@ -347,7 +347,7 @@ class BackwardTile {
     d_value_.clear(keys());
   }
 
-  // A tile of queries, which see no key before `from`.
+  // A tile of queries, which do not attend to keys before `from`.
   void add_queries(const Stretch& queries, Index from) {
     const Index KP = head_.call.KP, K = head_.call.K, rows = queries.end - queries.begin;
     scores_.take_queries(queries);
@@ -424,7 +424,7 @@ class BackwardTile {
  private:
   Index keys() const { return scores_.keys.end - scores_.keys.begin; }
 
-  // Scores become weights, d_weight becomes d_score, with the factor of the scores.
+  // Turns scores into weights, and d_weight into d_score, with the factor of the scores.
   void weigh(const Stretch& queries) const {
     using L = Wide<T>;
     for (Index c = 0; c < queries.end - queries.begin; ++c) {
@@ -439,7 +439,7 @@ class BackwardTile {
     }
   }
 
-  // Every row of d_score to where its key is among the diagonals, zeros beside it.
+  // Copies every row of d_score to its diagonals, with zeros elsewhere.
   void shift(Index rows) const {
     using L = Wide<T>;
     for (Index c = 0; c < rows; ++c) {
@@ -483,12 +483,12 @@ void backward_by_lanes(Device& device, const AttentionBackward<T>& a, const Rela
   const Segments& segments = call.segments;
   const Index heads = in.B * in.N, C = in.C, P = terms.distances, K = in.K, KP = call.KP;
   const Index tiles = segments.key_tiles(), query_tiles = blocks_of(C, tile);
-  // With few heads each has several tasks: that depends on the shape alone.
+  // With few heads, each head has several tasks; this depends on the shape alone.
   const Index pieces = pieces_of(heads, max_of(1, tiles));
   const Index size = backward_scratch_of<T>(K, KP), sum_numbers = BackwardSums<T>::numbers(C, P, KP);
   typename Device::Scope scratch(device.workspace);
   T* delta_bnc = scratch.template take<T>(heads * C);
-  T* sums_bnp = scratch.template take<T>(heads * pieces * sum_numbers);  // p: piece
+  T* sums_bnp = scratch.template take<T>(heads * pieces * sum_numbers);  // p = piece
   T* per_worker = scratch.template take<T>(device.threads.count() * size);
   const auto sums_of = [=](Index task) { return BackwardSums<T>(sums_bnp + task * sum_numbers, C, P, KP); };
 
@@ -514,7 +514,7 @@ void backward_by_lanes(Device& device, const AttentionBackward<T>& a, const Rela
       if (keys.empty()) continue;
       work.take_keys(keys);
       work.clear();
-      // Queries of their own segment, which has a part behind them, then those of later ones.
+      // Queries of the own segment, which have separate sums, then those of later segments.
       const bool has_own = t >= segments.before;
       const Index own = t - segments.before,
                   later = has_own ? (own / segments.of_segment + 1) * segments.of_segment : 0;

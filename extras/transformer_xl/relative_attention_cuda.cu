@@ -7,20 +7,20 @@ namespace abh {
 
 namespace {
 
-// A row belongs to a warp (cuda/attention_rows.hpp): a query forward and for d_query, a key for d_key and d_value, a
-// distance for d_rho. What the 8 rows of a block and the 32 of a tile have between them, distances or, where a row is a
-// distance, keys, is at most 39 rows in their order: the pair of warp w and lane l finds its own at w and l apart. Each
-// of the three backward passes makes the scores anew.
+// One warp per row (cuda/attention_rows.hpp): a query in forward and for d_query, a key for d_key and d_value, a
+// distance for d_rho. The 8 rows of a block and the 32 rows of a tile combine to at most 39 consecutive distances (or,
+// if rows are distances, keys): the pair of warp w and lane l finds its own by w and l. Each of the three backward
+// passes recomputes the scores.
 constexpr int slab = 32, between = side + most_warps;
 
-// A row is one number longer than its channels, so that lanes read neighbouring rows from different banks.
+// Rows are padded by one number, so that lanes read adjacent rows without bank conflicts.
 template <int rows>
 using Slab = float[rows][slab + 1];
 
-// Numbers that pass from the lanes of rows to those of channels, a number of every pair of a warp.
+// Values passed from lanes of rows to lanes of channels, one per pair of a warp.
 using OfPairs = float[most_warps][side];
 
-// The head that a block works on, for both passes.
+// Head of a block, for both passes.
 template <class T>
 struct Head {
   const AttentionInputs<T>& in;
@@ -52,7 +52,7 @@ struct Head {
   }
 };
 
-// Channels [first, first + slab) of `count` rows, row_of(i), 0 where there are none. All threads together.
+// Loads channels [first, first + slab) of `count` rows, row_of(i); 0 for missing rows. Called by all threads.
 template <class RowOf>
 __device__ __forceinline__ void fetch_slab(float (*to)[slab + 1], int count, int first, int K, const RowOf& row_of) {
   for (int i = int(threadIdx.x); i < count * slab; i += int(blockDim.x)) {
@@ -62,7 +62,7 @@ __device__ __forceinline__ void fetch_slab(float (*to)[slab + 1], int count, int
   }
 }
 
-// A row of a warp, with a bias where one is given.
+// A row of a warp, with a bias if given.
 template <class T>
 __device__ __forceinline__ void fetch_row(float* to_k, const T* from_k, const T* bias_k, int K) {
   for (int k = int(threadIdx.x) % warp_size; k < K; k += warp_size) {
@@ -70,13 +70,13 @@ __device__ __forceinline__ void fetch_row(float* to_k, const T* from_k, const T*
   }
 }
 
-// Calls each(first) for the slabs of K channels. Where there are several, fetch(first) makes one lie in shared memory,
-// between barriers; where there is one it does so once, for the first loop over them (`begins`) and all others.
+// Calls each(first) for the slabs of K channels. With several slabs, fetch(first) loads each to shared memory, with
+// barriers; a single slab is loaded once, in the first loop (`begins`), and reused in the others.
 template <class Fetch, class Each>
 __device__ __forceinline__ void for_slabs(int K, bool begins, const Fetch& fetch, const Each& each) {
   for (int first = 0; first < K; first += slab) {
     if (begins || K > slab) {
-      __syncthreads();  // what lay there has been read
+      __syncthreads();  // the previous contents have been read
       fetch(first);
       __syncthreads();
     }
@@ -90,7 +90,7 @@ __device__ __forceinline__ float dot_product(const float* x_k, const float* y_k,
   return sum;
 }
 
-// sum_j number_j row(j)_k over the lanes of a warp; a lane for each channel of a slab.
+// sum_j number_j row(j)_k over the lanes of a warp; one lane per channel of a slab.
 template <class Row>
 __device__ __forceinline__ float sum_over_lanes(const float* number_j, const Row& row, int k) {
   float sum = 0;
@@ -115,7 +115,7 @@ struct KeyTiles {
   }
 };
 
-// Grid: blocks of up to 8 warps, a query each.
+// Grid: blocks of up to 8 warps, one query per warp.
 template <class T>
 __global__ void forward_kernel(AttentionForward<T> a, RelativeTerms<T> terms, float scale, int blocks_of_head) {
   wait_for_kernel_before();
@@ -173,7 +173,7 @@ __global__ void forward_kernel(AttentionForward<T> a, RelativeTerms<T> terms, fl
   a.lse_bnc[Index{my.at.head} * a.in.C + c] = sees_none ? infinity : max + logf(sum);  // (relative_attention.4)
 }
 
-// The terms in the gradients of a pair of positions that see each other.
+// Terms of an attended pair in the gradients.
 struct Pair {
   float weight, d_score;
 };
@@ -182,8 +182,8 @@ __device__ __forceinline__ Pair pair_of(float score, float lse, float d_weight, 
   return {weight, weight * (d_weight - delta)};  // (relative_attention.7)
 }
 
-// Grid: blocks of up to 8 warps, a query each. Makes delta for the kernels below, and the part of every block in the
-// gradients of the biases: both of all heads, block by block.
+// Grid: blocks of up to 8 warps, one query per warp. Computes delta for the kernels below, and each block's part of the
+// gradients of the biases: both biases of all heads, block by block.
 template <class T>
 __global__ void backward_query_kernel(AttentionBackward<T> a, RelativeTerms<T> terms, float scale, float* delta_bnc,
                                       float* part, int blocks_of_head) {
@@ -283,7 +283,7 @@ __device__ __forceinline__ float biased_product(const float* x_k, const float* b
   return sum;
 }
 
-// Grid: blocks of up to 8 warps, a key each.
+// Grid: blocks of up to 8 warps, one key per warp.
 template <class T>
 __global__ void backward_key_kernel(AttentionBackward<T> a, RelativeTerms<T> terms, RelativeGradients<T> d, float scale,
                                     const float* delta_bnc, int blocks_of_head) {
@@ -306,7 +306,7 @@ __global__ void backward_key_kernel(AttentionBackward<T> a, RelativeTerms<T> ter
   }
   __syncthreads();
 
-  // Queries of the key's own segment, then those to which it is memory. Which those are differs from warp to warp.
+  // Queries of the key's own segment, then those for which it is memory. The border differs between warps.
   const int last = my.at.first + my.count - 1, own_end = int(terms.own_end(s, head.offset));
   for (const bool past : {false, true}) {
     for (float* sum_k : {d_key_k, d_key_low_k, d_value_k, d_value_low_k}) clear_row(sum_k, own.K4);
@@ -374,8 +374,8 @@ struct DistanceTiles {
   }
 };
 
-// Grid: for each head blocks of up to 8 warps, a distance each, that of the last row of rho and all longer ones in a
-// block of their own, whose warps take turns. A block sums over all sequences.
+// Grid: for each head blocks of up to 8 warps, one distance per warp. The last row of rho, also used for longer
+// distances, has its own block, whose warps alternate. A block sums over all sequences.
 template <class T>
 __global__ void backward_rho_kernel(AttentionBackward<T> a, RelativeTerms<T> terms, T* d_rho_ph, float scale,
                                     const float* delta_bnc, int blocks_of_head) {

@@ -5,7 +5,7 @@ namespace abh {
 
 namespace {
 
-// The rows of one call, indexed by (b, c, n, k) and (b, s, n, k), and by (p, n, k).
+// Rows of one call, with indices (b, c, n, k), (b, s, n, k) and (p, n, k).
 template <class T>
 struct Rows {
   using A = Accum<T>;
@@ -19,7 +19,7 @@ struct Rows {
   View<const T, 2> position_bias = array(terms.position_bias_nk, in.K);
   A scale = A(in.scale > 0 ? in.scale : 1 / std::sqrt(static_cast<double>(in.K)));
 
-  // The keys of the stretch that query c sees: each(s).
+  // Calls each(s) for the unmasked keys of query c.
   template <class Each>
   void for_keys(Index b, Index c, const Each& each) const {
     const Stretch seen = terms.keys_of(c, in.mask.query_offset);
@@ -28,7 +28,7 @@ struct Rows {
     }
   }
 
-  // The row of rho of a pair.
+  // Row of rho of a pair.
   Index distance(Index c, Index s) const { return terms.row_of(c + in.mask.query_offset - s); }
 
   A score(Index b, Index n, Index c, Index s) const {
@@ -57,7 +57,7 @@ void relative_attention_forward(Device& device, const AttentionForward<T>& a, co
 
   for (Index b = 0; b < in.B; ++b) {
     for (Index n = 0; n < in.N; ++n) {
-      for (Index c = 0; c < in.C; ++c) {  // every query by itself: one row of scores is all that is kept
+      for (Index c = 0; c < in.C; ++c) {  // one row of scores in memory at a time
         A max = A(-infinity);
         rows.for_keys(b, c, [&](Index s) {
           score_s[s] = rows.score(b, n, c, s);
@@ -68,13 +68,13 @@ void relative_attention_forward(Device& device, const AttentionForward<T>& a, co
           power_s[s] = exp(score_s[s] - max);
           sum += power_s[s];  // (relative_attention.2)
         });
-        const bool sees_none = sum == Extended<T>(0);  // else the largest score has added exp(0) = 1
+        const bool sees_none = sum == Extended<T>(0);  // otherwise the largest score has added exp(0) = 1
         for (Index k = 0; k < in.K; ++k) {
           Extended<T> mixed(0);
           rows.for_keys(b, c, [&](Index s) { mixed += power_s[s] * rows.value(b, s, n, k); });
           out(b, c, n, k) = sees_none ? A(0) : A(mixed / sum);  // (relative_attention.3)
         }
-        // exp(score - infinity) is 0: backward needs no special case for a row that sees nothing.
+        // exp(score - infinity) is 0: the backward pass needs no special case for a query without keys.
         lse(b, n, c) = sees_none ? A(infinity) : max + log(A(sum));  // (relative_attention.4)
       }
     }
@@ -117,13 +117,13 @@ void relative_attention_backward(Device& device, const AttentionBackward<T>& a, 
   const auto d_content_bias = array(d.d_content_bias_nk, K), d_position_bias = array(d.d_position_bias_nk, K);
   const auto lse = array(a.lse_bnc, N, C);
 
-  // The sums of one head: every pair adds to them. Of keys and values those of their own segment, [0], and as memory.
+  // Sums of one head: every pair adds to them. For keys and values [0] in their own segment, [1] as memory.
   typename Device::Scope scratch(device.workspace);
   const auto rows_of_sums = [&](Index count) { return array(scratch.template take<Extended<T>>(count * K), K); };
   const auto rho_sum = rows_of_sums(P), bias_sum = rows_of_sums(2);
   const View<Extended<T>, 2> key_sum[] = {rows_of_sums(S), rows_of_sums(S)};
   const View<Extended<T>, 2> value_sum[] = {rows_of_sums(S), rows_of_sums(S)};
-  const auto pair_sum = rows_of_sums(2);  // of one query: its content, its position
+  const auto pair_sum = rows_of_sums(2);  // of one query: content and position
   const auto clear = [&](const View<Extended<T>, 2>& sum, Index count) {
     for (Index i = 0; i < count * K; ++i) sum.first[i] = Extended<T>(0);
   };
@@ -135,11 +135,11 @@ void relative_attention_backward(Device& device, const AttentionBackward<T>& a, 
       for (const auto& sum : {key_sum[0], key_sum[1], value_sum[0], value_sum[1]}) clear(sum, S);
       for (Index c = 0; c < C; ++c) {
         clear(pair_sum, 2);
-        A delta = A(0);  // sum_s weight d_weight of this row, without a sweep over its keys
+        A delta = A(0);  // equals sum_s weight d_weight of this row, without a loop over keys
         for (Index k = 0; k < K; ++k) delta += d_out(b, c, n, k) * out(b, c, n, k);  // (relative_attention.6)
         rows.for_keys(b, c, [&](Index s) {
           const A weight = exp(rows.score(b, n, c, s) - lse(b, n, c));  // (relative_attention.5)
-          A d_weight = A(0);  // out is linear in the weights, their coefficients are the values
+          A d_weight = A(0);  // out is linear in the weights with the values as coefficients
           for (Index k = 0; k < K; ++k) d_weight += d_out(b, c, n, k) * rows.value(b, s, n, k);
           const A d_score = weight * (d_weight - delta);  // (relative_attention.7)
           const Index p = rows.distance(c, s);

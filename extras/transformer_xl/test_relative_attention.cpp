@@ -71,6 +71,16 @@ TEST_CASE("relative_attention: positions before the memory have no influence", "
   });
 }
 
+TEST_CASE("relative_attention: a masked key has no influence and no gradient", "[relative_attention][gpu]") {
+  for (const Index K : {5, 33}) {
+    RelativeAttentionCase layer = sized(1, 75, 1, K, 30, 20, 50);
+    Array<Token> mask_c(75, 1);
+    mask_c[45] = 0;
+    layer.mask_bs = kept(std::move(mask_c));
+    check_hidden_key(layer, 45);
+  }
+}
+
 TEST_CASE("relative_attention: a query without keys has output 0, infinite lse and zero gradients",
           "[relative_attention][gpu]") {
   RelativeAttentionCase layer = sized(1, 40, 1, 3, 16, 8, 24);

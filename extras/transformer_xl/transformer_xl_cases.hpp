@@ -9,7 +9,7 @@
 
 namespace abh {
 
-// One segment with the rows before it, which are a chunk of their own: sequences come one after the other.
+// One segment and the rows before it as a separate chunk: sequences run one after another.
 template <class Device, class T>
 void golden_transformer_xl(GoldenCases<Device, T>& g) {
   g.file().setting("heads");
@@ -63,7 +63,7 @@ void golden_transformer_xl(GoldenCases<Device, T>& g) {
   g.give_gradients(gradients.data(), layout.parameters());
 }
 
-// The cases of golden and bench.
+// Cases of golden and bench.
 struct TransformerXlCases {
   template <class Golden>
   static void add_golden(std::vector<typename Golden::Case>& cases) {

@@ -21,10 +21,10 @@ void pooling_sliding_window_backward(Device& device, const PoolingBackward<T>& a
     for (Index n = 0; n < N; ++n) {
       const A slope = slope_of(a.in.slope_n, n);
       for (Index c = 0; c < C; ++c) {
-        // The windows that c lies in: down those that end in its block, up those that end in the next, [first, end).
+        // Windows that contain c: down those that end in its block, up those that end in the next block, [first, end).
         const Index seen_until = c + w < C ? c + w : C;
         const Index block_end = (c / w + 1) * w < seen_until ? (c / w + 1) * w : seen_until;
-        S from_out = 0;  // d_out . out in the place of d_out
+        S from_out = 0;  // d_out . out instead of d_out
         for (Index m = n; m < payloads * N; m += N) {
           for (Index k = 0; k < K; ++k) pulled(m, k) = 0;
         }
@@ -42,7 +42,7 @@ void pooling_sliding_window_backward(Device& device, const PoolingBackward<T>& a
             if (sum(b, n, s) != A(0) && against(s) > level) level = against(s);  // (pooling_sliding_window.4)
           }
           for (Index s = first; s < end; ++s) {
-            if (sum(b, n, s) == A(0)) continue;  // a window that sees nothing has no say
+            if (sum(b, n, s) == A(0)) continue;  // a window whose positions are all masked has no gradient
             const S weight = S(exp(against(s) - level)) / S(sum(b, n, s));
             for (Index m = n; m < payloads * N; m += N) {
               for (Index k = 0; k < K; ++k) {
@@ -52,8 +52,8 @@ void pooling_sliding_window_backward(Device& device, const PoolingBackward<T>& a
             }
             if (a.d_lse_bnc) pull_out -= weight * S(array(a.d_lse_bnc, N, C)(b, n, s));  // (pooling_chunk.3)
           }
-          // At most 1: logit_c is among the logits of each of these windows, so -level, the least of their maxima, is
-          // no less. 0 for a masked position, and where no window is on this side.
+          // At most 1: logit_c is in each of these windows, so -level, the smallest of their maxima, is at least
+          // logit_c. 0 for a masked position, and if this side has no window.
           const S weight = S(exp(logit_of(a.in, b, n, c) + level));
           for (Index m = n; m < payloads * N; m += N) {
             for (Index k = 0; k < K; ++k) pulled(m, k) += weight * pull(m, k);  // (pooling_sliding_window.6)

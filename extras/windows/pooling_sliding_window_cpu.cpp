@@ -1,6 +1,6 @@
 #include "extras/windows/pooling_sliding_window.hpp"
 
-// Pooling over a window: a prefix of the block that a position lies in, merged with a suffix of the block before.
+// Pooling over a window: a prefix of the block of a position, merged with a suffix of the previous block.
 
 #include "cpu/pooling_decay.hpp"
 
@@ -8,14 +8,14 @@ namespace abh {
 
 namespace {
 
-// Channel 0 of head bn = b N + n at position 0; the following positions lie `stride` apart.
+// Channel 0 of head bn = b N + n at position 0; the position stride is `stride`.
 template <class T>
 T* head_of(T* array, Index stride, const PoolingShape& s, Index bn) {
   return array + bn / s.N * s.C * stride + bn % s.N * s.K;
 }
 
-// How the work is cut. A head is one task: it reads the payload of its block twice, the second time from cache. When
-// there are too few heads to keep threads busy, their channels are cut into parts. The rule looks at the shape only, so
+// Division of the work. A head is one task: it reads the values of its block twice, the second time from cache. If
+// there are too few heads for the threads, their channels are cut into parts. The rule depends on the shape only, so
 // that sums over channels are the same for any number of threads.
 constexpr Index enough_heads = 16;
 constexpr Index channels_per_part = 64;
@@ -24,8 +24,8 @@ inline Index parts_of_payload(const PoolingShape& s) {
 }
 inline Index parts_of(const PoolingShape& s) { return s.payloads * parts_of_payload(s); }
 
-// Channels [first, first + size) of a payload, which begin `begin` channels after the first of their head and have
-// their scratch memory from `scratch` on.
+// Channels [first, first + size) of the values, which begin `begin` channels after the first of their head; their
+// scratch memory begins at `scratch`.
 struct WindowPart {
   Index number, begin, scratch, size;
 };
@@ -37,7 +37,7 @@ inline WindowPart part_of(const PoolingShape& s, Index number) {
   return {number, payload * s.N * s.K + first, payload * s.K + first, size};
 }
 
-// Scratch memory is numbered by slots: one a worker where heads are whole tasks (it stays in cache), else one a head.
+// Scratch memory is indexed by slots: one per worker if heads are whole tasks (it stays in cache), else one per head.
 template <class Device>
 Index slots_of(const Device& device, const PoolingShape& s) {
   return parts_of_payload(s) == 1 ? device.threads.count() : s.B * s.N;
@@ -60,7 +60,7 @@ void for_heads(Device& device, const PoolingShape& s, const Weights& weights, co
   }
 }
 
-// The same with finish(bn, slot) after the last part of a head.
+// The same, followed by finish(bn, slot) after the last part of a head.
 template <class Device, class Weights, class Payload, class Finish>
 void for_heads(Device& device, const PoolingShape& s, const Weights& weights, const Payload& payload,
                const Finish& finish) {
@@ -79,7 +79,7 @@ T sum_of_parts(const T* partial_pc, Index parts, Index C, Index c) {
   return sum;
 }
 
-// Runs body(begin, end) for the stretches of a block of n positions; without stretches, for all of it.
+// Runs body(begin, end) for the stretches of a block of n positions; without stretches, for the whole block.
 template <class Body>
 inline __attribute__((always_inline)) void for_stretches(Index n, bool in_stretches, const Body& body) {
   for (Index begin = 0, end; begin < n; begin = end) {
@@ -88,14 +88,14 @@ inline __attribute__((always_inline)) void for_stretches(Index n, bool in_stretc
   }
 }
 
-// With decay, logits rise by a slope a position as long as one maximum of the forward pass stays. Compared to the last
-// bit, each of them, or none, would replace the one before by its rounding, and all sums would drift away; so one that
-// is not the largest may stay: it is a reference like any other, as what is relative to it is multiplied with e to its
-// power in the end.
+// With decay, logits increase by a slope per position while one maximum of the forward pass stays. An exact comparison
+// would replace the maximum at each position or at none, by rounding, and all sums would drift. A maximum within this
+// margin therefore stays: any reference is valid, because the sums relative to it are finally multiplied with its
+// exponential.
 constexpr double margin_of_reference = 0.5;
 
-// Where the first of a block is what counts from, each newcomer is older than all that was seen: logits that lose a
-// slope a position from there on, and then no decay.
+// If decay counts from the first position of a block, each new position is older than all before: logits decrease by a
+// slope per position from there on, and then no decay is needed.
 template <class T, class Logits>
 void running_max_of_older(T* max_c, T* keep_c, T* add_c, const Logits& logit, T slope, Index C, Index block,
                           PoolingOrder order) {
@@ -118,14 +118,14 @@ void running_max_of_older(T* max_c, T* keep_c, T* add_c, const Logits& logit, T 
   running_max(max_c, keep_c, add_c, Aged{logit, slope, C, block, order}, C, block, order);
 }
 
-// The average of a window, from that of its newer part and that of its older one.
+// Average of a window, from its newer part and its older part.
 template <class L>
 L merged(const L& prefix, const L& suffix, ScalarOf<L> share) {
   return fused<L>(suffix - prefix, share, prefix);  // (pooling_sliding_window.3)
 }
 
-// The suffix averages of `count` neighbouring positions, from the last to the first, as average_block() takes averages;
-// each is merged into a row of out. Pointers are to the last.
+// Suffix averages of `count` adjacent positions, from the last to the first, as in average_block(); each is merged into
+// a row of out. Pointers are to the last position.
 template <int count, class T>
 void merge_block(T* suffix, T* out, Index out_stride, const T* gamma_c, const T* anchor, T* moved, const T* alpha_c,
                  const T* x, Index x_stride, Index size) {
@@ -133,7 +133,7 @@ void merge_block(T* suffix, T* out, Index out_stride, const T* gamma_c, const T*
     const L from = load<L>(anchor + k);
     L by = load<L>(moved + k);
     unrolled<count>([&](int i) {
-      by = fused<L>((load<L>(x - i * x_stride + k) - from) - by, alpha_c[-i], by);  // (pooling.5), less anchor
+      by = fused<L>((load<L>(x - i * x_stride + k) - from) - by, alpha_c[-i], by);  // (pooling.5), minus anchor
       T* out_k = out - i * out_stride + k;
       store<L>(out_k, merged<L>(load<L>(out_k), from + by, gamma_c[-i]));
     });
@@ -142,7 +142,7 @@ void merge_block(T* suffix, T* out, Index out_stride, const T* gamma_c, const T*
   });
 }
 
-// in_stretches: whether a window has many positions.
+// in_stretches: true if a window has many positions.
 template <bool in_stretches, class Device, class T>
 void forward_windows(Device& device, const PoolingForward<T>& a) {
   using A = Accum<T>;
@@ -174,7 +174,8 @@ void forward_windows(Device& device, const PoolingForward<T>& a) {
 
     running_max_of_older(suffix_max[slot], keep[slot], add[slot], logit, slope, C, block, PoolingOrder::down);
     running_sum(suffix_sum[slot], suffix_alpha[slot], keep[slot], add[slot], C, block, PoolingOrder::down);
-    // Merge: keep for the suffix of the block before, add for the prefix. The last position of a block needs no suffix.
+    // Merge: keep for the suffix of the previous block, add for the prefix. The last position of a block needs no
+    // suffix.
     for_positions(C, block, PoolingOrder::up, [&](Index c, bool) {
       const Index first = c - block + 1;
       const Index distance = first % block;  // from the end of the suffix to c
@@ -189,7 +190,7 @@ void forward_windows(Device& device, const PoolingForward<T>& a) {
     });
     exponentials(keep[slot], C);
     exponentials(add[slot], C);
-    // keep is e^-infinity = 0 where there is no suffix, and then nothing is merged: gamma is 0.
+    // keep is e^-infinity = 0 without a suffix; then gamma is 0 and nothing is merged.
     ABH_INDEPENDENT_TURNS
     for (Index c = 0; c < C; ++c) {
       const A older = c >= block ? suffix_sum[slot][c - block + 1] * keep[slot][c] : A(0);
@@ -211,8 +212,8 @@ void forward_windows(Device& device, const PoolingForward<T>& a) {
       });
     };
     for (Index begin = 0; begin < C; begin += block) {
-      // Prefix averages of this block; the row before is the state. They must all be there before the first is merged:
-      // each is the state of the next.
+      // Prefix averages of this block; the previous row is the state. All are computed before the first is merged,
+      // because each is the state of the next.
       for_stretches(min_of(block, C - begin), in_stretches, [&](Index i, Index end) {
         Index c = begin + i;
         end += begin;
@@ -231,7 +232,8 @@ void forward_windows(Device& device, const PoolingForward<T>& a) {
         for (; c < end; ++c) run(Constant<1>{});
       });
       if (begin == 0) continue;
-      // Suffix averages of the block before, each merged into the window that begins there: `ahead` further on.
+      // Suffix averages of the previous block, each merged into the window that begins there: `ahead` positions
+      // further.
       const Index ahead = block - 1;
       for_stretches(block - 1, in_stretches, [&](Index i, Index end) {
         Index c = begin - 1 - i;
@@ -260,9 +262,9 @@ void forward_windows(Device& device, const PoolingForward<T>& a) {
   for_heads(device, s, weights, payload);
 }
 
-// Visits what a window's backward pass adds up, block by block. down(c, i): position c and the windows that end in its
+// Visits the terms of a window's backward pass, block by block. down(c, i): position c and the windows that end in its
 // own block, from the last, number 0, to the first. up(c, last, i): position c and the windows that end in the next
-// block, up to `last` = c + w - 1; C where that is past the end and only windows seen before are left.
+// block, up to `last` = c + w - 1; C if that is past the end and only earlier windows are left.
 template <class Down, class Up>
 inline __attribute__((always_inline)) void for_windows(Index C, Index block, const Down& down, const Up& up) {
   for (Index begin = 0; begin < C; begin += block) {
@@ -273,22 +275,22 @@ inline __attribute__((always_inline)) void for_windows(Index C, Index block, con
   }
 }
 
-// The sum as a recurrence: keep is e^(level before - level), add e^(-max_c - level) / sum_c. state = starts ? add value
-// : keep state + add value; what state held before is not read at a start.
+// The sum as a recurrence: keep is e^(level before - level), add is e^(-max_c - level) / sum_c. state = starts ? add
+// value : keep state + add value; at a start the previous state is not read.
 template <class L>
 L weighted_sum(const L& value, const ScalarOf<L>* state, bool starts, ScalarOf<L> keep, ScalarOf<L> add) {
   return starts ? value * add : fused<L>(value, add, load<L>(state) * keep);  // (pooling_sliding_window.5)
 }
 
-// The pull of many windows, in stretches: what was pulled before this one is the anchor, of which `kept` is left by
-// now, and the pull itself counts from 0.
+// Pull of many windows, in stretches: the pull at the end of the previous stretch is the anchor, with remaining factor
+// `kept`; the pull since then starts from 0.
 template <class T, bool in_stretches>
 struct PullInStretches {
   T *pull_k, *anchor_k;
   bool anchored = false;
   Accum<T> kept = Accum<T>(0);
 
-  // Before window number i is added, which keeps so much of those before.
+  // Called before window number i is added; keep is the factor of the earlier windows.
   void keep(Index i, Accum<T> keep, Index size) {
     if constexpr (!in_stretches) return;
     if (i == 0) anchored = false;
@@ -301,9 +303,9 @@ struct PullInStretches {
     anchored = true;
     kept = Accum<T>(1);
   }
-  // Whether the pull counts anew from window number i on.
+  // True if the pull restarts at window number i.
   bool starts(Index i) const { return i == 0 || (in_stretches && i % stretch == 0); }
-  // All that is pulled, from the pull since the anchor.
+  // Total pull, from the pull since the anchor.
   template <class L>
   L all(const L& since, Index k) const {
     if constexpr (!in_stretches) return since;
@@ -328,7 +330,7 @@ void backward_windows(Device& device, const PoolingBackward<T>& a) {
   const auto keep_up = per_slot<A>(scratch, slots, C);
   const auto add_down = per_slot<A>(scratch, slots, C);
   const auto add_up = per_slot<A>(scratch, slots, C);
-  const auto weight_down = per_slot<A>(scratch, slots, C);  // e^(logit_c + level), by the position c that is pulled
+  const auto weight_down = per_slot<A>(scratch, slots, C);  // e^(logit_c + level), by position c
   const auto weight_up = per_slot<A>(scratch, slots, C);
   const auto x_dot = per_slot<A>(scratch, slots, parts * C);    // x . d_x
   const auto out_dot = per_slot<A>(scratch, slots, parts * C);  // d_out . out
@@ -339,7 +341,7 @@ void backward_windows(Device& device, const PoolingBackward<T>& a) {
     const auto logit = masked_logits(a.in.logit_bnc, a.in.mask_bc, s, bn);
     const A* max_c = a.max_bnc + bn * C;
     const A* sum_c = a.sum_bnc + bn * C;
-    // The logits of reversed time. A window that saw nothing has no say: not +infinity, and not 0/0 below.
+    // Logits in reversed time. A window whose positions are all masked is excluded: not +infinity, and not 0/0 below.
     struct Reversed {
       const A* max_c;
       A operator[](Index c) const { return max_c[c] == minus_infinity<A>() ? max_c[c] : -max_c[c]; }
@@ -351,7 +353,7 @@ void backward_windows(Device& device, const PoolingBackward<T>& a) {
     const auto ignore_down = [](Index, Index) {};
     const auto ignore_up = [](Index, Index, Index) {};
 
-    // The walk of the forward maxima, over -max_c and against the direction of time, then in it.
+    // Scans -max_c against the direction of time, then in it.
     const A slope = slope_of(a.in.slope_n, bn % s.N);
     running_max(level[slot], keep_down[slot], add_down[slot], reversed, slope, C, block, PoolingOrder::down,
                 A(margin_of_reference));
@@ -362,7 +364,7 @@ void backward_windows(Device& device, const PoolingBackward<T>& a) {
     for (Index c = 0; c < C; ++c) weight_up[slot][c] = minus_infinity<A>();
     for_windows(C, block, ignore_down, [&](Index c, Index last, Index) {
       const A highest = level[slot][min_of(last, C - 1)];
-      const A age = A(block - c % block);                                // up to the block that level counts from
+      const A age = A(block - c % block);                                // age at the block from which level counts
       weight_up[slot][c] = exponent(c, fused<A>(-slope, age, highest));  // (pooling_sliding_window.9)
     });
 
@@ -433,8 +435,8 @@ void backward_windows(Device& device, const PoolingBackward<T>& a) {
         });
   };
 
-  // The same walk with one number a position, d_out . out, in the place of a row of d_out: pulled is pull_out. x . d_x
-  // has both sides in it by now.
+  // The same scan with one number per position, d_out . out, instead of a row of d_out: pulled is pull_out. x . d_x
+  // already includes both sides.
   const auto finish = [&](Index bn, Index slot) {
     A* d_logit_c = a.d_logit_bnc + bn * C;
     const A* d_lse_c = a.d_lse_bnc ? a.d_lse_bnc + bn * C : nullptr;

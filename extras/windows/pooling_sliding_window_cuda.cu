@@ -1,4 +1,4 @@
-// Pooling on the GPU over a window. The weights of its merge stand beside those of prefixes (pooling_weights.hpp).
+// Pooling on the GPU over a window. The weights of its merge are computed with those of prefixes (pooling_weights.hpp).
 
 #include "cuda/pooling_epilogues.hpp"
 #include "extras/windows/pooling_sliding_window.hpp"
@@ -7,9 +7,9 @@ namespace abh {
 
 namespace {
 
-// Weights, backward, windowed: the scans of reversed time. Grid: one block for each head of each sequence.
+// Weights of the backward pass with a window: scans in reversed time. Grid: one block per head of each sequence.
 struct WindowWeights {
-  float *keep_down_bnc, *add_down_bnc, *weight_down_bnc;  // weight: e^(logit + level), by the position that is pulled
+  float *keep_down_bnc, *add_down_bnc, *weight_down_bnc;  // weight: e^(logit + level), by position
   float *keep_up_bnc, *add_up_bnc, *weight_up_bnc;
   float* level_bnc;  // scratch
   int* from_bnc;     // scratch, for decay
@@ -18,14 +18,14 @@ struct WindowWeights {
   const Token* mask_bc;
   int C, N, block;
 };
-// The last window that c lies in, of those that exist.
+// The last existing window that contains c.
 __device__ inline int last_window(int c, int C, int block) { return min_of(c + block, C) - 1; }
 
-// With decay, logits rise by a slope a position as long as one maximum of the forward pass stays. Compared to the last
-// bit, each of them, or none, would replace the one before by its rounding, and all sums would drift away; so one that
-// is not the largest may stay: it is a reference like any other, as what is relative to it is multiplied with e to its
-// power in the end. Which one stays, two threads may see differently: keep_c is found from what they have decided.
-// Leaves the references in max_c, and in from_c, scratch, where they come from.
+// With decay, logits increase by a slope per position while one maximum of the forward pass stays. An exact comparison
+// would replace the maximum at each position or at none, by rounding, and all sums would drift. A maximum within a
+// margin therefore stays: any reference is valid, because the sums relative to it are finally multiplied with its
+// exponential. Two threads may select differently, so keep_c is computed from their decisions. Stores the references in
+// max_c, and their positions in from_c (scratch).
 template <class Logits>
 __device__ void decayed_reference(float* max_c, int* from_c, float* keep_c, float* add_c, const Logits& logit,
                                   float slope, int C, int block, PoolingOrder order) {
@@ -65,11 +65,11 @@ __global__ void window_weights_kernel(WindowWeights a) {
   const float slope = slope_of<decays>(a.slope_n, int(bn % a.N));
   const float *max_c = a.max_bnc + first, *sum_c = a.sum_bnc + first;
   float* level_c = a.level_bnc + first;
-  // A window that saw nothing has no say: not +infinity, and not 0/0 below.
+  // A window whose positions are all masked is excluded: not +infinity, and not 0/0 below.
   const auto reversed = [&](int c) { return max_c[c] == minus_infinity ? minus_infinity : -max_c[c]; };
   const auto weight = [&](int c, float level) { return logit(c) == minus_infinity ? 0 : expf(logit(c) + level); };
 
-  // With decay the levels are as (pooling_sliding_window.9) has them: down those of c, up those of the first of their
+  // With decay the levels are those of (pooling_sliding_window.9): down at position c, up at the first position of the
   // block.
   if constexpr (decays) {
     decayed_reference(level_c, a.from_bnc + first, a.keep_down_bnc + first, a.add_down_bnc + first, reversed, slope, C,
@@ -84,7 +84,7 @@ __global__ void window_weights_kernel(WindowWeights a) {
                                PoolingOrder::up);
   __syncthreads();
   for (int c = int(threadIdx.x); c < C; c += scan_threads) {
-    // The first of a block lies in no window of the next one, and the last block has none.
+    // The first position of a block is in no window of the next block; the last block has no next one.
     const int last = last_window(c, C, a.block);
     const bool crosses = last / a.block > c / a.block;
     float level = level_c[last];
@@ -96,7 +96,7 @@ __global__ void window_weights_kernel(WindowWeights a) {
   }
 }
 
-// Grid: one block for each head of each sequence.
+// Grid: one block per head of each sequence.
 struct WindowGradient {
   float* d_logit_bnc;
   float* pulled_up_bnc;  // scratch
@@ -113,7 +113,7 @@ __global__ void window_d_logit_kernel(WindowGradient a) {
   const int n = int(bn % a.N);
   const auto pulled_by = [&](float add, int c) {
     if constexpr (has_d_lse) {
-      // Not read where the window saw nothing and has no say.
+      // Not read if all positions of the window are masked.
       return add == 0 ? 0 : add * (a.out_dot(first + c, n) - a.d_lse_bnc[first + c]);  // (pooling_chunk.3)
     } else {
       return add * a.out_dot(first + c, n);
@@ -139,7 +139,7 @@ __global__ void window_d_logit_kernel(WindowGradient a) {
       });
 }
 
-// A prefix merged with the suffix that fills up its window.
+// A prefix merged with the suffix that completes its window.
 template <class T>
 struct EmitWindow {
   static constexpr int dots = 0, batch = 2;
@@ -174,7 +174,7 @@ struct EmitWindow {
   }
 };
 
-// The gradient of the payload from the pulls of its own block and of the next, and two dot products for the logits'.
+// Gradient of the values from the pulls of its own block and of the next, and two dot products for the logits.
 template <class T>
 struct EmitWindowGradient {
   static constexpr int dots = 2, batch = 1;
@@ -221,7 +221,7 @@ void forward_windows(Gpu& device, const PoolingForward<T>& a) {
   typename Gpu::Scope scratch(device.workspace);
   const ForwardWeights w =
       a.in.slope_n ? forward_weights<true>(device, scratch, a) : forward_weights<false>(device, scratch, a);
-  // Suffixes stay in float: they are merged before the result is rounded, once.
+  // Suffixes stay in float: they are merged before the single rounding of the result.
   float* suffix_bch = scratch.template take<float>(s.B * C * H);
   for_each_payload(s, [&](Index, Index first) {
     const T* x_bch = a.in.x_bch + first;
@@ -260,8 +260,8 @@ void backward_windows(Gpu& device, const PoolingBackward<T>& a) {
   launch(a.in.slope_n ? window_weights_kernel<true> : window_weights_kernel<false>, blocks_for(s.B * s.N, 1),
          scan_threads, 0, device.stream(), w);
 
-  // Pulls from the next block are only part of a gradient whose other parts cancel them: they stay in float. Up first:
-  // the second scan has both sides at hand and finishes the gradient.
+  // Pulls from the next block are partly cancelled by other parts of the gradient, so they stay in float. Up first: the
+  // second scan has both sides and completes the gradient.
   float* pull_up_bch = take(s.B * C * H);
   float *x_dot_pbnc = take(s.payloads * parts), *out_dot_pbnc = take(s.payloads * parts);
   for_each_payload(s, [&](Index p, Index first) {

@@ -5,9 +5,9 @@ namespace abh {
 
 namespace {
 
-// Two stretches of positions become one. The average goes from the prefix towards the suffix by the suffix's share,
-// which is 0 where there is no suffix: then nothing changes, to the last bit. The suffix ended `distance` positions
-// before the prefix does, and its state is as of its end, with an age of 0.
+// Merges two stretches of positions. The average moves from the prefix towards the suffix by the share of the suffix,
+// which is 0 without a suffix: then nothing changes bitwise. The suffix ended `distance` positions before the prefix,
+// and its state is that at its end, with age 0.
 template <class T>
 void merge(const State<T>& both, const State<T>& suffix, const State<T>& prefix, T slope, Index distance) {
   using S = Extended<T>;
@@ -48,7 +48,7 @@ void pooling_sliding_window_forward(Device& device, const PoolingForward<T>& a) 
   for (Index b = 0; b < B; ++b) {
     for (Index n = 0; n < N; ++n) {
       const A slope = slope_of(a.in.slope_n, n);
-      // Number j of what the logits of head n weigh, at position c.
+      // Value j of head n at position c.
       const auto payload = [&, b = b, n = n](Index c) {
         return [&, b, n, c](Index j) { return x(b, c, j / K * N + n, j % K); };
       };
@@ -56,7 +56,7 @@ void pooling_sliding_window_forward(Device& device, const PoolingForward<T>& a) 
         const bool starts = c % w == 0;
         push(prefix(c), starts ? none : prefix(c - 1), logit_of(a.in, b, n, c), slope, payload(c));
       }
-      // A suffix is a state at the end of its block: what joins it is older, and nothing in it grows old.
+      // A suffix is a state at the end of its block: added positions are older, and the state does not age.
       for (Index c = C - 1; c >= 0; --c) {
         const Index block_end = (c / w + 1) * w, end = (block_end < C ? block_end : C) - 1;
         const A logit = logit_of(a.in, b, n, c) - slope * A(end - c);  // (pooling_sliding_window.8)
@@ -64,7 +64,7 @@ void pooling_sliding_window_forward(Device& device, const PoolingForward<T>& a) 
       }
       for (Index c = 0; c < C; ++c) {
         const Index first = c - w + 1;
-        // Then the prefix is the window. The suffix from `first` would be the same block again, and count it twice.
+        // Then the prefix is the window. The suffix from `first` would be the same block again.
         const bool in_one_block = first < 0 || first % w == 0;
         merge(merged, in_one_block ? none : suffix(first), prefix(c), slope, c % w + 1);
         max(b, n, c) = merged.top();

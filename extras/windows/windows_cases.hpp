@@ -7,7 +7,7 @@
 
 namespace abh {
 
-// The cases of golden and bench.
+// Cases of golden and bench.
 struct WindowCases : NoCases {
   template <class Bench>
   static void measure(Bench& bench) {

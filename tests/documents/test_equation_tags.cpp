@@ -404,6 +404,27 @@ TEST_CASE("equation tags: chapters, headers and devices agree", "[equation_tags]
   for (const std::string& fault : check.faults()) FAIL_CHECK(fault);
 }
 
+TEST_CASE("equation tags: those of the ladders of kernels are there", "[equation_tags]") {
+  const Sources sources = read_sources();
+  std::set<std::string> known;
+  for (const auto& [path, text] : sources) {
+    if (!ends_with(path, ".hpp")) continue;
+    for (const Tag& tag : tags_of(text).found) known.insert(printed(tag.name, tag.number));
+  }
+  std::size_t seen = 0;
+  for (const auto& entry :
+       std::filesystem::recursive_directory_iterator(std::string(ABH_SOURCE_DIR) + "/docs/kernels")) {
+    const std::string extension = entry.path().extension().string();
+    if (extension != ".cu" && extension != ".hpp" && extension != ".md") continue;
+    for (const Tag& tag : tags_of(read_bytes(entry.path().string())).found) {
+      CAPTURE(entry.path().string(), printed(tag.name, tag.number));
+      CHECK(known.count(printed(tag.name, tag.number)) == 1);
+      ++seen;
+    }
+  }
+  CHECK(seen > 50);
+}
+
 // Lists the math that Markdown alters before typesetting or that the typesetter refuses. Between `$`, Markdown removes
 // a backslash before punctuation. It leaves a ```math block and the text between $` and `$ unchanged.
 std::vector<std::string> math_faults(const std::string& text) {

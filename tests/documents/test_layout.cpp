@@ -23,6 +23,7 @@ void for_each_file(const std::string& folder, const Visit& visit) {
   for (const auto& entry : fs::recursive_directory_iterator(root / folder)) {
     const std::string path = entry.path().lexically_relative(root).generic_string();
     if (!entry.is_regular_file() || path.find("__pycache__") != std::string::npos) continue;
+    if (path.ends_with(".trace")) continue;  // recorded by a program
     const std::string text = read_bytes((root / path).string());
     visit(path, std::count(text.begin(), text.end(), '\n'));
   }

@@ -192,6 +192,44 @@ TEST_CASE("gpu device: scratch memory of branches is counted and expected with t
   });
 }
 
+#if defined(ABH_EMULATOR)
+// The GPU gives exactly as much memory as was counted: with a byte less the work fails.
+TEST_CASE("gpu device: the scratch memory that is counted is all that is asked of the GPU", "[gpu_device][gpu]") {
+  using Device = GpuDevice<Backend::emulated>;
+  const auto take = [](Device& device, Index own, Index parts, Index of_branch) {
+    Device::DeferredReductions late(device);
+    Device::Scope scratch(device.workspace);
+    if (own > 0) scratch.take<float>(own);
+    if (parts > 0) late.parts.take<float>(parts);
+    if (of_branch == 0) return;
+    Device::SideStream branch(device);
+    Device::Scope beside(branch.fork().workspace);
+    beside.take<float>(of_branch);
+  };
+  // Each of them is a piece of its own, of a megabyte at least.
+  const Index own = 3 << 18, parts = 5 << 18, of_branch = 7 << 18;
+  for (const auto& [a, b, c] : {std::tuple{own, parts, of_branch},
+                                {own, Index{0}, Index{0}},
+                                {Index{0}, parts, Index{0}},
+                                {Index{0}, Index{0}, of_branch}}) {
+    CAPTURE(a, b, c);
+    Device counter(usual_gemm<Backend::emulated>(), Mode::dry_run);
+    take(counter, a, b, c);
+    const std::size_t counted = counter.scratch_peak();
+    CHECK(counted == static_cast<std::size_t>(a + b + c) * sizeof(float));
+    for (const std::size_t missing : {0u, 1u}) {
+      Device device;
+      device.expect_scratch_of(counter);
+      emulator::set_memory_limit(counted - missing);
+      if (missing == 0) CHECK_NOTHROW(take(device, a, b, c));
+      if (missing == 1) CHECK_THROWS_AS(take(device, a, b, c), Error);
+      emulator::set_memory_limit(std::size_t{1} << 40);
+      if (missing == 0) CHECK(device.scratch_peak() == counted);
+    }
+  }
+}
+#endif
+
 TEST_CASE("gpu device: a refused allocation does not affect later work", "[gpu_device][gpu]") {
   for_each_gpu([](auto& device, const std::string& name) {
     INFO(name);

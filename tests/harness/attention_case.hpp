@@ -88,6 +88,48 @@ void check_causality(const Case& layer, float scale, std::initializer_list<Index
   });
 }
 
+// A key that nobody sees has no influence on a single bit, neither of an output nor of a gradient, and no gradient of
+// its own, whatever the numbers of its key and its value, the second and third inputs of a case.
+template <class Case>
+void check_hidden_key(const Case& layer, Index hidden) {
+  for_each_number([&]<class T>(auto& device, const std::string& name, T) {
+    INFO(name << ", K " << layer.K);
+    const Values<T> in = converted<T>(random_values(layer.inputs(), 1));
+    const Values<T> d_out = converted<T>(random_values(layer.outputs(), 2));
+    Values<T> changed = in;
+    const Index begin = hidden * layer.H(), end = begin + layer.H();
+    for (Index i = begin; i < end; ++i) {
+      changed[1][size_of(i)] = T(900.0f);
+      changed[2][size_of(i)] = T(-900.0f);
+    }
+    CHECK(converted<double>(run_forward<T>(layer, device, in)) ==
+          converted<double>(run_forward<T>(layer, device, changed)));
+    const Values<double> gradients = run_backward<T>(layer, device, changed, d_out);
+    CHECK((run_backward<T>(layer, device, in, d_out) == gradients));
+    for (Index i = begin; i < end; ++i) {
+      CHECK(gradients[1][size_of(i)] == 0);
+      CHECK(gradients[2][size_of(i)] == 0);
+    }
+  });
+}
+
+// Long sums, as few units in the last place of a float as a pair of numbers leaves: outputs and gradients of float
+// numbers on every device, against the plain loops in double. Every tensor by the rule of the golden files.
+template <class Case>
+void check_long_sums(const Case& layer, const Values<double>& wide_in, const Values<double>& wide_d_out,
+                     double tolerance) {
+  INFO(sizes_of(layer.inputs()));
+  const Values<float> in = converted<float>(wide_in), d_out = converted<float>(wide_d_out);
+  PlainDevice plain;
+  const Values<double> out = run_forward<double>(layer, plain, converted<double>(in)),
+                       d_in = run_backward<double>(layer, plain, converted<double>(in), converted<double>(d_out));
+  for_each_device(1, [&](auto& device, const std::string& name) {
+    require_close(layer.outputs(), converted<double>(run_forward<float>(layer, device, in)), out, tolerance,
+                  "forward, " + name);
+    require_close(layer.inputs(), run_backward<float>(layer, device, in, d_out), d_in, tolerance, "backward, " + name);
+  });
+}
+
 // Checks for self-attention that the inspected attention weights times the values equal the output. `values` is the
 // index of the case's input that holds the values.
 template <class Case>

@@ -632,7 +632,7 @@ TEST_CASE("programs: log rows after the checkpoint are removed on resume", "[pro
   require_success(train(with(flags, {"--out", place / "expected"})));
   copy_run(place / "expected", place.run);
   std::string log = read_bytes(place.run + "/log.csv");
-  write_bytes(place.run + "/log.csv", log + "32,1.5,,0.1,1,100\n34,1.25,1.5,0.1,1,100\n36,1.");
+  write_bytes(place.run + "/log.csv", log + "32,1.5,,1.5,0.1,1,100\n34,1.25,1.5,1.5,0.1,1,100\n36,1.");
   require_success(train(place.resume()));
   require_equal_runs(place.run, place / "expected");
 }

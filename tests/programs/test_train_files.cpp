@@ -122,6 +122,31 @@ TEST_CASE("programs: a full disk stops the run and keeps the old checkpoint", "[
   require_equal_runs(place.run, other.run);
 }
 
+TEST_CASE("programs: in a file for both streams the message stands behind what was printed before", "[programs]") {
+  const TrainedPlace place;
+  const std::string both = place / "both.txt";
+  const auto run = [&](const std::string& command) {
+    const std::string line = std::string(ABH_PROGRAM_DIR) + "/" + command + " --threads 1 >" + both + " 2>&1";
+    CHECK(std::system(line.c_str()) != 0);
+    return lines_of(read_bytes(both));
+  };
+  const auto trained = run("train --data " + place.data + " --out " + (place / "broken") +
+                           " --layers 1 --channels 8 --heads 2 --context 8 --batch 2 --steps 400 --log-every 1" +
+                           " --learning-rate 1e6 --clip 0 --warmup 20");
+  REQUIRE(trained.size() > 3);
+  for (std::size_t i = 0; i < trained.size(); ++i) {
+    CHECK(trained[i].starts_with("train: ") == (i + 1 == trained.size()));
+  }
+  CHECK(trained.front().starts_with("data: "));
+  // A text that breaks off is found when a part of it has been judged.
+  Checkpoint broken = model_of(place.run);
+  for (float& weight : broken.weights) weight = std::numeric_limits<float>::quiet_NaN();
+  write_checkpoint(place / "broken.safetensors", broken);
+  const auto written = run("generate --prompt the --tokens 5 --checkpoint " + (place / "broken.safetensors"));
+  REQUIRE(written.size() == 1);
+  CHECK(contains(written[0], "generate: "));
+}
+
 TEST_CASE("programs: a NaN loss stops the run and names the step", "[programs][heavy]") {
   for (const std::string changes : {"--mixer additive", "--mixer dot", "--mixer metric", "--init-std 1e6"}) {
     for (const std::string eval_every : {"0", "1"}) {

@@ -10,6 +10,7 @@
 
 #include "base/text.hpp"
 #include "files/safetensors.hpp"
+#include "runs/log.hpp"
 #include "runs/training.hpp"
 #include "settings/schedule.hpp"
 #include "tests/harness/catch.hpp"
@@ -312,30 +313,34 @@ TEST_CASE("programs: train prints its settings, progress and result, and writes 
   CHECK(outcome.out.find('\r') == std::string::npos);
   const std::string number = "[0-9]+\\.[0-9]+";
   const std::string result = "final: corpus text, step 9, train " + number + ", val (" + number + ") nats/char \\((" +
-                             number + ") bits/char\\), best (" + number + ") at step ([0-9]+), [0-9]+ tokens/s";
+                             number + ") bits/char\\), best (" + number + ") at step ([0-9]+), ([0-9]+) tokens/s";
   const std::string line = last_line(outcome.out);
   INFO(line);
   const Parts parts = whole_match(line, result);
   REQUIRE_FALSE(parts.empty());
   CHECK(std::abs(std::stod(parts[2]) - std::stod(parts[1]) / std::log(2.0)) < 2e-4);
   CHECK(outcome.out.ends_with(line + "\n"));
+  // The seconds of the steps alone are fewer than those of the program, and the log has the same figure.
+  CHECK((std::stod(parts[5]) + 1) * outcome.seconds >= 9 * 2 * 8);
+  CHECK(read_bytes(place.run + "/log.csv").ends_with("," + parts[5] + "\n"));
 
   std::vector<std::vector<std::string>> rows;
   for (const std::string& row : lines_of(read_bytes(place.run + "/log.csv"))) rows.push_back(lines_of(row, ','));
   REQUIRE(rows.size() == 6);
-  CHECK(rows[0] ==
-        std::vector<std::string>{"step", "train_loss", "val_loss", "learning_rate", "grad_norm", "tokens_per_s"});
+  CHECK(rows[0] == std::vector<std::string>{"step", "train_loss", "val_loss", "loss", "learning_rate", "grad_norm",
+                                            "tokens_per_s"});
   const std::vector<std::string> steps = {"3", "4", "6", "8", "9"};
   const TrainingConfig training = state_of(place.run).training;
   for (std::size_t i = 0; i < steps.size(); ++i) {
     const std::vector<std::string>& row = rows[i + 1];
-    REQUIRE(row.size() == 6);
+    REQUIRE(row.size() == 7);
     CHECK(row[0] == steps[i]);
     CHECK(std::stod(row[1]) > 0);
     CHECK(row[2].empty() == (steps[i] == "3" || steps[i] == "6"));
-    CHECK(row[3] == to_text(static_cast<float>(learning_rate_at(training, std::stoll(row[0]) - 1))));
-    CHECK(std::stod(row[4]) > 0);
-    CHECK(std::stoll(row[5]) > 0);
+    CHECK(std::stod(row[3]) > 0);
+    CHECK(row[4] == to_text(static_cast<float>(learning_rate_at(training, std::stoll(row[0]) - 1))));
+    CHECK(std::stod(row[5]) > 0);
+    CHECK(std::stoll(row[6]) > 0);
   }
   require_equal_runs(place.run, place.run);  // exactly the expected files
   CHECK(read_bytes(place.run + "/loss.svg").starts_with("<svg"));
@@ -426,6 +431,20 @@ TEST_CASE("programs: 0 for evaluation, checkpoints and log means only at the end
   CHECK(log_lines() == 2);
   require_success(train(place.flags({"--eval-every", "10", "--log-every", "15", "--steps", "30"})));
   CHECK(log_lines() == 5);
+}
+
+TEST_CASE("programs: the log has the loss of each step, and train_loss is the mean of the last 50", "[programs]") {
+  const Workplace place;
+  require_success(train(place.flags({"--steps", "60", "--log-every", "1", "--eval-every", "0"})));
+  const RunLog log(place.run + "/log.csv", 60);
+  REQUIRE(log.rows().size() == 60);
+  for (std::size_t i = 0; i < 60; ++i) {
+    const std::size_t first = i < 50 ? 0 : i - 49;
+    double sum = 0;
+    for (std::size_t j = first; j <= i; ++j) sum += log.rows()[j].loss.value();
+    CHECK(log.rows()[i].train_loss == sum / static_cast<double>(i + 1 - first));
+  }
+  CHECK(log.rows()[59].loss != log.rows()[59].train_loss);
 }
 
 TEST_CASE("programs: every mixer, and a mixed list, learns and generates", "[programs][heavy]") {

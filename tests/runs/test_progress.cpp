@@ -79,6 +79,48 @@ TEST_CASE("on a terminal, progress is one line that is rewritten", "[progress]")
   CHECK(written() == "\r\x1b[Kinstead\n");
 }
 
+// Remembers how much had been written when it was flushed last.
+class FlushedText : public std::stringbuf {
+ public:
+  bool is_flushed() const { return flushed_ == str(); }
+
+ private:
+  int sync() override {
+    flushed_ = str();
+    return 0;
+  }
+  std::string flushed_;
+};
+
+TEST_CASE("progress: everything that is shown is flushed at once", "[progress]") {
+  for (const bool terminal : {false, true}) {
+    CAPTURE(terminal);
+    FlushedText text;
+    std::ostream out(&text);
+    Progress progress(50, terminal, out);
+    const auto require_flushed = [&](const char* what) {
+      INFO(what);
+      CHECK(!text.str().empty());
+      CHECK(text.is_flushed());
+    };
+    progress.line("before");
+    require_flushed("a line alone");
+    progress.update(1, 3.25, 3.5, 1000, 9);
+    require_flushed("an update");
+    progress.line("message");
+    require_flushed("a line above a live one");
+    progress.working(2, "validation", 0, 7, 8);
+    require_flushed("work");
+    progress.finish();
+    require_flushed("the end");
+    progress.finish("nothing live");
+    require_flushed("a closing text");
+    progress.update(1, 3.25, 3.5, 1000, 9);
+    progress.finish("instead");
+    require_flushed("a closing text in the place of a live line");
+  }
+}
+
 TEST_CASE("a terminal enables colours and NO_COLOR disables them", "[progress]") {
   const auto coloured = [](const char* value, bool terminal) {
     const Environment environment("NO_COLOR", value);

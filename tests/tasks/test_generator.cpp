@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "base/error.hpp"
+#include "base/random.hpp"
 #include "tasks/text/generator.hpp"
 #include "tests/harness/catch.hpp"
 #include "tests/harness/generator_rows.hpp"
@@ -88,6 +89,16 @@ TEST_CASE("generator: draws differ between places and seeds", "[generator]") {
   CHECK(draws_of(1) != draws_of(2));
   const std::vector<Token> tokens = draws_of(1);
   CHECK(std::count(tokens.begin(), tokens.end(), tokens[0]) < 16);
+}
+
+// The top four bits of a word name one of sixteen tokens that are equally likely.
+TEST_CASE("generator: token i of a text is drawn by word i of the site of sampling", "[generator][random]") {
+  const std::vector<float> logits_v(16, 0.0f);
+  for (const std::uint64_t i : {0u, 1u, 2u, 3u, 4u, 1000u}) {
+    const auto expected = static_cast<Token>(philox_word(7, i, 0, sites::sampling) >> 28);
+    CHECK(sample_token(logits_v, {.seed = 7}, i) == expected);
+    CHECK(sample_token(logits_v, {.top_k = 16, .top_p = 1, .seed = 7}, i) == expected);
+  }
 }
 
 TEST_CASE("generator: top-k keeps the k most likely tokens, ties to the lower id", "[generator]") {

@@ -37,7 +37,18 @@ TEST_CASE("stop text: text before the stop text passes, text after it does not",
       while (text.size() < size) text += static_cast<char>('a' + random() % letters);
       return text;
     };
-    const std::string stop = word(1 + random() % 6), text = word(random() % 40);
+    std::string stop = word(1 + random() % 6), text = word(random() % 40);
+    if (turn % 2 == 1) {  // beginnings of itself in the stop text, and many of them in front of it
+      stop = word(1);
+      for (const std::size_t size = 1 + random() % 10; stop.size() < size;) {
+        stop += stop.substr(0, random() % (stop.size() + 1)) + word(1);
+      }
+      text.clear();
+      for (auto parts = random() % 12; parts > 0; --parts) {
+        text += stop.substr(0, random() % (stop.size() + 1)) + word(random() % 4 == 0 ? 1 : 0);
+      }
+      text += stop;
+    }
     INFO("\"" << stop << "\" in \"" << text << "\"");
     const std::string expected = text.substr(0, text.find(stop));
     for (const std::size_t longest : {1u, 3u, 50u}) REQUIRE(shown(stop, text, longest, random) == expected);

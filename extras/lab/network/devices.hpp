@@ -1,6 +1,6 @@
 #pragma once
 
-// In the place of src/network/devices.hpp: a page has one device.
+// Replaces src/network/devices.hpp: a page has one device.
 
 #include <memory>
 #include <string>

@@ -1,6 +1,6 @@
 #pragma once
 
-// In the place of src/network/networks.hpp: a page has one network.
+// Replaces src/network/networks.hpp: a page has one network.
 
 #include "network/devices.hpp"
 #include "network/network.hpp"
