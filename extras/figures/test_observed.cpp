@@ -173,7 +173,7 @@ Figure figure_of(const std::vector<PictureSection>& sections, const std::string&
   return {};
 }
 
-TEST_CASE("gallery: the sentences name the largest, the smallest and the nearest", "[drawing]") {
+TEST_CASE("gallery: the sentences name the largest, smallest and nearest positions", "[drawing]") {
   ModelConfig config{.layers = 2, .channels = 12, .heads = 3, .context = 9, .vocabulary = 7, .mixer = "dot"};
   config.conv_kernel = 2;
   config.conv_groups = 0;
