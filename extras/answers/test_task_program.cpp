@@ -48,7 +48,7 @@ TEST_CASE("tasks: the last line has loss and accuracy of the last and of the kep
   for (const char* task : {"sort", "recall", "dates", "pairs", "reviews", "digits"}) {
     INFO(task);
     const TaskPlace place;
-    // A learning rate that becomes too large, so that the weights of an early step are the best.
+    // A learning rate that rises beyond what is good, so that the weights of an early step are the best.
     // No test set is a multiple of the batch: the rows that fill up the last one must not count.
     const std::string settings = "--steps 12 --batch 9 --eval-every 2 --log-every 1 --learning-rate 20 --warmup 200 ";
     const Outcome outcome = require_success(train(place.flags(task, settings)));
@@ -61,7 +61,7 @@ TEST_CASE("tasks: the last line has loss and accuracy of the last and of the kep
     CHECK(found[5] != "12");
     CHECK(found[5] == std::to_string(model_of(place.run).step));
     check_speed(outcome, 12 * 9 * model_of(place.run).config.context);
-    // evaluate prints the same for both models.
+    // evaluate says the same of both models.
     const auto judged = [&](const std::string& checkpoint) {
       Arguments flags = {"--checkpoint", checkpoint};
       if (std::string(task) == "pairs") flags = flags + Arguments{"--data", place.pairs};

@@ -186,7 +186,7 @@ TEST_CASE("programs: draw shows each task in its own form", "[programs][drawing]
     require_refusal(draw({"--checkpoint", digits, "--text", "3", "--out", folder / "c"}), 2,
                     {"--text: expected --example"});
   }
-  // A user's file: unknown words share one token, and examples are numbered in the file.
+  // A file of one's own: words that are not known are one, and examples are counted in the file.
   lines.clear();
   for (int i = 0; i < 40; ++i) lines += i % 2 == 0 ? "good\ta fine film\n" : "bad\ta poor film\n";
   write_bytes(folder / "texts.tsv", lines);

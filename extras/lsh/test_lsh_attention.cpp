@@ -151,7 +151,7 @@ TEST_CASE("lsh_attention: ties of the hash", "[lsh_attention][gpu]") {
   });
 }
 
-// If one piece has all positions, this is attention with keys of norm one, in any order.
+// Where everybody meets everybody, whatever the order, this is attention with keys of one length.
 TEST_CASE("lsh_attention: one piece of all positions equals full attention", "[lsh_attention][gpu]") {
   const LshAttentionCase layer = with(sized(1, 23, 2, 5, 3, 2, 23), false, false);
   for_each_number([&]<class T>(auto& device, const std::string& name, T) {

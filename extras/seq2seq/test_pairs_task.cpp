@@ -242,7 +242,7 @@ TEST_CASE("pairs: training, resumption, evaluation and questions", "[pairs][prog
   CHECK(lines_of(generated({"--checkpoint", place.run, "--prompt", std::string(40, '7')})).size() == 1);
   require_refusal(generate({"--checkpoint", place.run, "--prompt", "1\n" + std::string(41, '7')}), 1,
                   {"prompt: line 2: expected at most 40 characters, found 41"});
-  // A whole user file as the test set, of any length.
+  // A file of one's own as a whole, however short it is.
   const Arguments all = {"--checkpoint", place.run, "--all", "--data"};
   CHECK(last_line(require_success(evaluate(all + Arguments{place.data})).out)
             .starts_with("evaluate: pairs, 300 examples, "));
