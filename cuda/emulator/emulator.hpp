@@ -241,7 +241,7 @@ I atomicMax(I* to, std::type_identity_t<I> value) {
   return old;
 }
 
-// Of floats, in an order that nobody knows: no layer uses it (docs/kernels/embedding_gradient.md).
+// Adds floats in an order that nobody knows: no layer uses it (docs/kernels/embedding_gradient.md).
 namespace detail {
 float add_atomically(float* to, float value);
 }

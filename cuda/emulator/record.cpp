@@ -149,7 +149,7 @@ std::vector<std::size_t> ordered(const std::vector<Requested>& all) {
   return order;
 }
 
-// Whether every lane writes what it reads, from global memory into shared memory or back.
+// True if every lane writes what it reads, from global memory into shared memory or back.
 bool is_copy(const Event& read, const Event& write) {
   const auto is = [](const Event& event, char one, char other) { return event.kind == one || event.kind == other; };
   if (!is(read, 'r', 'R') || !is(write, 'w', 'W') || (read.kind == 'r') == (write.kind == 'w')) return false;

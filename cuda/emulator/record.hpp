@@ -35,7 +35,7 @@ struct Requested {
 };
 void access(std::uint64_t number, unsigned lane, std::uintptr_t address, std::size_t bytes, bool writes,
             const void* copied_from);
-// What the lane that ran has written stands in memory.
+// Takes over what the lane that ran has written: it stands in memory now.
 void settle();
 void requests(unsigned warp, std::vector<Requested> requested);
 void launch(const std::string& kernel, std::uintptr_t shared_begin);

@@ -173,7 +173,7 @@ class Pane {
     if (event?.isRace) this.origin.textContent = "Here the lanes read something else than what was written last in the order that is shown: a race, or memory that nobody has written.";
   }
 
-  // What happens at this moment, in a sentence, with its cost.
+  // This moment in a sentence, with its cost.
   sentence(event) {
     const lanes = event.lanes.length === 32 ? "All 32 lanes" : plural(event.lanes.length, "lane") + " of 32";
     if (event.kind === "b") return "__syncthreads(): the warp waits until every thread of the block has come here.";
@@ -305,7 +305,7 @@ class Pane {
     if (known.length) pieces.push(make("p", {textContent: `Lane ${this.state.lane}, last: ` + known.join(", ")}));
     this.equations.replaceChildren(...pieces);
   }
-  // What the chosen lane has read and written last of every array.
+  // The numbers that the chosen lane has read or written last, of every array.
   numbers() {
     const {state, trace} = this, latest = new Map();
     for (let at = state.step; at >= 0 && latest.size < 8; --at) {
