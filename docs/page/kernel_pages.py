@@ -26,6 +26,7 @@ from sources import Room, Source
 HERE = Path(__file__).resolve().parent
 FOLDER, SCRIPT, STYLE = "docs/kernels", "kernels/kernels.js", "kernels/kernels.css"
 PARTS = ("trace", "viewer")
+LADDERS = {"linear": "product", "embedding": "embedding_gradient"}  # chapters of layers that have another name
 LARGEST_SCRIPT, LARGEST_PAGE = 60_000, 600_000
 LARGEST_TRACE, LARGEST_TRACES = 30_000, 250_000  # packed by gzip
 MOMENT = re.compile(r"level=\w+(&(launch|block|warp|step|lane)=\d+)*(&beside=\w+(&besideStep=\d+)?)?")

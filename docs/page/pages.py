@@ -338,6 +338,9 @@ class Site:
         prose = self._with_contents(chapter.rendered(text, self._context(room.chapter, page)))
         header = self.address_of_file(room.header.path)
         links = self._room_links(room, page, header) if room.kind == "layers" else []
+        ladder = kernel_pages.LADDERS.get(room.name, room.name)
+        if room.kind == "layers" and ladder in self.kernels:
+            links.append(("its kernels at work", _relative(page, kernel_pages.page_of(ladder))))
         if self.has_lab:
             trained = [name for name, block in self.mixers.items() if block == room.name and room.kind == "blocks"]
             links += [(f"train {name} in the lab", f"../{lab.PAGE}#mixer={name}") for name in trained]
