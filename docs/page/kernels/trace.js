@@ -83,12 +83,17 @@ const readTrace = (text) => {
 
 const arrayAt = (trace, at) => trace.arrays.findLast((array) => at >= array.first && at < array.end);
 
-// The numbers of a lane's access: where they stand in their array, or in shared memory.
-const elementsOf = (trace, event, lane) => {
-  const array = event.isShared ? null : arrayAt(trace, event.at[lane]);
-  const size = array ? array.size : trace.sharedSize;
-  const first = (event.at[lane] - (array ? array.first : 0)) / size;
-  return [...Array(Math.max(1, event.bytes / size)).keys()].map((i) => first + i);
+// The numbers of a lane's access: where they stand in the event's array, or in shared memory.
+const elementsOf = (event, lane) => {
+  const first = event.first[lane], elements = [];
+  for (let i = 0; i < event.count; ++i) elements.push(first + i);
+  return elements;
+};
+const place = (trace, event) => {
+  event.array = event.isShared ? null : arrayAt(trace, event.at[event.lanes[0]]);
+  const size = event.array ? event.array.size : trace.sharedSize, begin = event.array ? event.array.first : 0;
+  event.count = Math.max(1, event.bytes / size);
+  event.first = event.at.map((at) => (at - begin) / size);
 };
 
 // Derives what is read from what was written before it.
@@ -106,12 +111,13 @@ const replay = (trace) => {
           exchanges[event.warp] = event;
         }
         if (!event.isAccess) continue;
+        place(trace, event);
+        const numbers = event.isShared ? shared : memory.get(event.array);
         for (const lane of event.lanes) {
-          const place = event.isShared ? shared : memory.get(arrayAt(trace, event.at[lane]));
-          const elements = elementsOf(trace, event, lane);
+          const elements = elementsOf(event, lane);
           if (event.back) event.values[lane] = reads[event.warp].at(-event.back).values[lane];
-          if (event.writes) elements.forEach((at, i) => (place[at] = event.values[lane][i]));
-          else event.values[lane] ??= elements.map((at) => place[at] ?? NaN);
+          if (event.writes) elements.forEach((at, i) => (numbers[at] = event.values[lane][i]));
+          else event.values[lane] ??= elements.map((at) => numbers[at] ?? NaN);
         }
         if (!event.writes) reads[event.warp].push(event);
       }
@@ -141,11 +147,28 @@ const phasesOf = (event) => {
   }
   return phases;
 };
-const conflictsOf = (event) => phasesOf(event).reduce((sum, phase) => sum + phase.passes - 1, 0);
+const conflictsOf = (event) => (event.conflicts ??= phasesOf(event).reduce((sum, phase) => sum + phase.passes - 1, 0));
+
+// The steps at which a warp reads and writes each number of an array first.
+const touchesOf = (block, warp, array) => {
+  block.touches ??= new Map();
+  const key = `${warp} ${array.name}`;
+  if (!block.touches.has(key)) {
+    const [read, written] = [0, 1].map(() => new Float64Array(array.count).fill(Infinity));
+    for (const event of block.warps[warp]) {
+      if (!event.isAccess || event.array !== array) continue;
+      const to = event.writes ? written : read;
+      for (const lane of event.lanes)
+        for (let i = 0; i < event.count; ++i) to[event.first[lane] + i] = Math.min(to[event.first[lane] + i], event.index);
+    }
+    block.touches.set(key, {read, written});
+  }
+  return block.touches.get(key);
+};
 
 // ---- Where a written number comes from: the reads of its lane before it, of the lanes whose numbers it got by shuffles,
 // and of those who wrote what it read. Registers are not recorded, so a read that was not used is among them.
-const originsOf = (trace, block, written, lane) => {
+const originsOf = (block, written, lane) => {
   const known = block.warps.map(() => Array.from({length: 32}, () => new Set()));
   const stored = new Map();
   const join = (to, from) => from?.forEach((one) => to.add(one));
@@ -161,12 +184,11 @@ const originsOf = (trace, block, written, lane) => {
     }
     if (!event.isAccess) continue;
     for (const one of event.lanes) {
-      const array = event.isShared ? null : arrayAt(trace, event.at[one]);
-      for (const at of elementsOf(trace, event, one)) {
-        const name = `${array ? array.name : ""} ${at}`;
+      for (const at of elementsOf(event, one)) {
+        const name = `${event.array ? event.array.name : ""} ${at}`;
         if (event.writes) stored.set(name, new Set(mine[one]));
         else if (stored.has(name)) join(mine[one], stored.get(name));
-        else if (array) mine[one].add(name);
+        else if (event.array) mine[one].add(name);
       }
     }
     if (event === written) return mine[lane];

@@ -189,7 +189,7 @@ class Pane {
       return `${lanes} ${verb} ${each} each in shared memory${split}: ${plural(passes, "pass").replace("passs", "passes")}, ` +
         (worst > 1 ? `${conflictsOf(event)} more than needed (${worst}-way bank conflict).` : "no bank conflict.");
     }
-    const array = arrayAt(this.trace, event.at[event.lanes[0]]), sectors = sectorsOf(event).size;
+    const {array} = event, sectors = sectorsOf(event).size;
     const distinct = piecesOf(event, 1, event.lanes).size;
     return `${lanes} ${verb} ${each} each of ${array.name}: asked for ${askedOf(event)} bytes` +
       `${distinct < askedOf(event) ? ` (${distinct} different ones)` : ""}, moved ${plural(sectors, "sector")} of 32 bytes = ${32 * sectors} bytes` +
@@ -221,10 +221,26 @@ class Pane {
   }
   drawTimeline() {
     const {block, state} = this, row = block.warps.length > 12 ? 7 : 14;
-    const [context, width] = prepare(this.timeline, row * block.warps.length + 2);
+    const high = row * block.warps.length + 2, ink = colour("--ink");
+    const key = [state.level, state.launch, state.block, state.warp, ink, this.timeline.parentElement.clientWidth].join();
+    if (key !== this.drawnTime) {
+      this.drawnTime = key;
+      this.drawRows(row, high);
+      this.allTime = Object.assign(document.createElement("canvas"), {width: this.timeline.width, height: this.timeline.height});
+      this.allTime.getContext("2d").drawImage(this.timeline, 0, 0);
+    }
+    const [context, width] = prepare(this.timeline, high);
+    context.drawImage(this.allTime, 0, 0, width, high);
+    if (!this.event) return;
+    context.strokeStyle = ink;
+    context.lineWidth = 2;
+    context.strokeRect(this.event.x - 1, state.warp * row + 1, Math.max(this.time.each, 3), row - 2);
+  }
+  drawRows(row, high) {
+    const {block, state} = this, [context, width] = prepare(this.timeline, high);
     const {starts, columns} = this.layout(), each = (width - 24) / Math.max(columns, 1);
-    this.time = {row, each, starts};
-    const ink = colour("--ink"), colours = Object.fromEntries(Object.entries(kinds).map(([kind, [, name]]) => [kind, colour(name)]));
+    this.time = {row, each};
+    const colours = Object.fromEntries(Object.entries(kinds).map(([kind, [, name]]) => [kind, colour(name)]));
     context.font = "9px sans-serif";
     block.warps.forEach((events, warp) => {
       context.fillStyle = colour(warp === state.warp ? "--ink" : "--faint");
@@ -240,10 +256,6 @@ class Pane {
         }
       }
     });
-    if (!this.event) return;
-    context.strokeStyle = ink;
-    context.lineWidth = 2;
-    context.strokeRect(this.event.x - 1, state.warp * row + 1, Math.max(each, 3), row - 2);
   }
   pickTime(x, y) {
     const warp = Math.min(Math.floor(y / this.time.row), this.block.warps.length - 1), events = this.block.warps[warp];
@@ -307,14 +319,13 @@ class Pane {
   }
   // The numbers that the chosen lane has read or written last, of every array.
   numbers() {
-    const {state, trace} = this, latest = new Map();
+    const {state} = this, latest = new Map();
     for (let at = state.step; at >= 0 && latest.size < 8; --at) {
       const event = this.events[at];
       if (!event?.isAccess || event.isShared || !event.lanes.includes(state.lane)) continue;
-      const array = arrayAt(trace, event.at[state.lane]);
+      const {array} = event;
       if (latest.has(array)) continue;
-      const elements = elementsOf(trace, event, state.lane);
-      latest.set(array, `${array.count ? placeOf(array, elements[0]) : array.name} = ${event.values[state.lane].map(show).join(", ")}`);
+      latest.set(array, `${array.count ? placeOf(array, event.first[state.lane]) : array.name} = ${event.values[state.lane].map(show).join(", ")}`);
     }
     return [...latest.values()];
   }
@@ -344,7 +355,7 @@ class Pane {
   // ---- Memory
 
   drawMemory() {
-    const {event, trace} = this, pieces = [];
+    const {event} = this, pieces = [];
     this.drawings = [];
     const add = (title, label, draw, pick) => {
       const canvas = this.canvas(label, pick ?? (() => {}));
@@ -354,12 +365,10 @@ class Pane {
     if (event?.isShared) this.addBanks(add, event);
     if (event?.kind === "b") pieces.push(this.arrivals());
     const arrays = [];
-    if (event?.isAccess && !event.isShared) arrays.push(arrayAt(trace, event.at[event.lanes[0]]));
+    if (event?.isAccess && !event.isShared) arrays.push(event.array);
     for (let at = this.state.step; at >= 0 && arrays.length < 3; --at) {
       const one = this.events[at];
-      if (!one?.isAccess || one.isShared) continue;
-      const array = arrayAt(trace, one.at[one.lanes[0]]);
-      if (!arrays.includes(array)) arrays.push(array);
+      if (one?.isAccess && !one.isShared && !arrays.includes(one.array)) arrays.push(one.array);
     }
     for (const array of arrays.filter((one) => one.count)) {
       add(`${array.name}, ${array.shape.join(" x ")}: strong blue is read now, strong orange written, yellow moves with it, pale was before`,
@@ -379,20 +388,14 @@ class Pane {
     context.fillStyle = colour("--panel");
     context.fillRect(0, 0, across * cell, rows * high);
     const gap = cell > 4 ? 1 : 0;
-    const paint = (event, read, written, whole) => {
-      if (!event.isAccess || event.isShared) return;
-      context.fillStyle = event.writes ? written : read;
-      for (const lane of event.lanes) {
-        if (arrayAt(this.trace, event.at[lane]) !== array) continue;
-        const elements = elementsOf(this.trace, event, lane);
-        for (const at of elements) context.fillRect((at % across) * cell, Math.floor(at / across) * high, cell - gap, high - gap);
-        if (!whole) continue;
-        if (lane === this.state.lane) context.strokeRect((elements[0] % across) * cell + 0.5, Math.floor(elements[0] / across) * high + 0.5, cell * elements.length - 1, high - 1);
-      }
-    };
+    const fill = (at) => context.fillRect((at % across) * cell, Math.floor(at / across) * high, cell - gap, high - gap);
+    const touches = touchesOf(this.block, this.state.warp, array);
+    for (const [steps, name] of [[touches.read, "--a"], [touches.written, "--b"]]) {
+      context.fillStyle = colour(name);
+      for (let at = 0; at < array.count; ++at) if (steps[at] < this.state.step) fill(at);
+    }
     // Sectors that are moved for a few of their numbers.
-    const moved = this.event?.isAccess && !this.event.isShared ? sectorsOf(this.event) : [];
-    for (let at = 0; at < this.state.step; ++at) paint(this.events[at], colour("--a"), colour("--b"));
+    const now = this.event?.isAccess && this.event.array === array ? this.event : null, moved = now ? sectorsOf(now) : [];
     context.fillStyle = colour("--mark");
     for (const sector of moved) {
       for (let byte = 0; byte < 32; byte += array.size) {
@@ -401,7 +404,12 @@ class Pane {
       }
     }
     context.strokeStyle = colour("--ink");
-    if (this.event) paint(this.event, colour("--forward"), colour("--backward"), true);
+    context.fillStyle = colour(now?.writes ? "--backward" : "--forward");
+    for (const lane of now?.lanes ?? []) {
+      for (let i = 0; i < now.count; ++i) fill(now.first[lane] + i);
+      const at = now.first[lane];
+      if (lane === this.state.lane) context.strokeRect((at % across) * cell + 0.5, Math.floor(at / across) * high + 0.5, cell * now.count - 1, high - 1);
+    }
     for (const at of this.origins?.get(array) ?? []) {
       context.strokeStyle = colour("--ink");
       context.strokeRect((at % across) * cell + 0.5, Math.floor(at / across) * high + 0.5, Math.max(cell - 1, 1), high - 1);
@@ -416,7 +424,7 @@ class Pane {
     let found, lane;
     for (const event of this.block.order) {
       if (!writes(event)) continue;
-      const one = event.lanes.find((mine) => arrayAt(this.trace, event.at[mine]) === array && elementsOf(this.trace, event, mine).includes(at));
+      const one = event.array === array ? event.lanes.find((mine) => elementsOf(event, mine).includes(at)) : undefined;
       if (one !== undefined) [found, lane] = [event, one];
     }
     if (!found) {
@@ -424,7 +432,7 @@ class Pane {
       return;
     }
     const names = new Map();
-    for (const name of originsOf(this.trace, this.block, found, lane)) {
+    for (const name of originsOf(this.block, found, lane)) {
       const [from, number] = name.split(" ");
       if (!names.has(from)) names.set(from, []);
       names.get(from).push(+number);
@@ -438,7 +446,7 @@ class Pane {
       all.sort((a, b) => a - b);
       return `${plural(all.length, "number")} of ${name}, from ${placeOf(one, all[0])} to ${placeOf(one, all.at(-1))}`;
     });
-    this.origin.textContent = `${placeOf(array, at)} = ${show(found.values[lane][elementsOf(this.trace, found, lane).indexOf(at)])}, written by lane ${lane} of warp ${found.warp}. It comes from at most ${parts.join("; ") || "no read"}.`;
+    this.origin.textContent = `${placeOf(array, at)} = ${show(found.values[lane][elementsOf(found, lane).indexOf(at)])}, written by lane ${lane} of warp ${found.warp}. It comes from at most ${parts.join("; ") || "no read"}.`;
   }
 
   // Shared memory as 32 banks: a column a bank, a row for every 128 bytes that the request touches.
