@@ -48,6 +48,8 @@ def page_of(name: str) -> str:
 def title_of(root: Path, operation: str, level: str) -> str:
     """level_2 of layernorm as `2: one warp a row`, the first sentence of the file; other names as they are."""
     path = root / FOLDER / operation / f"{level}.cu"
+    if operation == "production":
+        return level.replace("_", " ")
     begins = re.match(r"// (?:Level )?(.*?)\.(?=\s)", path.read_text(encoding="utf-8"), re.DOTALL) if path.is_file() else None
     return " ".join(begins.group(1).replace("\n//", "").split()) if begins else level.replace("_", " ")
 
@@ -62,8 +64,16 @@ def _parsed(text: str) -> Trace:
     return Trace(text)
 
 
+def ordered(root: Path, operation: str) -> dict[str, str]:
+    """The traces of a page: levels by number, others as the chapter links to them."""
+    found = traces(root, f"{FOLDER}/{operation}")
+    linked = re.findall(r"#level=(\w+)", (root / chapter_of(operation)).read_text(encoding="utf-8"))
+    place = {name: (0, linked.index(name)) for name in reversed(linked) if not name.isdigit()}
+    return {name: found[name] for name in sorted(found, key=lambda name: place.get(name, (1, 0)))}
+
+
 def levels(root: Path, operation: str) -> dict[str, Trace]:
-    return {short(name): _parsed(text) for name, text in traces(root, f"{FOLDER}/{operation}").items()}
+    return {short(name): _parsed(text) for name, text in ordered(root, operation).items()}
 
 
 # ---- What the page loads ----
@@ -83,7 +93,7 @@ def scripts(root: Path, rooms: dict[str, Room]) -> dict[str, str]:
 
 
 def _data(root: Path, operation: str, rooms: dict[str, Room]) -> str:
-    texts = traces(root, f"{FOLDER}/{operation}")
+    texts = ordered(root, operation)
     shown = {short(name): {"title": title_of(root, operation, name), "trace": text} for name, text in texts.items()}
     paths = sorted(set().union(*(_parsed(text).sources() for text in texts.values())) - {""})
     sources = {path: Source(root, path) for path in paths}
