@@ -260,8 +260,7 @@ static void check_masked(Device& device, Index C, Index window) {
   CHECK(not_zero == 0);
 }
 
-// The average changes by a fraction of a difference, which is 0. (A GPU merges runs of positions, so there it holds up
-// to rounding.)
+// The average changes by a fraction of a difference, which is 0. (A GPU merges runs of positions, with rounding.)
 void check_constant_payload(Index window) {
   const PoolingCase layer{{2, 45, 2, 19, window}};
   Values<float> in = converted<float>(random_values(layer.inputs(), 3));

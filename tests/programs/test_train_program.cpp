@@ -406,7 +406,6 @@ TEST_CASE("programs: 0 steps write the initial model", "[programs]") {
   CHECK(contains(last_line(outcome.out), "step 0, train -, val 2."));
   require_equal_runs(place.run, place.run);
   require_success(generate({"--checkpoint", place.run, "--tokens", "5"}));
-  // Training may continue from there.
   require_success(train(place.resume({"--steps", "3"})));
 
   // With weights of 0 every target of the validation split, also in the last batch, has the same loss.
