@@ -67,7 +67,7 @@ PICTURES = [
         width=360,
         height=ROWS["out"] + 20,
         paint=paint,
-        constants=(Constant("src/blocks/ffn.hpp", r"The default of F is (\d) D\.\n", FACTOR),),
+        constants=(Constant("src/blocks/ffn.hpp", r"By default, F = (\d) D\.\n", FACTOR),),
         more_faults=lambda root: made_faults(root, "ffn", "src/blocks/ffn.hpp", MADE),
         has_links=True,
     )
