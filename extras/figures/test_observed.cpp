@@ -69,7 +69,7 @@ TEST_CASE("observed: weight maps of every mixer, and the influence of a position
     }
     CHECK(seen.find("embedding.token_vd")->shape == std::vector<Index>{7, 12});
     CHECK(!seen.find("nothing"));
-    // Masking each position alone gives the same as all in one pass; only the last position attends to itself.
+    // Masking one position at a time gives the same losses as masking all in one batch.
     const ObservedLosses& losses = seen.losses();
     for (const Index most : {1, 9}) {
       Batch again = some_batch(9);
@@ -174,7 +174,7 @@ Figure figure_of(const std::vector<PictureSection>& sections, const std::string&
   return {};
 }
 
-TEST_CASE("gallery: the sentences name the largest, the smallest and the nearest", "[drawing]") {
+TEST_CASE("gallery: the sentences name the largest, smallest and nearest positions", "[drawing]") {
   ModelConfig config{.layers = 2, .channels = 12, .heads = 3, .context = 9, .vocabulary = 7, .mixer = "dot"};
   config.conv_kernel = 2;
   config.conv_groups = 0;
