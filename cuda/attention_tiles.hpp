@@ -240,7 +240,9 @@ template <class T>
 struct Weights {};
 template <>
 struct Weights<float> {
-  alignas(16) float row[tile][tile + 4];
+  alignas(16) float x[tile][tile];
+  // Odd rows are 16 banks away from even ones, which the other half of a warp writes.
+  __device__ float* at(int row, int column) { return &x[row][column ^ row % 2 * 16]; }
 };
 
 // The shared memory of a block: at most 99 KB, what the smallest GPUs since sm_80 grant.
@@ -457,13 +459,13 @@ __device__ __forceinline__ void multiply_columns(TilePart<float, KP, tile>& sum_
   P of_tile;  // separate: long sums consist of partial sums per tile
   for (int r = 0; r < P::rows; ++r) {
     for (int c = 0; c < TilePart<float, W, tile>::columns; ++c) {
-      weights.row[P::row(r)][TilePart<float, W, tile>::column(c)] = weight_rc.at(r, c);
+      *weights.at(P::row(r), TilePart<float, W, tile>::column(c)) = weight_rc.at(r, c);
     }
   }
   __syncwarp();  // rows of weights are read by the warp that wrote them
   for (int c = 0; c < W; c += 4) {
     Floats<4> weight[P::rows];
-    for (int r = 0; r < P::rows; ++r) weight[r] = load<4>(weights.row[P::row(r)] + c);
+    for (int r = 0; r < P::rows; ++r) weight[r] = load<4>(weights.at(P::row(r), c));
     for (int i = 0; i < 4; ++i) {
       for (int k = 0; k < P::columns; ++k) {
         const float right = right_ck.row[first + c + i][P::column(k)];

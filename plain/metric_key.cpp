@@ -52,7 +52,7 @@ void metric_key_backward(Device&, const MetricKeyBackward<T>& a) {
       for (Index m = 0; m < K; ++m) {
         A gradient = A(0);  // sum over all BC positions, because each position uses this element once
         for (Index bc = 0; bc < a.in.BC; ++bc) gradient += d_key(bc, n, k) * project(bc, n, m);  // (metric_key.4)
-        d_metric(n, place_of(a.in.form, k, m, K)) += gradient;  // packed: k k' and k' k have one index
+        d_metric(n, place_of(a.in.form, k, m, K)) += gradient;  // (metric_key.5), packed: one index of k k' and k' k
       }
     }
     for (Index bc = 0; bc < a.in.BC; ++bc) {

@@ -74,7 +74,7 @@ void start(const State<T>& state) {
 }
 
 // Adds a position: now = before, aged by one position, merged with (logit, x_j). Both may be the same state. After an
-// empty state sum is 0 and alpha is 1, whatever out held. A masked position has a power of 0, so alpha is 0.
+// empty state sum is 0 and alpha is 1, for any out. A masked position has a power of 0, so alpha is 0.
 template <class T, class Payload>
 void push(const State<T>& now, const State<T>& before, T logit, T slope, const Payload& x) {
   using S = Extended<T>;

@@ -71,6 +71,7 @@ check "nvcc builds for 80, 90 and PTX without a warning" env OPTIONS=-DBUILD_MPI
 check "no pack is taken apart, little goes through local memory, kernels are as large as before" tools/check_sass.py build-cuda
 check "no kernel spills registers" tools/kernel_registers.py
 check "exercises and their answers" tools/exercises.py
+check "changes that tests must notice" tools/changes.py
 check "the side-by-side page" tools/site.sh --test
 check "the side-by-side page in a browser" tools/site_in_browser.sh build/site
 check "pictures of networks in a browser" python3 docs/page/browser_draw_test.py build

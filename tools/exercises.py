@@ -67,7 +67,7 @@ def read(path):
         begins = re.fullmatch(r"(\d+) (thought|by hand|(\S+)(?: (\[.*\]))?)", line)
         if begins:
             number, what, file, tag = begins.groups()
-            exercise = Exercise(path.relative_to(ROOT).as_posix(), int(number), file or "", tag or f"[{path.stem}]")
+            exercise = Exercise(os.path.relpath(path, ROOT), int(number), file or "", tag or f"[{path.stem}]")
             exercise.thought, exercise.by_hand = what == "thought", what == "by hand"
             if exercise.thought or exercise.by_hand:
                 exercise.file = ""
@@ -110,6 +110,11 @@ def test_files():
     return sorted([*ROOT.glob("tests/*/*.cpp"), *ROOT.glob("extras/*/test_*.cpp")])
 
 
+def names_in(source):
+    """The tests that a file holds."""
+    return re.findall(r'TEST_CASE\(\s*"((?:[^"\\]|\\.)*)"', source)
+
+
 def changed(exercise, root):
     """The files of an exercise after its change; or what is wrong with it."""
     texts = {}
@@ -125,8 +130,7 @@ def changed(exercise, root):
 
 def listed_faults(all_exercises):
     """What is stale without a look at any test's result."""
-    sources = "".join(path.read_text(encoding="utf-8") for path in test_files())
-    names = re.findall(r'TEST_CASE\(\s*"((?:[^"\\]|\\.)*)"', sources)
+    names = names_in("".join(path.read_text(encoding="utf-8") for path in test_files()))
     faults = []
     for path, file, count, answers in chapters():
         numbers = [exercise.number for exercise in all_exercises if exercise.path == file]
@@ -183,20 +187,26 @@ class Copy:
         return "" if done.returncode == 0 else done.stdout + done.stderr
 
     def failing(self, tag, report):
-        """The tests of a tag that fail, the one that was running when the program died among them, and all they say,
-        which is left in a file."""
-        command = ["build/tests", f"{tag}~[programs]", "-r", "xml", "-o", str(report)]
-        try:
-            subprocess.run(command, cwd=self.tree, capture_output=True, timeout=SECONDS)
-        except subprocess.TimeoutExpired:
-            pass
-        text = report.read_text(encoding="utf-8", errors="replace")
-        failed = []
-        for case in re.split(r"(?=<TestCase )", text)[1:]:
-            name = xml.etree.ElementTree.fromstring(re.match(r"<TestCase [^>]*?/?>", case)[0].rstrip("/>") + "/>").get("name")
-            if '<OverallResult success="true"' not in case and 'skips="1"' not in case:
-                failed.append(name)
-        return failed, text
+        """The tests of a tag that fail, and all they say."""
+        return failing(self.tree, "build", f"{tag}~[programs]", report)
+
+
+def failing(tree, build, tests, report):
+    """The tests among these that fail, the one that was running when the program died among them, and all they say,
+    which is left in a file."""
+    command = [f"{build}/tests", tests, "-r", "xml", "-o", str(report)]
+    report.unlink(missing_ok=True)
+    try:
+        subprocess.run(command, cwd=tree, capture_output=True, timeout=SECONDS)
+    except subprocess.TimeoutExpired:
+        pass
+    text = report.read_text(encoding="utf-8", errors="replace") if report.is_file() else ""
+    failed = []
+    for case in re.split(r"(?=<TestCase )", text)[1:]:
+        name = xml.etree.ElementTree.fromstring(re.match(r"<TestCase [^>]*?/?>", case)[0].rstrip("/>") + "/>").get("name")
+        if '<OverallResult success="true"' not in case and 'skips="1"' not in case:
+            failed.append(name)
+    return failed, text
 
 
 def main():

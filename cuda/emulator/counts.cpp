@@ -19,13 +19,19 @@
 #include <unordered_map>
 #include <utility>
 
+#include "cuda/emulator/record.hpp"
+#include "cuda/emulator/requests.hpp"
+
 namespace emulator {
 
 namespace {
 
-constexpr unsigned warp_size = 32, max_warps = 32;
-constexpr std::uintptr_t sector_bytes = 32, word_bytes = 4, widest_access = 16;
-constexpr unsigned banks = 32;
+constexpr unsigned max_warps = 32;
+#if defined(EMULATOR_RECORDS)
+constexpr bool records = true;
+#else
+constexpr bool records = false;
+#endif
 
 // ---- Global memory
 
@@ -65,17 +71,11 @@ Counts* counts = nullptr;  // of the launch
 
 // ---- Requests
 
-// Accesses of a warp's lanes by one instruction at its n-th execution.
-struct Request {
-  std::uint64_t number;  // number of earlier requests
-  std::uint32_t lanes;
-  std::uintptr_t address[warp_size];
-};
-
 // An instruction, or the part of an instruction that accesses 16 bytes.
 struct Place {
   std::uintptr_t bytes;
   bool writes, is_shared;
+  std::uintptr_t where;
 };
 std::vector<Place> places;
 std::unordered_map<std::uint64_t, unsigned> number_of_place;
@@ -104,6 +104,7 @@ unsigned announcements = 0;
 
 thread_local bool lane_runs = false;  // false: host code runs
 bool in_access = false;               // true: parts of an access are not counted
+const void* copied_from = nullptr;    // source of the asynchronous copy that makes this access
 unsigned current_warp, current_lane;
 std::uint64_t run = 0;  // number of runs of lanes between waits
 std::uint64_t request_count = 0;
@@ -131,7 +132,7 @@ void note(std::uintptr_t address, std::uintptr_t bytes, bool writes, std::uintpt
   if (!is_shared && memory_of(address) == memories.end()) return;  // memory of the host: stacks, constants, parameters
   for (unsigned part = 0; bytes > 0; ++part) {
     const std::uintptr_t at_once = std::min(most_at_once, std::bit_floor(bytes));
-    const unsigned place = number_of(where, part, {at_once, writes, is_shared});
+    const unsigned place = number_of(where, part, {at_once, writes, is_shared, where});
     Visits& visited = visits[place];
     if (visited.run != run) visited = {run, 0};
     const unsigned time = visited.times++;
@@ -150,6 +151,9 @@ void note(std::uintptr_t address, std::uintptr_t bytes, bool writes, std::uintpt
     }
     requests[time].lanes |= 1u << current_lane;
     requests[time].address[current_lane] = address;
+    if constexpr (records) {
+      record::access(requests[time].number, current_lane, address, at_once, writes, copied_from);
+    }
     address += at_once;
     bytes -= at_once;
   }
@@ -166,54 +170,28 @@ void note_access(std::uintptr_t address, std::uintptr_t bytes, bool writes, std:
   note(address, bytes, writes, where, most_at_once);
 }
 
-// Sorts and removes duplicates; returns the new count.
-std::size_t sort_and_unite(std::uintptr_t* numbers, std::size_t count) {
-  if (!std::is_sorted(numbers, numbers + count)) std::sort(numbers, numbers + count);
-  return static_cast<std::size_t>(std::unique(numbers, numbers + count) - numbers);
-}
-
 void count_global(const Request& request, const Place& place) {
   GlobalCounts& to = place.writes ? counts->written : counts->read;
-  std::uintptr_t sectors[2 * warp_size];
-  std::size_t found = 0;
-  for (unsigned lanes = request.lanes; lanes != 0; lanes &= lanes - 1) {
-    const std::uintptr_t address = request.address[std::countr_zero(lanes)];
-    for (std::uintptr_t s = address / sector_bytes; s <= (address + place.bytes - 1) / sector_bytes; ++s) {
-      sectors[found++] = s;
-    }
-  }
-  found = sort_and_unite(sectors, found);
+  const Pieces sectors = pieces_of(request, place.bytes, sector_bytes);
   ++to.requests;
   to.bytes += static_cast<unsigned>(std::popcount(request.lanes)) * place.bytes;
-  to.sectors += found;
-  for (std::size_t i = 0; i < found; ++i) to.distinct += is_first(sectors[i], place.writes);
+  to.sectors += sectors.count;
+  for (std::size_t i = 0; i < sectors.count; ++i) to.distinct += is_first(sectors.number[i], place.writes);
 }
 
 // A shared-memory request, or several merged ones.
 struct SharedRequest {
   const Request* first;
   Place place;
+  std::array<const Request*, widest_access> parts;  // those that are one, by address
+  unsigned count;
 };
+SharedRequest alone(const Request& request, const Place& place) { return {&request, place, {&request}, 1}; }
 
-// A bank delivers one word of four bytes at a time, to all lanes that read it.
 void count_shared(const SharedRequest& request) {
-  const std::uintptr_t bytes = request.place.bytes;
-  const unsigned lanes_at_once = bytes <= word_bytes ? warp_size : static_cast<unsigned>(128 / bytes);
-  for (unsigned first = 0; first < warp_size; first += lanes_at_once) {
-    std::uintptr_t words[2 * warp_size];
-    std::size_t found = 0;
-    for (unsigned lane = first; lane < first + lanes_at_once; ++lane) {
-      if (!(request.first->lanes >> lane & 1)) continue;
-      const std::uintptr_t address = request.first->address[lane];
-      for (std::uintptr_t w = address / word_bytes; w <= (address + bytes - 1) / word_bytes; ++w) words[found++] = w;
-    }
-    if (found == 0) continue;
-    found = sort_and_unite(words, found);
-    unsigned of_bank[banks] = {}, most = 0;
-    for (std::size_t i = 0; i < found; ++i) most = std::max(most, ++of_bank[words[i] % banks]);
-    ++counts->shared_requests;
-    counts->shared_conflicts += most - 1;
-  }
+  const SharedCost cost = shared_cost(*request.first, request.place.bytes);
+  counts->shared_requests += cost.phases;
+  counts->shared_conflicts += cost.conflicts;
 }
 
 // True if the second access continues the first, for every lane, and both form one aligned access.
@@ -233,7 +211,7 @@ bool are_one(const SharedRequest& first, const SharedRequest& second) {
 
 // For static shared memory a GPU's compiler knows all alignments and merges adjacent accesses, such as those of a
 // struct copy.
-void count_static(std::vector<SharedRequest>& requests) {
+void unite_static(std::vector<SharedRequest>& requests) {
   std::sort(requests.begin(), requests.end(),
             [](const SharedRequest& a, const SharedRequest& b) { return a.first->number < b.first->number; });
   constexpr std::size_t side_by_side = 4;  // maximum number of interleaved arrays
@@ -243,13 +221,16 @@ void count_static(std::vector<SharedRequest>& requests) {
     for (std::size_t back = 1; back <= std::min(side_by_side, united.size());) {
       const auto before = united.end() - static_cast<std::ptrdiff_t>(back++);
       if (!are_one(*before, next)) continue;
-      next = {before->first, {2 * before->place.bytes, before->place.writes, true}};
+      SharedRequest both = *before;
+      both.place.bytes *= 2;
+      for (unsigned i = 0; i < next.count; ++i) both.parts[both.count++] = next.parts[i];
+      next = both;
       united.erase(before);
       back = 1;
     }
     united.push_back(next);
   }
-  for (const SharedRequest& request : united) count_shared(request);
+  requests.swap(united);
 }
 
 // ---- Names of functions, from the symbol table of the program
@@ -313,13 +294,22 @@ std::string readable(const std::string& mangled) {
 
 }  // namespace
 
+namespace {
+// The name of a kernel and the file where it stands, looked up once.
+Symbol name_of(const void* kernel) {
+  static const std::unordered_map<std::uintptr_t, Symbol> functions = functions_of_program();
+  const auto found = functions.find(reinterpret_cast<std::uintptr_t>(kernel));
+  if (found == functions.end()) return {"a kernel without a name", ""};
+  return {readable(found->second.name), found->second.file};
+}
+}  // namespace
+
 std::vector<Counts> take_counts() {
-  const std::unordered_map<std::uintptr_t, Symbol> functions = functions_of_program();
   std::vector<Counts> all;
   for (auto& [kernel, counted] : of_kernel) {
-    const auto found = functions.find(reinterpret_cast<std::uintptr_t>(kernel));
-    counted.kernel = found == functions.end() ? "a kernel without a name" : readable(found->second.name);
-    counted.file = found == functions.end() ? "" : found->second.file;
+    const Symbol symbol = name_of(kernel);
+    counted.kernel = symbol.name;
+    counted.file = symbol.file;
     all.push_back(counted);
   }
   for (auto& [what, counted] : of_work) {
@@ -328,6 +318,7 @@ std::vector<Counts> take_counts() {
   }
   of_kernel.clear();
   of_work.clear();
+  counts = nullptr;
   return all;
 }
 
@@ -347,9 +338,11 @@ void count_launch(const void* kernel, const void* shared, const void* static_sha
   ++launch_number;
   counts = &of_kernel[kernel];
   ++counts->launches;
+  if (records && counts->kernel.empty()) counts->kernel = name_of(kernel).name;
   shared_begin = reinterpret_cast<std::uintptr_t>(shared);
   static_begin = reinterpret_cast<std::uintptr_t>(static_shared);
   shared_end = shared_begin + shared_bytes;
+  if constexpr (records) record::launch(counts->kernel, shared_begin);
   for (Pending& warp : pending) {  // left over from a launch that ended in an Error
     for (const unsigned place : warp.touched) warp.used[place] = 0;
     warp.touched.clear();
@@ -361,28 +354,72 @@ void count_for(unsigned warp, unsigned lane) {
   in_access = false;
   current_warp = warp;
   current_lane = lane;
+  if constexpr (records) record::settle();
   ++run;
   announced = {};
 }
 
 void count_requests_of(unsigned warp) {
-  static std::vector<SharedRequest> in_static;
+  static std::vector<SharedRequest> in_static, all;
   in_static.clear();
+  all.clear();
+  if constexpr (records) record::settle();
   for (const unsigned place : pending[warp].touched) {
     for (unsigned time = 0; time < pending[warp].used[place]; ++time) {
       const Request& request = pending[warp].at[place][time];
+      const SharedRequest asked = alone(request, places[place]);
       if (!places[place].is_shared) {
         count_global(request, places[place]);
+        if constexpr (records) all.push_back(asked);
       } else if (request.address[std::countr_zero(request.lanes)] < static_begin) {
-        count_shared({&request, places[place]});
+        count_shared(asked);
+        if constexpr (records) all.push_back(asked);
       } else {
-        in_static.push_back({&request, places[place]});
+        in_static.push_back(asked);
       }
     }
     pending[warp].used[place] = 0;
   }
-  count_static(in_static);
+  unite_static(in_static);
+  for (const SharedRequest& request : in_static) count_shared(request);
+  if constexpr (records) {
+    all.insert(all.end(), in_static.begin(), in_static.end());
+    std::vector<record::Requested> requested;
+    for (const SharedRequest& one : all) {
+      requested.push_back({*one.first, one.place.bytes, one.place.writes, one.place.is_shared, one.place.where, {}});
+      for (unsigned i = 0; i < one.count; ++i) requested.back().parts.push_back(one.parts[i]->number);
+    }
+    record::requests(warp, std::move(requested));
+  }
   pending[warp].touched.clear();
+}
+
+void count_wait(unsigned warp, const Waited& waited) {
+  if (!counts) return;
+  if (waited.is_block) {
+    counts->barriers += warp == 0;
+  } else if (waited.is_exchange) {
+    ++counts->shuffles;
+  }
+  if constexpr (records) record::wait(warp, waited);
+}
+
+void count_product(const void* result, std::size_t bytes) {
+  if (!counts) return;
+  counts->products += current_lane == 0;
+  if constexpr (records) record::product(current_warp, current_lane, result, bytes);
+}
+
+void count_source([[maybe_unused]] unsigned lane, [[maybe_unused]] bool is_float) {
+  if constexpr (records) record::source(current_warp, current_lane, lane, is_float);
+}
+
+void count_block(unsigned x, unsigned y, unsigned z, unsigned threads) {
+  if constexpr (records) record::block(x, y, z, threads);
+}
+
+void count_shared_array(const char* name, const void* at, std::size_t bytes) {
+  if constexpr (records) record::shared_array(name, reinterpret_cast<std::uintptr_t>(at) - shared_begin, bytes);
 }
 
 void count_no_launch() { lane_runs = false; }
@@ -405,14 +442,25 @@ void count_work_on(const void* memory, std::size_t bytes, bool writes) {
   }
 }
 
+std::pair<std::uintptr_t, std::uintptr_t> bounds_of(std::uintptr_t address) {
+  const auto memory = memory_of(address);
+  if (memory == memories.end()) return {0, 0};
+  return {memory->first, memory->second.end};
+}
+
 void announce_access(const void* address, std::size_t bytes) {
+  for (Announced& earlier : announced) {
+    if (earlier.begin == reinterpret_cast<std::uintptr_t>(address)) earlier = {};
+  }
   announced[announcements++ % announced.size()] = {reinterpret_cast<std::uintptr_t>(address), bytes, {}};
 }
 
 #define EMULATOR_WHERE reinterpret_cast<std::uintptr_t>(__builtin_return_address(0))
 
-void begin_access(const void* address, std::size_t bytes, bool writes) {
+void begin_access(const void* address, std::size_t bytes, bool writes, const void* from) {
+  copied_from = from;
   if (lane_runs) note(reinterpret_cast<std::uintptr_t>(address), bytes, writes, EMULATOR_WHERE);
+  copied_from = nullptr;
   in_access = true;
 }
 void end_access() { in_access = false; }

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace emulator {
@@ -25,8 +26,11 @@ struct Counts {
   std::string file;    // source file, for a kernel that is local to a file
   std::uint64_t launches = 0;
   GlobalCounts read, written;
-  std::uint64_t shared_requests = 0;   // of a warp, at most 128 bytes: half a warp for 8 bytes, a quarter for 16
+  std::uint64_t shared_requests = 0;   // of a warp, 128 bytes at most: half a warp's of 8 bytes, a quarter's of 16
   std::uint64_t shared_conflicts = 0;  // bank conflicts: additional words of one bank in the same request
+  std::uint64_t barriers = 0;          // of a block
+  std::uint64_t shuffles = 0;          // of a warp, votes too
+  std::uint64_t products = 0;          // of tensor cores, of a warp
 };
 
 // Counts since the last call, by kernel. cudaMemcpyAsync, cudaMemsetAsync and products of cuBLASLt appear as kernels
@@ -51,6 +55,22 @@ void count_launch(const void* kernel, const void* shared, const void* static_sha
 void count_for(unsigned warp, unsigned lane);
 // All lanes of the warp wait or have returned: later accesses belong to new requests.
 void count_requests_of(unsigned warp);
+// A barrier or an exchange of a warp, once all of its lanes have come to it.
+struct Waited {
+  const char* name;  // __shfl_xor_sync, ...
+  bool is_block, is_exchange, is_vote;
+  unsigned lanes;
+  const void* values;  // that lanes exchange, `bytes` each
+  std::size_t bytes;
+  unsigned votes;
+  std::uintptr_t where;
+};
+void count_wait(unsigned warp, const Waited& waited);
+// A block begins; an array of static shared memory is used for the first time.
+void count_block(unsigned x, unsigned y, unsigned z, unsigned threads);
+void count_shared_array(const char* name, const void* at, std::size_t bytes);
+// Where the piece of global memory that holds the address begins and ends; nothing: 0, 0.
+std::pair<std::uintptr_t, std::uintptr_t> bounds_of(std::uintptr_t address);
 // Ends the launch.
 void count_no_launch();
 

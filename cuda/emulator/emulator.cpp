@@ -77,7 +77,12 @@ struct Wait {
   std::size_t bytes;
   const char* file;
   int line;
+  std::uintptr_t where = 0;  // of the call, in a build that counts
 };
+
+constexpr const char* operation_names[] = {"__syncthreads",    "__syncwarp",      "__shfl_sync",   "__shfl_up_sync",
+                                           "__shfl_down_sync", "__shfl_xor_sync", "__ballot_sync", "__any_sync",
+                                           "__all_sync",       "warp_gather"};
 
 struct Warp;
 
@@ -455,10 +460,25 @@ void count_requests() {
   }
 }
 
+// A barrier or an exchange has all its lanes: for the counts.
+void count_wait(const Warp& warp, const Wait& wait) {
+  if constexpr (detail::counts_accesses) {
+    const bool is_block = wait.operation == Operation::syncthreads;
+    const bool is_vote =
+        wait.operation == Operation::ballot || wait.operation == Operation::any || wait.operation == Operation::all;
+    const bool is_exchange = !is_block && wait.operation != Operation::syncwarp && wait.operation != Operation::gather;
+    detail::count_wait(number_of(warp),
+                       {operation_names[static_cast<int>(wait.operation)], is_block, is_exchange, is_vote,
+                        is_block ? warp.lanes : warp.arrived, warp.values[warp.generation % 2], wait.bytes,
+                        warp.votes[warp.generation % 2], wait.where});
+  }
+}
+
 // The barrier of a warp opens when all lanes that have not returned have reached it.
 void open_if_complete(Warp& warp) {
   if (warp.arrived != (warp.lanes & ~warp.left)) return;
   if constexpr (detail::counts_accesses) detail::count_requests_of(number_of(warp));
+  count_wait(warp, *warp.wait);
   ++warp.generation;
   warp.votes[warp.generation % 2] = 0;
   make_ready(threads + number_of(warp) * warp_size, warp_size, std::exchange(warp.arrived, 0), true);
@@ -535,8 +555,11 @@ void run_threads() {
 
 namespace detail {
 
+// The address in the kernel that a function of this namespace is called from.
+#define EMULATOR_WHERE reinterpret_cast<std::uintptr_t>(__builtin_return_address(0))
+
 void block_barrier(const char* file, int line) {
-  const Wait wait = {Operation::syncthreads, 0, 0, file, line};
+  const Wait wait = {Operation::syncthreads, 0, 0, file, line, EMULATOR_WHERE};
   current->wait = &wait;
   if (threads_left > 0) fail("divergent barrier: one thread waits, another has left", current, first_that_left());
   if (threads_arrived == 0) block_wait = &wait;
@@ -545,6 +568,7 @@ void block_barrier(const char* file, int line) {
   release(sync);
   if (++threads_arrived == thread_count) {
     count_requests();
+    for (unsigned i = 0; i * warp_size < thread_count; ++i) count_wait(warps[i], wait);
     threads_arrived = 0;
     ++block_generation;
     make_ready(threads, thread_count, 0xFFFFFFFF, false);
@@ -554,13 +578,13 @@ void block_barrier(const char* file, int line) {
 }
 
 void warp_barrier(unsigned mask, const char* file, int line) {
-  wait_at_warp({Operation::syncwarp, mask, 0, file, line});
+  wait_at_warp({Operation::syncwarp, mask, 0, file, line, EMULATOR_WHERE});
 }
 
 unsigned warp_votes(Operation operation, unsigned mask, bool vote, const char* file, int line) {
   unsigned& votes = current->warp->votes[current->warp->generation % 2];
   votes |= unsigned{vote} << current->lane;
-  wait_at_warp({operation, mask, 0, file, line});
+  wait_at_warp({operation, mask, 0, file, line, EMULATOR_WHERE});
   return votes;
 }
 
@@ -570,16 +594,24 @@ Gathered warp_exchange(Operation operation, unsigned mask, const void* mine, std
   const unsigned lane = current->lane;
   unsigned char* values = warp.values[warp.generation % 2];
   copy(values + lane * bytes, static_cast<const unsigned char*>(mine), bytes);
-  wait_at_warp({operation, mask, bytes, file, line});
+  wait_at_warp({operation, mask, bytes, file, line, EMULATOR_WHERE});
   if (operation == Operation::gather && warp.lanes != 0xFFFFFFFF)
     fail("warp_gather in a warp of less than 32 lanes", current);
   return {values, warp.lanes, lane};
 }
 
 void read_missing_lane(const char* file, int line) {
-  const Wait place = {Operation::shfl, 0, 0, file, line};
+  const Wait place = {Operation::shfl, 0, 0, file, line, 0};
   current->wait = &place;
   fail("a shuffle reads from a lane that the block does not have", current);
+}
+
+float add_atomically(float* to, float value) {
+  float before = 0, after = 0;
+  __atomic_load(to, &before, __ATOMIC_RELAXED);
+  do after = before + value;
+  while (!__atomic_compare_exchange(to, &before, &after, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
+  return before;
 }
 
 void access_misaligned() { fail("a misaligned wide access", current); }
@@ -617,6 +649,7 @@ void* static_shared_memory(const SharedType& type) {
   static_end = aligned(static_end) + type.bytes + sentinel_bytes;
   fill(memory, type.bytes);
   static_memory[static_count++] = {&type, memory};
+  if constexpr (counts_accesses) count_shared_array(type.name, memory, type.bytes);
   return memory;
 }
 
@@ -644,12 +677,9 @@ std::string text_of(const Coordinates& index) {
 }
 
 std::string description(const Thread& thread) {
-  static constexpr const char* names[] = {"__syncthreads",    "__syncwarp",      "__shfl_sync",   "__shfl_up_sync",
-                                          "__shfl_down_sync", "__shfl_xor_sync", "__ballot_sync", "__any_sync",
-                                          "__all_sync",       "warp_gather"};
   std::string text = "thread " + text_of(thread.index);
   if (const Wait* wait = thread.wait) {
-    text += " at " + std::string(names[static_cast<int>(wait->operation)]) + " (" + wait->file + ":" +
+    text += " at " + std::string(operation_names[static_cast<int>(wait->operation)]) + " (" + wait->file + ":" +
             std::to_string(wait->line) + ")";
   }
   return text;
@@ -736,6 +766,7 @@ void run_block(bool first_of_launch) {
   queue.begin = queue.end = 0;
   failure.problem = nullptr;
   make_ready(threads, thread_count, 0xFFFFFFFF, false);
+  if constexpr (detail::counts_accesses) detail::count_block(blockIdx.x, blockIdx.y, blockIdx.z, thread_count);
   if (tsan) begin_block_for_tsan(first_of_launch);
   fill(arena + dynamic_begin, dynamic_bytes);
   release(&launch_begins);
@@ -747,6 +778,7 @@ void run_block(bool first_of_launch) {
   if constexpr (detail::counts_accesses) detail::count_no_launch();
 
   if (failure.problem) {
+    count_requests();
     std::string problem = std::string(failure.problem) + ": " + description(*failure.thread);
     if (failure.other) problem += ", " + description(*failure.other);
     if (tsan) abandon_tsan_fibers();

@@ -83,8 +83,10 @@ Gathered warp_exchange(Operation operation, unsigned mask, const void* mine, std
 void require_shared(const void* address, std::size_t bytes, bool is_shared);
 #if defined(EMULATOR_COUNTS)
 void announce_access(const void* address, std::size_t bytes);
-void begin_access(const void* address, std::size_t bytes, bool writes);
+void begin_access(const void* address, std::size_t bytes, bool writes, const void* from);
 void end_access();
+void count_source(unsigned lane, bool is_float);
+void count_product(const void* result, std::size_t bytes);
 #endif
 
 // Value of lane `source` of each group of `width` lanes; the lane's own value if `source` is outside of the group.
@@ -96,9 +98,11 @@ __forceinline__ V shuffle(Operation operation, unsigned mask, const V& mine, int
   const int own = static_cast<int>(gathered.lane);
   const int first = own - own % width;
   const int source = first + source_of(own - first);
-  if (source < first || source >= first + width) return mine;
-  const auto from = static_cast<unsigned>(source);
+  const auto from = source < first || source >= first + width ? gathered.lane : static_cast<unsigned>(source);
   if (!(gathered.lanes >> from & 1)) read_missing_lane(file, line);
+#if defined(EMULATOR_COUNTS)
+  count_source(from, std::is_floating_point_v<V>);
+#endif
   return static_cast<const V*>(gathered.values)[from];
 }
 
@@ -146,17 +150,26 @@ inline void require_shared(const void* address, std::size_t bytes) { detail::req
 inline void require_global(const void* address, std::size_t bytes) { detail::require_shared(address, bytes, false); }
 
 // One access by an instruction of the calling lane, in a build that counts accesses (counts.hpp). Accesses of its C++
-// emulation are not counted during the lifetime of this object.
+// emulation are not counted during the lifetime of this object. An asynchronous copy writes the data of `from` later.
 struct Access {
 #if defined(EMULATOR_COUNTS)
-  Access(const void* address, std::size_t bytes, bool writes) { detail::begin_access(address, bytes, writes); }
+  Access(const void* address, std::size_t bytes, bool writes, const void* from = nullptr) {
+    detail::begin_access(address, bytes, writes, from);
+  }
   ~Access() { detail::end_access(); }
 #else
-  Access(const void*, std::size_t, bool) {}
+  Access(const void*, std::size_t, bool, const void* = nullptr) {}
 #endif
   Access(const Access&) = delete;
   Access& operator=(const Access&) = delete;
 };
+
+// The result of the calling lane's part of a product of the whole warp, for counts.
+inline void note_product([[maybe_unused]] const float (&result)[4]) {
+#if defined(EMULATOR_COUNTS)
+  detail::count_product(result, sizeof result);
+#endif
+}
 
 // Checks __launch_bounds__(threads) for every launch of the kernel that calls it.
 inline void require_at_most(unsigned threads) {
@@ -225,6 +238,15 @@ I atomicMax(I* to, std::type_identity_t<I> value) {
   while (old < value && !__atomic_compare_exchange_n(to, &old, value, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
   }
   return old;
+}
+
+// Adds floats in an undefined order; no layer uses it (docs/kernels/embedding_gradient.md).
+namespace detail {
+float add_atomically(float* to, float value);
+}
+inline float atomicAdd(float* to, float value) {
+  const Access access(to, sizeof(float), true);
+  return detail::add_atomically(to, value);
 }
 
 // Mathematical functions of CUDA that <cmath> lacks.

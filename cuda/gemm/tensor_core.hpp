@@ -108,6 +108,8 @@ inline float power_of_2(float x) {
 
 namespace twin {
 
+inline constexpr std::uint32_t zeros[4] = {};  // that a copy of nothing writes
+
 inline float low_of(std::uint32_t packed) { return std::bit_cast<float>(packed << 16); }
 inline float high_of(std::uint32_t packed) { return std::bit_cast<float>(packed & 0xFFFF0000); }
 
@@ -170,7 +172,7 @@ inline void finish_copies(unsigned groups_left) {
 
 }  // namespace twin
 
-inline void mma(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2]) {
+__forceinline__ void mma(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2]) {
   const twin::Operands mine = {{a[0], a[1], a[2], a[3]}, {b[0], b[1]}};
   const twin::Operands* of_lane = emulator::warp_gather(mine);
   const unsigned g = twin::lane() / 4, t = twin::lane() % 4;
@@ -186,9 +188,10 @@ inline void mma(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t 
       }
     }
   }
+  emulator::note_product(d);
 }
 
-inline void load_matrices(std::uint32_t (&r)[4], const bf16* row) {
+__forceinline__ void load_matrices(std::uint32_t (&r)[4], const bf16* row) {
   twin::require_row(row);
   const bf16* const* of_lane = emulator::warp_gather(row);
   const emulator::Access access(row, 8 * sizeof(bf16), false);
@@ -196,7 +199,7 @@ inline void load_matrices(std::uint32_t (&r)[4], const bf16* row) {
   for (unsigned i = 0; i < 4; ++i) std::memcpy(&r[i], of_lane[8 * i + g] + 2 * t, sizeof r[i]);
 }
 
-inline void load_matrices_transposed(std::uint32_t (&r)[4], const bf16* row) {
+__forceinline__ void load_matrices_transposed(std::uint32_t (&r)[4], const bf16* row) {
   twin::require_row(row);
   const bf16* const* of_lane = emulator::warp_gather(row);
   const emulator::Access access(row, 8 * sizeof(bf16), false);
@@ -207,7 +210,7 @@ inline void load_matrices_transposed(std::uint32_t (&r)[4], const bf16* row) {
 }
 
 template <int bytes = 16>
-void copy_async(void* shared, const void* global, bool there = true) {
+__forceinline__ void copy_async(void* shared, const void* global, bool there = true) {
   static_assert(bytes == 16 || bytes == 4);
   require_aligned(shared, bytes);
   require_shared(shared, bytes);
@@ -215,7 +218,7 @@ void copy_async(void* shared, const void* global, bool there = true) {
   if (there) require_global(global, bytes);
   twin::finish_copies(~0u);  // makes room for one more copy
   if (there) emulator::Access(global, bytes, false);
-  emulator::Access(shared, bytes, true);
+  emulator::Access(shared, bytes, true, there ? global : twin::zeros);
   twin::begin_copy(shared, there ? global : nullptr, bytes);
 }
 inline void copy_async_commit() { twin::end_group(); }

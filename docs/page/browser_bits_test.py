@@ -195,7 +195,7 @@ class Lab(unittest.TestCase):
                 done = terminal("train", *run, *quiet)
                 self.assertEqual(done.returncode, 0, done.stderr)
                 rows = [line.split(",") for line in Path(folder, "log.csv").read_text().splitlines()]
-                at = rows[0].index("train_loss")
+                at, at_loss = rows[0].index("train_loss"), rows[0].index("loss")
                 self.open(run)
                 losses = self.losses(STEPS)
                 self.assertEqual(len(rows), STEPS + 1)
@@ -204,6 +204,7 @@ class Lab(unittest.TestCase):
                     for loss in recent:
                         mean += loss
                     self.assertEqual(mean / len(recent), float(rows[step][at]), f"step {step}")
+                    self.assertEqual(recent[-1], float(rows[step][at_loss]), f"step {step}")
         self.assertEqual(self.browser.messages(), [])
 
     def test_a_saved_network_writes_and_is_scored_as_in_a_terminal(self) -> None:
@@ -437,6 +438,67 @@ class Lab(unittest.TestCase):
         self.assertGreaterEqual(evaluated["accuracy"], 0.9)
         answer = self.ask("return await engine.answer('3 1 2 1 3 2');")["value"]
         self.assertEqual(answer["answer"], "1 1 2 2 3 3")
+
+
+class Page(unittest.TestCase):
+    """The page of the lab beside a terminal, in Chromium."""
+
+    def setUp(self) -> None:
+        if ENGINE or not (browser_test.SITE / SCRIPT).is_file():
+            self.skipTest("in Chromium, where the site has a lab")
+        self.browser = browser_test.Browser()
+        self.addCleanup(self.browser.close)
+
+    def until(self, script: str) -> None:
+        for _ in range(3000):
+            if self.browser.run(script):
+                return
+            time.sleep(0.1)
+        self.fail(f"never: {script}")
+
+    def open(self, settings: str) -> None:
+        self.browser.open("lab.html", settings)
+        self.until("return document.getElementById('how-right').textContent !== ''")
+
+    def test_the_list_of_losses_is_the_log_of_a_terminal(self) -> None:
+        if platform.machine() not in ("x86_64", "AMD64"):
+            self.skipTest("not on x86-64")
+        self.open("task=sort&more=--steps+60")
+        self.browser.run("document.getElementById('losses').open = true; document.getElementById('train').click()")
+        self.until("return document.getElementById('train').textContent === 'Train again'")
+        lines = self.browser.run("return document.querySelector('#losses pre').textContent").split("\n")
+        with tempfile.TemporaryDirectory() as folder:
+            run = ["--task", "sort", "--steps", "60", "--log-every", "1", "--eval-every", "0", "--checkpoint-every", "0"]
+            done = terminal("train", *run, "--out", folder)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            rows = [line.split(",") for line in Path(folder, "log.csv").read_text().splitlines()]
+        columns = [rows[0].index(name) for name in lines[0].split("\t")]
+        logged = [[float(row[column]) for column in columns] for row in rows[1:]]
+        self.assertEqual([[float(cell) for cell in line.split("\t")] for line in lines[1:]], logged[::-1])
+        said = self.browser.run("return document.getElementById('state').textContent")
+        self.assertRegex(done.stdout.decode(), rf"step 60/60, train {said.split()[-1]}\b")
+
+    def test_a_file_that_is_no_text_is_refused_in_the_words_of_a_terminal(self) -> None:
+        self.open("")
+        for name, content in (
+            ("packed.gz", b"\x1f\x8b\x08\0\0\0\0\0\xff"),
+            ("wide.txt", "the cat".encode("utf-16")),
+            ("latin.txt", "été".encode("latin-1") * 40),
+            ("empty.txt", b""),
+        ):
+            with self.subTest(name=name), tempfile.TemporaryDirectory() as folder:
+                Path(folder, name).write_bytes(content)
+                done = terminal("train", "--data", name, "--out", str(Path(folder, "run")), folder=Path(folder))
+                self.browser.run(
+                    "const data = new DataTransfer(); data.items.add(new File([new Uint8Array(arguments[1])], arguments[0]));"
+                    "dispatchEvent(new DragEvent('drop', {dataTransfer: data, bubbles: true, cancelable: true}))",
+                    name,
+                    list(content),
+                )
+                self.until(f"return document.getElementById('file-fault').textContent.includes('{name}')")
+                self.assertEqual(
+                    self.browser.run("return document.getElementById('file-fault').textContent") + "\n", done.stderr.decode()
+                )
 
 
 if __name__ == "__main__":

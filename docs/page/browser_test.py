@@ -2,7 +2,7 @@
 
 Needs Chromium and its driver (Debian: chromium, chromium-driver), which are spoken to by the WebDriver protocol, and
 opens the pages as files. With a second argument pictures of some pages are left in that folder, to be looked at. The tests
-of the lab (browser_lab_test.py) are run with these.
+of the lab and of kernels at work (browser_lab_test.py, browser_kernels_test.py) are run with these.
 """
 
 from __future__ import annotations
@@ -565,6 +565,7 @@ class Dark(unittest.TestCase):
 
 def main() -> int:
     """All tests of the site, with those of the lab; the last line counts them."""
+    import browser_kernels_test
     import browser_lab_test
     import browser_test  # as the other tests know it
 
@@ -572,7 +573,7 @@ def main() -> int:
         browser_test.SITE = Path(sys.argv[1]).resolve()
     if len(sys.argv) > 2:
         browser_test.SCREENSHOTS = Path(sys.argv[2])
-    tests = [unittest.defaultTestLoader.loadTestsFromModule(module) for module in (browser_test, browser_lab_test)]
+    tests = [unittest.defaultTestLoader.loadTestsFromModule(module) for module in (browser_test, browser_kernels_test, browser_lab_test)]
     result = unittest.TextTestRunner().run(unittest.TestSuite(tests))
     failed = len({str(test).split(" (page=")[0] for test, _ in result.failures + result.errors})
     print(f"{result.testsRun - failed} passed, {failed} failed")

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import check
 import font
+import kernel_pages
 import lab
 import lab_module
 import tex
@@ -70,13 +71,14 @@ def build(
     equations = re.findall(r"<math.*?</math>", "".join(files.values()), re.DOTALL)
     font = math_font(set().union(*map(tex.characters, equations)))
     largest = max(int(tag.split(".")[1]) for room in site.rooms.values() for tag in check.tags_of(room))
-    files |= scripts | lab.scripts(root, lab_module.SCRIPT in scripts)
+    files |= scripts | kernel_pages.scripts(root, site.rooms) | lab.scripts(root, lab_module.SCRIPT in scripts)
     if lab_module.SCRIPT in scripts:
         files[lab.EQUATIONS] = site.lab_equations()
     files["page.css"] = style(largest, font)
     files["page.js"] = touch.without_comments((HERE / "page.js").read_text(encoding="utf-8"))
     for image in site.images:
         files[image] = (root / image).read_text(encoding="utf-8")
+    faults += kernel_pages.faults(root, files)
     faults += check.document_faults(layout.documents(root), site.written)
     return files, faults + check.site_faults(files, len(font))
 

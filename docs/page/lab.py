@@ -30,7 +30,7 @@ STILLS = {
 # In the order in which each needs those before it.
 PARTS = (
     "make", "colours", "heat", "curve", "settings", "seen", "equation", "arcs", "patches", "maps", "head", "outputs", "inside",
-    "memory", "known", "backward", "answers", "digit", "model", "lab",
+    "memory", "known", "backward", "answers", "digit", "follow", "model", "experiments", "present", "works", "lab",
 )  # fmt: skip
 # Layers whose equations are shown beside those of the blocks; those whose loops are.
 LAYERS = (

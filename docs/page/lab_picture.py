@@ -37,6 +37,7 @@ text { font: 12px system-ui, sans-serif; fill: var(--faint); }
 path { fill: none; } circle.score { fill: var(--forward); }
 .grid { stroke: var(--rule); } .raw { stroke: var(--backward); opacity: 0.28; }
 path.loss { stroke: var(--backward); stroke-width: 2.25; } path.score { stroke: var(--forward); stroke-width: 2.25; }
+path.held { stroke: var(--ink); stroke-width: 2.25; stroke-dasharray: 7 4; } circle.held { fill: var(--ink); }
 text.loss { fill: var(--backward); } text.score { fill: var(--forward); }
 .arcs path { stroke: var(--forward); }
 """

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import chapter
 import index
+import kernel_pages
 import lab
 import listing
 import story
@@ -91,6 +92,8 @@ class Site:
         self._room_of: dict[str, Room] = {}  # of the files of layers and blocks
         self._more: list[str] = []  # files that pages link to and that have a page of their own
         self._addresses = {"README.md": "index.html", index.PAGE: "index.html", CONVENTIONS: "conventions.html"}
+        self.kernels = kernel_pages.operations(root)
+        self._addresses |= {kernel_pages.chapter_of(name): kernel_pages.page_of(name) for name in self.kernels}
         self.has_story = (root / story.CHAPTER).is_file()
         if self.has_story:
             self._addresses |= {story.SOURCE: f"{STORY}#L", story.CHAPTER: STORY}
@@ -116,6 +119,7 @@ class Site:
         yield self._document(CONVENTIONS, "conventions.html", "Conventions")
         if self.has_lab:
             yield self._lab()
+        yield from map(self._kernels, self.kernels)
         done: set[str] = set()
         while self._more:
             path = self._more.pop()
@@ -333,6 +337,9 @@ class Site:
         prose = self._with_contents(chapter.rendered(text, self._context(room.chapter, page)))
         header = self.address_of_file(room.header.path)
         links = self._room_links(room, page, header) if room.kind == "layers" else []
+        ladder = kernel_pages.LADDERS.get(room.name, room.name)
+        if room.kind == "layers" and ladder in self.kernels:
+            links.append(("its kernels at work", _relative(page, kernel_pages.page_of(ladder))))
         if self.has_lab:
             trained = [name for name, block in self.mixers.items() if block == room.name and room.kind == "blocks"]
             links += [(f"train {name} in the lab", f"../{lab.PAGE}#mixer={name}") for name in trained]
@@ -381,6 +388,19 @@ class Site:
             f'<section class="listing"><h2 id="L">{story.SOURCE}</h2>{whole}\n</section></main>'
         )
         return Output(STORY, "story", "story", body)
+
+    def _kernels(self, name: str) -> Output:
+        """A chapter of docs/kernels, with the viewer under its first paragraph and the costs of every line at its end."""
+        path, page = kernel_pages.chapter_of(name), kernel_pages.page_of(name)
+        text = (self.root / path).read_text(encoding="utf-8")
+        title, prose = chapter.headings(text)[0], chapter.rendered(text, self._context(path, page))
+        lead, _, rest = prose.partition("</p>\n")
+        others = [(other.replace("_", " "), _relative(page, kernel_pages.page_of(other))) for other in self.kernels if other != name]
+        body = (
+            f"<main>\n<article>\n{lead}</p>\n{self._links(others)}</article>\n{kernel_pages.viewer(self.root, name)}"
+            f"<article>\n{rest}{kernel_pages.costs(self.root, name)}</article></main>"
+        )
+        return Output(page, title, "kernels", body)
 
     def _lab(self) -> Output:
         bell = "".join(self._picture(picture) for picture in self.pictures if picture.name == "touch-bell")
@@ -471,6 +491,9 @@ class Site:
             more = f'<link rel="stylesheet" href="{lab.STYLE}">\n'
             scripts = ["page.js", *({picture.script for picture in here} - {""})]
             scripts += [lab.EQUATIONS, lab.SCRIPT] if self.lab_trains else []
+        if output.kind == "kernels":
+            more = f'<link rel="stylesheet" href="{root}{kernel_pages.STYLE}">\n'
+            scripts += [output.path.replace(".html", ".js"), kernel_pages.SCRIPT]
         return PAGE.format(
             title=html.escape(output.title),
             kind=output.kind,

@@ -93,6 +93,17 @@ class Scripts(unittest.TestCase):
         chapter = (ROOT / "docs/same_bits.md").read_text(encoding="utf-8")
         self.assertIn(f"The module has at most {lab_module.LARGEST_MODULE // 1000} kB", chapter)
 
+    def test_the_script_of_the_page_is_small(self) -> None:
+        self.assertLessEqual(len(lab.scripts(ROOT, True)[lab.SCRIPT].encode()), 120_000)
+
+    def test_the_chapter_names_the_experiments(self) -> None:
+        chapter = (ROOT / "docs/same_bits.md").read_text(encoding="utf-8")
+        script = (ROOT / lab.FOLDER / "experiments.js").read_text(encoding="utf-8")
+        names = re.findall(r"^  (\w+): \{\n    title: ", script, re.MULTILINE)
+        self.assertGreaterEqual(len(names), 5)
+        listed = chapter[chapter.index("| experiment |") :]
+        self.assertEqual(re.findall(r"^\| `(\w+)` \|", listed, re.MULTILINE), names)
+
     def test_places_that_the_scripts_look_for_are_in_the_page(self) -> None:
         page = (ROOT / lab.TEMPLATE).read_text(encoding="utf-8")
         for part in lab.PARTS:

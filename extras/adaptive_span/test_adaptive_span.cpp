@@ -5,6 +5,7 @@
 #include "extras/adaptive_span/adaptive_span.hpp"
 #include "extras/adaptive_span/adaptive_span_case.hpp"
 #include "tests/harness/layer_case.hpp"
+#include "tests/harness/model_case.hpp"
 
 namespace abh {
 namespace {
@@ -29,15 +30,15 @@ void everywhere(const Body& body) {
   for_each_device(2, [&](auto& device) { body(device, "float", float{}); });
 }
 
-TEST_CASE("adaptive_span: every derivative, every width", "[adaptive_span]") {
+TEST_CASE("adaptive_span: every derivative, at every SIMD width", "[adaptive_span]") {
   check_layer(span_case(3, 40, 4, 9));
   check_layer(span_case(1, 1, 2, 5));
   check_layer(span_case(2, 70, 12.5, 30, true));
-  check_layer(span_case(2, 9, 20, 30));  // the ramp ends behind the last distance
+  check_layer(span_case(2, 9, 20, 30));  // the ramp ends after the last distance
   check_widths([](Index size) { return span_case(2, 3 * size, 5, static_cast<double>(size)); });
 }
 
-TEST_CASE("adaptive_span: on the GPU", "[adaptive_span][gpu]") {
+TEST_CASE("adaptive_span: GPU kernels at every size", "[adaptive_span][gpu]") {
   check_gpu("adaptive_span", span_case(3, 40, 4, 9), span_case(5, 700, 32, 300, true), span_case(2, 9, 20, 30));
 }
 
@@ -56,7 +57,7 @@ TEST_CASE("adaptive_span: the worked example of the chapter", "[adaptive_span][g
     }
     CHECK(std::vector<Index>(layer.first_n, layer.first_n + 2) == std::vector<Index>{2, 1});
     CHECK(std::vector<Index>(layer.reach_n, layer.reach_n + 2) == std::vector<Index>{5, 4});
-    // 3/3 + 2/2 + 1/1, and the same of another head; what is said of other distances counts for nothing.
+    // 3/3 + 2/2 + 1/1, and the same for another head; values at other distances have no effect.
     const Values<T> d_bias = {{T(9), T(9), T(3), T(2), T(1), T(9), T(9), T(6), T(4), T(2), T(9), T(9)}};
     const Array<double> d_span = run_backward<T>(layer, device, in, d_bias)[0];
     CHECK_FALSE(!(std::abs(d_span[0] - 3) <= 1e-6));
@@ -67,7 +68,7 @@ TEST_CASE("adaptive_span: the worked example of the chapter", "[adaptive_span][g
   });
 }
 
-TEST_CASE("adaptive_span: as far as the mask is above 0, whatever the span", "[adaptive_span][gpu]") {
+TEST_CASE("adaptive_span: the range ends where the mask becomes 0, for any span", "[adaptive_span][gpu]") {
   std::mt19937 random(5);
   everywhere([&]<class T>(auto& device, const std::string& name, T) {
     INFO(name);
@@ -89,7 +90,38 @@ TEST_CASE("adaptive_span: as far as the mask is above 0, whatever the span", "[a
   });
 }
 
-TEST_CASE("adaptive_span: a span stays where it can be", "[adaptive_span][gpu]") {
+// A penalty so large that the gradient is all but that of the penalty.
+TEST_CASE("adaptive_span: the penalty counts once a step, in shards and in chunks", "[adaptive_span][shards][chunks]") {
+  ModelConfig config{.layers = 2, .channels = 8, .heads = 2, .context = 12, .vocabulary = 9, .mixer = "dot,metric"};
+  config.extras.span = 6;
+  config.extras.ramp = 3;
+  Batch batch{.B = 4, .C = 12};
+  for (Index i = 0; i < 48; ++i) {
+    batch.token_bc.push_back(static_cast<Token>(i * i % 9));
+    batch.target_r.push_back(static_cast<Token>((3 * i + 1) % 9));
+  }
+  const auto norm = [&](double penalty, Index shards, Index chunk, const std::string& device) {
+    config.extras.penalty = penalty;
+    TrainingConfig training{.batch = 4, .steps = 9, .warmup = 0};
+    training.shards = shards;
+    training.chunk = chunk;
+    const auto model = new_model({.device = device, .threads = 1}, config, training, 0.2);
+    return model->train_step(batch, training, 0).gradient_norm;
+  };
+  const double expected = norm(50, 1, 0, "plain");
+  CHECK(expected > 5 * norm(0, 1, 0, "plain"));
+  for (const std::string& device : float_devices()) {
+    for (const Index shards : {1, 2, 4}) {
+      for (const Index chunk : {0, 5}) {
+        if (device == "emulated" && shards + chunk != 2 && shards + chunk != 6) continue;  // it is slow
+        CAPTURE(device, shards, chunk);
+        CHECK_FALSE(!(std::abs(norm(50, shards, chunk, device) - expected) <= 1e-4 * expected));
+      }
+    }
+  }
+}
+
+TEST_CASE("adaptive_span: a span is clamped to its valid range", "[adaptive_span][gpu]") {
   everywhere([]<class T>(auto& device, const std::string& name, T) {
     INFO(name);
     using Device = std::remove_reference_t<decltype(device)>;

@@ -1,6 +1,7 @@
 // The rows that this feature adds to lists of the core's tests.
 
 #include "tests/harness/config_rows.hpp"
+#include "tests/harness/flag_pairs.hpp"
 #include "tests/harness/network_rows.hpp"
 #include "tests/harness/program_rows.hpp"
 
@@ -27,6 +28,8 @@ const Rows<FlagNotes> notes = {{"--mixer leap --attention-window 4 --span 3",
                                {"--mixer dot --ramp 4 --penalty 0.1", {"ramp: --span is 0", "penalty: --span is 0"}},
                                {"--mixer dot --ramp 4 --penalty 0.1 --span 3", {}},
                                {"--mixer metric --attention-window 4 --span 3", {}}};
+
+const Rows<PairedFlags> pairs = {PairedFlags{"--mixer dot --span 4 --ramp 2 --penalty 0.3"}};
 
 }  // namespace
 }  // namespace abh

@@ -22,7 +22,7 @@ void for_each_direction(BlockCase<MakeBahdanau> block, const Body& body) {
   }
 }
 
-TEST_CASE("bahdanau: every derivative, every width, both directions", "[bahdanau]") {
+TEST_CASE("bahdanau: every derivative, at every SIMD width, in both directions", "[bahdanau]") {
   for_each_direction(bahdanau_case(5, 1, 5, 2, 3), [](const auto& block) { check_layer(block); });
   for_each_direction(bahdanau_case(6, 3, 0, 1, 5), [](const auto& block) { check_layer(block); });
   for_each_direction(bahdanau_case(3, 2, 5, 1, 4), [](const auto& block) { check_layer(block); });  // H != D
@@ -34,7 +34,7 @@ TEST_CASE("bahdanau: with a mask", "[bahdanau]") {
   block.mask_bc = {1, 1, 0, 0, 1, /**/ 0, 0, 1, 1, 0};  // a hole; padding on both sides
   for_each_direction(block, [](const auto& each) { check_layer(each); });
 
-  // Row 0 of the second sequence sees no key: only the residual is left of it.
+  // Row 0 of the second sequence has no key: its output is the residual.
   const Values<double> in = random_values(block.inputs(), 4);
   CpuDevice<Isa::baseline> device(1);
   const Array<double> out = run_forward<double>(block, device, in)[0];
@@ -63,7 +63,7 @@ TEST_CASE("bahdanau: with dropout, without norm, without residual", "[bahdanau]"
   check_without_norm_and_residual(bahdanau_case(4, 1, 4, 1, 4));
 }
 
-TEST_CASE("bahdanau: causal, and step by step the same", "[bahdanau][gpu]") {
+TEST_CASE("bahdanau: causal, and inference equals the full pass", "[bahdanau][gpu]") {
   check_causality(bahdanau_case(10, 2, 5, 2, 9));
   check_steps(bahdanau_case(6, 2, 4, 1, 12));
   check_steps(bahdanau_case(5, 1, 7, 1, 40));

@@ -9,7 +9,7 @@
 namespace abh {
 namespace {
 
-TEST_CASE("bahdanau_attention: every derivative, every width", "[bahdanau_attention]") {
+TEST_CASE("bahdanau_attention: every derivative, at every SIMD width", "[bahdanau_attention]") {
   check_layer(BahdanauAttentionCase{{.B = 2, .C = 7, .N = 2, .K = 3}});
   check_layer(BahdanauAttentionCase{{.B = 2, .C = 6, .N = 1, .K = 5, .causal = false}});
   check_layer(BahdanauAttentionCase{{.B = 1, .C = 17, .N = 2, .K = 4, .side_by_side = true}});
@@ -18,12 +18,12 @@ TEST_CASE("bahdanau_attention: every derivative, every width", "[bahdanau_attent
   check_layer(BahdanauAttentionCase{{.B = 1, .C = 67, .N = 1, .K = 2}});
 }
 
-TEST_CASE("bahdanau_attention: masked keys, positions that see nothing", "[bahdanau_attention]") {
+TEST_CASE("bahdanau_attention: masked keys, queries without keys", "[bahdanau_attention]") {
   check_layer(BahdanauAttentionCase{{.B = 2, .C = 11, .N = 2, .K = 3, .mask_bs = holes(2, 11)}});
   check_layer(BahdanauAttentionCase{{.B = 2, .C = 8, .N = 1, .K = 3, .causal = false, .mask_bs = holes(2, 8)}});
 }
 
-TEST_CASE("bahdanau_attention: another sequence, a past, a reach, a bias by distance", "[bahdanau_attention]") {
+TEST_CASE("bahdanau_attention: another sequence, past keys, a window, a distance bias", "[bahdanau_attention]") {
   check_layer(BahdanauAttentionCase{{.B = 2, .C = 5, .N = 2, .K = 3, .causal = false, .S = 8}});
   check_layer(BahdanauAttentionCase{{.B = 2, .C = 9, .N = 1, .K = 2, .causal = false, .mask_bs = holes(2, 4), .S = 4}});
   check_layer(BahdanauAttentionCase{{.B = 1, .C = 5, .N = 2, .K = 3, .S = 9, .query_offset = 4}});
@@ -31,12 +31,12 @@ TEST_CASE("bahdanau_attention: another sequence, a past, a reach, a bias by dist
   check_layer(BahdanauAttentionCase{{.B = 2, .C = 11, .N = 1, .K = 3, .window = 3}});
   check_layer(BahdanauAttentionCase{{.B = 1, .C = 7, .N = 3, .K = 2, .distances = 7}});
   check_layer(BahdanauAttentionCase{{.B = 1, .C = 6, .N = 2, .K = 2, .causal = false, .window = 2, .distances = 6}});
-  // No query sees the first keys, or no key is in reach.
+  // The first keys belong to no query, or no key lies in the window.
   check_layer(BahdanauAttentionCase{{.B = 1, .C = 3, .N = 1, .K = 2, .S = 6, .query_offset = 3, .window = 2}});
   check_layer(BahdanauAttentionCase{{.B = 1, .C = 6, .N = 1, .K = 2, .S = 3, .query_offset = 4, .window = 2}});
 }
 
-TEST_CASE("bahdanau_attention: several tiles", "[bahdanau_attention][heavy]") {
+TEST_CASE("bahdanau_attention: sequences of several tiles", "[bahdanau_attention][heavy]") {
   for (const bool causal : {true, false}) {
     for (const BahdanauAttentionCase& layer :
          {BahdanauAttentionCase{{.B = 2, .C = 37, .N = 3, .K = 19, .causal = causal}},
@@ -51,11 +51,11 @@ TEST_CASE("bahdanau_attention: several tiles", "[bahdanau_attention][heavy]") {
   }
 }
 
-TEST_CASE("bahdanau_attention: lane widths agree at every odd size", "[bahdanau_attention]") {
+TEST_CASE("bahdanau_attention: SIMD widths agree at every odd size", "[bahdanau_attention]") {
   check_widths([](Index size) { return BahdanauAttentionCase{{.B = 1, .C = size, .N = 2, .K = size}}; });
 }
 
-// Some rows are beyond what their powers can be of, in one channel of one head at least.
+// Some rows exceed the range of their exponentials, in at least one channel of one head.
 TEST_CASE("bahdanau_attention: rows of any size", "[bahdanau_attention][gpu]") {
   for (const double scale : {8.0, 20.0, 100.0}) {
     for (const bool causal : {true, false}) {
@@ -71,49 +71,33 @@ TEST_CASE("bahdanau_attention: rows of any size", "[bahdanau_attention][gpu]") {
   }
 }
 
-// Beyond what the products of four can hold, then every softmax has one weight.
-TEST_CASE("bahdanau_attention: scores of any size", "[bahdanau_attention][gpu]") {
+// Beyond the range of products of four exponentials, every softmax has a single weight.
+TEST_CASE("bahdanau_attention: scores of any magnitude", "[bahdanau_attention][gpu]") {
   const auto layer_of = [](double scale) { return BahdanauAttentionCase{{.B = 2, .C = 37, .N = 2, .K = 6}, scale}; };
   check_scales({1e9, 1e12, 1e20, 1e36}, layer_of, 1e-6);
 }
 
-// In which some of the changed rows are far, and none was before.
+// Some of the changed rows have large entries; none of the original rows has.
 TEST_CASE("bahdanau_attention: later tokens change no bit of earlier outputs", "[bahdanau_attention][gpu]") {
   for (const Index K : {5, 33}) {
     check_causality(BahdanauAttentionCase{{.B = 1, .C = 75, .N = 2, .K = K}}, 1000, {1, 20, 63, 64, 74});
   }
 }
 
-TEST_CASE("bahdanau_attention: a row that sees nothing is 0 with infinite lse, and so are its gradients",
+TEST_CASE("bahdanau_attention: a query without keys has output 0, infinite lse and zero gradients",
           "[bahdanau_attention][gpu]") {
   check_nothing_seen(BahdanauAttentionCase{{.B = 1, .C = 40, .N = 1, .K = 3, .mask_bs = kept(Array<Token>(40, 0))}});
 }
 
-TEST_CASE("bahdanau_attention: a masked key has no influence and no gradient", "[bahdanau_attention][gpu]") {
+TEST_CASE("bahdanau_attention: a masked key has no influence and zero gradients", "[bahdanau_attention][gpu]") {
   const Index masked = 66;
   Array<Token> mask_c(75, 1);
   mask_c[size_of(masked)] = 0;
-  const BahdanauAttentionCase layer{{.B = 1, .C = 75, .N = 1, .K = 5, .causal = false, .mask_bs = kept(mask_c)}};
-  for_each_number([&]<class T>(auto& device, const std::string& name, T) {
-    INFO(name);
-    const Values<T> in = converted<T>(random_values(layer.inputs(), 1));
-    Values<T> changed = in;
-    for (Index k = 0; k < layer.K; ++k) {
-      changed[1][size_of(masked * layer.K + k)] = T(900.0f);
-      changed[2][size_of(masked * layer.K + k)] = T(-900.0f);
-    }
-    CHECK(converted<double>(run_forward<T>(layer, device, in)) ==
-          converted<double>(run_forward<T>(layer, device, changed)));
-    const Values<double> gradients =
-        run_backward<T>(layer, device, changed, converted<T>(random_values(layer.outputs(), 2)));
-    for (Index k = 0; k < layer.K; ++k) {
-      CHECK(gradients[1][size_of(masked * layer.K + k)] == 0);
-      CHECK(gradients[2][size_of(masked * layer.K + k)] == 0);
-    }
-  });
+  check_hidden_key(BahdanauAttentionCase{{.B = 1, .C = 75, .N = 1, .K = 5, .causal = false, .mask_bs = kept(mask_c)}},
+                   masked);
 }
 
-TEST_CASE("bahdanau_attention: what is not a number stays so, where it is seen", "[bahdanau_attention][gpu]") {
+TEST_CASE("bahdanau_attention: NaN reaches only the rows that attend to it", "[bahdanau_attention][gpu]") {
   const BahdanauAttentionCase layer{{.B = 1, .C = 40, .N = 1, .K = 8}};
   Values<float> in = converted<float>(random_values(layer.inputs(), 3));
   const Index at = 21;
@@ -130,7 +114,7 @@ TEST_CASE("bahdanau_attention: what is not a number stays so, where it is seen",
   });
 }
 
-TEST_CASE("bahdanau_attention: a position that sees one key has no score to learn", "[bahdanau_attention][gpu]") {
+TEST_CASE("bahdanau_attention: a query with one key has zero score gradients", "[bahdanau_attention][gpu]") {
   const BahdanauAttentionCase layer{{.B = 70, .C = 1, .N = 1, .K = 16}};
   for_each_number([&]<class T>(auto& device, const std::string& name, T) {
     INFO(name);
@@ -143,7 +127,82 @@ TEST_CASE("bahdanau_attention: a position that sees one key has no score to lear
   });
 }
 
-TEST_CASE("bahdanau_attention: step by step is the same as at once", "[bahdanau_attention][gpu]") {
+// Queries of zeros and keys of one channel: a score of `lead` times the tangent. The other channels are 0.
+struct LongPast {
+  LongPast(Index queries, Index keys, double lead)
+      : layer{{.B = 1, .C = queries, .N = 1, .K = 4, .causal = false, .S = keys}},
+        in(zeros(layer.inputs())),
+        d_out(zeros(layer.outputs())) {
+    in[3][0] = lead;
+    d_out[0][0] = 1;
+  }
+  static Values<double> zeros(const std::vector<TensorSpec>& specs) {
+    Values<double> values;
+    for (const TensorSpec& spec : specs) values.emplace_back(size_of(spec.count()), 0.0);
+    return values;
+  }
+  double& query(Index c, Index k) { return in[0][size_of(c * 4 + k)]; }
+  double& key(Index s, Index k) { return in[1][size_of(s * 4 + k)]; }
+  double& value(Index s, Index k) { return in[2][size_of(s * 4 + k)]; }
+  BahdanauAttentionCase layer;
+  Values<double> in, d_out;
+};
+
+// A sum that is one number loses what a tile adds, as that is less than half of its last place.
+TEST_CASE("bahdanau_attention: a heavy key before many light ones, and behind them", "[bahdanau_attention][gpu]") {
+  const Index keys = 8192;
+  LongPast past(1, keys, 20.9 / 2);
+  for (Index s = 0; s < keys; ++s) {
+    past.key(s, 0) = s == 0 ? 9 : -9;
+    past.value(s, 0) = 1;
+    past.value(s, 1) = s == 0;
+    past.value(s, 2) = s == 0 ? 0.5 : 1.5;
+  }
+  check_long_sums(past.layer, past.in, past.d_out, 1.5e-6);
+  // The heavy one makes the sum of the light ones small, and with it what rounding kept out of that.
+  LongPast behind(1, keys, 6);
+  for (Index s = 0; s < keys; ++s) {
+    const bool is_heavy = s + 1 == keys;
+    behind.key(s, 0) = is_heavy ? 9 : -1.2 + 0.05 * static_cast<double>(s % 7);
+    behind.value(s, 0) = 1;
+    behind.value(s, 1) = is_heavy;
+    behind.value(s, 2) = is_heavy ? 0.1 : 0.7;
+  }
+  check_long_sums(behind.layer, behind.in, behind.d_out, 1.5e-6);
+}
+
+// The gradient of the query: that of the first key is large, and what each of the others adds, where the tangent is
+// all but 1, is lost where the sum is one number.
+TEST_CASE("bahdanau_attention: the gradient of a query over many keys", "[bahdanau_attention][gpu]") {
+  const Index keys = 16384;
+  LongPast past(1, keys, 0.01);
+  past.d_out[0][0] = 16384;  // so that gradients are about 1
+  for (Index s = 0; s < keys; ++s) {
+    past.key(s, 0) = s == 0 ? 0 : std::atanh(std::sqrt(1 - 6.4e-6));
+    past.value(s, 0) = s == 0;
+  }
+  check_long_sums(past.layer, past.in, past.d_out, 2.5e-6);
+}
+
+// The gradients of keys, values and score weights over many queries, of which the first one asks most.
+TEST_CASE("bahdanau_attention: gradients over many queries", "[bahdanau_attention][gpu]") {
+  const Index queries = 8192;
+  LongPast many(queries, 3, 0.7);
+  for (Index k = 0; k < 4; ++k) {
+    many.in[3][size_of(k)] = 0.7 - 0.2 * static_cast<double>(k);
+    for (Index s = 0; s < 3; ++s) {
+      many.key(s, k) = s == k ? 0.3 : 0;
+      many.value(s, k) = s == k ? 1 : 0.2;
+    }
+    for (Index c = 0; c < queries; ++c) {
+      many.query(c, k) = 0.2 - 0.1 * static_cast<double>(k);
+      many.d_out[0][size_of(c * 4 + k)] = (c == 0 ? 1 : 9e-10) * (1 + 0.5 * static_cast<double>(k));
+    }
+  }
+  check_long_sums(many.layer, many.in, many.d_out, 5e-6);
+}
+
+TEST_CASE("bahdanau_attention: inference equals the full pass", "[bahdanau_attention][gpu]") {
   const BahdanauAttentionCase layer{{.B = 1, .C = 40, .N = 3, .K = 13, .window = 25}};
   PlainDevice plain;
   for_each_number([&]<class T>(auto& device, const std::string& name, T) {
@@ -167,12 +226,12 @@ TEST_CASE("bahdanau_attention: step by step is the same as at once", "[bahdanau_
   });
 }
 
-TEST_CASE("bahdanau_attention: the weights of whoever looks are those of the output", "[bahdanau_attention]") {
+TEST_CASE("bahdanau_attention: inspected weights reproduce the output", "[bahdanau_attention]") {
   const BahdanauAttentionCase layer{{.B = 2, .C = 5, .N = 2, .K = 3, .mask_bs = holes(2, 5), .distances = 5}};
   check_weights(layer);
 }
 
-TEST_CASE("bahdanau_attention: scratch memory grows with C, not with C x C", "[bahdanau_attention]") {
+TEST_CASE("bahdanau_attention: scratch memory grows linearly with C", "[bahdanau_attention]") {
   const auto peak = [](Index C) { return scratch_peak(BahdanauAttentionCase{{.B = 1, .C = C, .N = 1, .K = 2}}); };
   const std::size_t half = peak(1024);
   CHECK(half > 0);
@@ -199,9 +258,9 @@ TEST_CASE("bahdanau_attention: the worked example of the chapter", "[bahdanau_at
   for_each_device(1, [&](auto& device) { check(device, float{}, 2e-6); });
 }
 
-TEST_CASE("bahdanau_attention: on the GPU", "[bahdanau_attention][gpu]") {
+TEST_CASE("bahdanau_attention: GPU kernels at every size", "[bahdanau_attention][gpu]") {
   const auto check = [](const std::string& what, const AttentionCase& layer) {
-    // Logits of unit size, however many channels they are sums over.
+    // Logits of unit standard deviation for any number of channels.
     check_gpu("bahdanau_attention", what, BahdanauAttentionCase{layer, 2 / std::sqrt(double(layer.K))});
   };
   check("odd sizes", {.B = 3, .C = 37, .N = 5, .K = 8});
@@ -218,7 +277,7 @@ TEST_CASE("bahdanau_attention: on the GPU", "[bahdanau_attention][gpu]") {
   }
 }
 
-TEST_CASE("bahdanau_attention: nothing to do", "[bahdanau_attention][gpu]") {
+TEST_CASE("bahdanau_attention: empty inputs", "[bahdanau_attention][gpu]") {
   check_no_rows(BahdanauAttentionCase{{.B = 0, .C = 4, .N = 2, .K = 3}});
   check_no_rows(BahdanauAttentionCase{{.B = 2, .C = 0, .N = 2, .K = 3}});
 }

@@ -1,5 +1,6 @@
 // The rows that this feature adds to lists of the core's tests.
 
+#include "tests/harness/flag_pairs.hpp"
 #include "tests/harness/generator_rows.hpp"
 #include "tests/harness/golden_case.hpp"
 #include "tests/harness/import_case.hpp"
@@ -35,6 +36,8 @@ const Rows<FlagNotes> notes = {
 const Rows<GeneratorCase, WithinContext> within = {{"bahdanau"}};
 
 const Rows<GeneratorCase, EndlessText> endless = {{"bahdanau", "sinusoidal", "5"}};
+
+const Rows<PairedFlags> pairs = {PairedFlags{"--mixer bahdanau"}};
 
 }  // namespace
 }  // namespace abh

@@ -23,7 +23,7 @@ TEST_CASE("bidirectional: average, every derivative", "[bidirectional]") {
   check_average_example(example, {2.5, 2.5, 2.5, 2.5}, {0, 5, 0, 5});
 }
 
-TEST_CASE("bidirectional: kernels of additive", "[bidirectional][gpu]") {
+TEST_CASE("bidirectional: GPU kernels of additive", "[bidirectional][gpu]") {
   BlockCase<MakeAdditive> block = additive_case(2, 16, 3, 21);
   block.options.causal = false;
   check_gpu("additive", "block, not causal", block);

@@ -19,7 +19,7 @@ const Rows<Content> golden([] {
   return std::vector{content};
 });
 
-// Equal logits make the pooling the mean of all.
+// Equal logits turn the pooling into the mean of all positions.
 const Rows<GoldenExample> examples([] {
   Content pooling;
   pooling.metadata = settings("case=additive_pooling causal=0");

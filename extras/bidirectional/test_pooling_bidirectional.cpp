@@ -8,7 +8,7 @@
 namespace abh {
 namespace {
 
-TEST_CASE("pooling: one average for all positions, every derivative", "[pooling]") {
+TEST_CASE("pooling: bidirectional, every derivative", "[pooling]") {
   for (Index payloads : {1, 3}) {
     INFO("payloads " << payloads);
     check_every_derivative({{2, 11, 2, 5, 0, false, payloads}});
@@ -20,7 +20,7 @@ TEST_CASE("pooling: one average for all positions, every derivative", "[pooling]
   }
 }
 
-TEST_CASE("pooling: on the GPU, one average for all positions", "[pooling][gpu]") {
+TEST_CASE("pooling: bidirectional, on the GPU", "[pooling][gpu]") {
   for (Index C : {1, 2, 17, 255, 256, 257, 513, 1100}) {
     check_on_gpu(LseCase{{{1, C, 2, 3, 0, false}}});
     check_on_gpu(PoolingCase{.shape = {.B = 2, .C = C, .N = 1, .K = 8, .window = 0, .causal = false, .payloads = 2}});
@@ -37,7 +37,7 @@ TEST_CASE("pooling: on the GPU, one average for all positions", "[pooling][gpu]"
     check_accuracy(PoolingCase{.shape = {.B = 2, .C = 600, .N = 2, .K = 4, .window = 0, .causal = false}}, scale, 1e-5);
 }
 
-TEST_CASE("pooling: on the GPU, one average for all positions is the same in every row", "[pooling][gpu]") {
+TEST_CASE("pooling: bidirectional on the GPU gives every row the same bits", "[pooling][gpu]") {
   const PoolingCase layer{{2, 300, 2, 3, 0, false, 2}, holes_and_nothing(300)};
   const Values<float> in = converted<float>(random_values(layer.inputs(), 1));
   for_each_gpu([&](auto& device, const std::string& name) {
@@ -49,11 +49,11 @@ TEST_CASE("pooling: on the GPU, one average for all positions is the same in eve
     }
     INFO(name);
     CHECK(different == 0);
-    CHECK(not_zero == 0);  // all of it is masked
+    CHECK(not_zero == 0);  // fully masked
   });
 }
 
-TEST_CASE("pooling: one average for all positions, the worked example", "[pooling]") {
+TEST_CASE("pooling: bidirectional, the worked example", "[pooling]") {
   const auto check = [](auto& device) {
     const CaseArrays<double> a =
         example_arrays(device, {{1, 3, 1, 2, 0, false}}, {std::log(2), std::log(3), std::log(1)});
@@ -70,13 +70,13 @@ TEST_CASE("pooling: one average for all positions, the worked example", "[poolin
                   {0.125, 0.375, 0.5, 0.125, 0.375, 0.5, 0.125, 0.375, 0.5});
 }
 
-TEST_CASE("pooling: one average for all positions, lane widths agree at every odd size", "[pooling]") {
+TEST_CASE("pooling: bidirectional, SIMD widths agree at every odd size", "[pooling]") {
   check_widths([](Index size) {
     return PoolingCase{.shape = {.B = 2, .C = size, .N = 2, .K = size, .window = 0, .causal = false, .payloads = 2}};
   });
 }
 
-TEST_CASE("pooling: one average for all positions of a few long sequences", "[pooling][heavy]") {
+TEST_CASE("pooling: bidirectional, few long sequences", "[pooling][heavy]") {
   check_decay_of_chunks({2, 600, 1, 9, 0, false, 2});
   check_threads(PoolingCase{.shape = {.B = 2, .C = 700, .N = 2, .K = 11, .window = 0, .causal = false, .payloads = 2},
                             .mask_bc = nullptr,
@@ -86,12 +86,12 @@ TEST_CASE("pooling: one average for all positions of a few long sequences", "[po
                 1);
 }
 
-TEST_CASE("pooling: one average for all positions, many heads and channels", "[pooling][gpu]") {
+TEST_CASE("pooling: bidirectional, many heads and channels", "[pooling][gpu]") {
   check_float(LseCase{{{1, 3, 300, 1, 0, false, 2}}}, 1);
   check_float(PoolingCase{.shape = {.B = 1, .C = 258, .N = 1, .K = 130, .window = 0, .causal = false}}, 1);
 }
 
-TEST_CASE("pooling: one average for all positions, no sequences, no positions", "[pooling][gpu]") {
+TEST_CASE("pooling: bidirectional, no sequences, no positions", "[pooling][gpu]") {
   for (Index payloads : {1, 2}) {
     check_no_rows(PoolingCase{{0, 5, 2, 3, 0, false, payloads}});
     check_no_rows(PoolingCase{{2, 0, 2, 3, 0, false, payloads}});

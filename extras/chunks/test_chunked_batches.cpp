@@ -3,7 +3,7 @@
 namespace abh {
 namespace {
 
-TEST_CASE("chunks: targets that are hit, and sequences that are right", "[batch][chunks][gpu]") { check_hits(4); }
+TEST_CASE("chunks: counts of correct targets and correct sequences", "[batch][chunks][gpu]") { check_hits(4); }
 
 }  // namespace
 }  // namespace abh

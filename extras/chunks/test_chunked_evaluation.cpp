@@ -8,10 +8,10 @@
 namespace abh {
 namespace {
 
-TEST_CASE("evaluation: chunk by chunk every target costs what it costs at once", "[evaluation][chunks][heavy]") {
+TEST_CASE("evaluation: each target has the same loss in chunks and in one pass", "[evaluation][chunks][heavy]") {
   const Index size = 301;
   const std::string letters = "ab\n\xc3\xa9";
-  bool rounds = false;  // otherwise than at once, as a pooling does that goes on from its average
+  bool rounds = false;  // not the pass over the whole sequence: pooling continues from its average
   const std::string text = mixed_text({"a", "b", "\n", "\xc3\xa9"}, size);
   for (const std::string positions : {"learned", "none", "sinusoidal", "rotary", "alibi"}) {
     for (const std::string mixer : {"additive,dot", "leap,additive", "quadratic,metric"}) {
@@ -40,7 +40,7 @@ TEST_CASE("evaluation: chunk by chunk every target costs what it costs at once",
   CHECK(rounds);
 }
 
-TEST_CASE("evaluation: chunks do not hide a context that is too long", "[evaluation][chunks]") {
+TEST_CASE("evaluation: too long a context is refused in chunks, too", "[evaluation][chunks]") {
   const TextModel model = some_model(Tokenizer::of_characters("ab\n", "x"));
   const auto error = [&](Index C, Index chunk) { return error_of([&] { return evaluate(model, "ab", {C, chunk}); }); };
   CHECK(error(8, 4) == "no error");

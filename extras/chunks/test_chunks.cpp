@@ -1,4 +1,4 @@
-// Sequences in chunks: the loss, the logits and every gradient are those of the sequence at once.
+// Sequences in chunks: loss, logits and every gradient equal those of the whole sequence.
 
 #include <algorithm>
 #include <cmath>
@@ -19,8 +19,7 @@
 namespace abh {
 namespace {
 
-// Networks on two sequences of 19 positions, with all that a chunk must know of its sequence: dropout, a mask with
-// holes and a beginning that nobody sees, targets that do not count.
+// Networks on two sequences of 19 positions with dropout, a mask with holes and a masked start, and ignored targets.
 NetworkCase chunk_case(const std::string& mixer, const std::string& window, Index conv_kernel,
                        const std::string& changes = "") {
   NetworkCase network = network_case(mixer, window, conv_kernel, "context=23 " + changes);
@@ -47,7 +46,7 @@ std::vector<NetworkCase> chunk_cases() {
       chunk_case("additive,dot", "0,0", 6, "reversible=1 values=own"),
       chunk_case("leap,average", "5,0", 0, "reversible=1 positions=alibi"),
       chunk_case("bahdanau,additive", "0,4", 3, "reversible=1 positions=rotary channels=8")};
-  // Segments of one position, so that chunks of any length are whole ones.
+  // Segments of one position, so that chunks of any length contain whole segments.
   cases.push_back(chunk_case("transformer_xl", "0", 0, "channels=8 segment=1 memory=5 clamp=3"));
   cases.push_back(chunk_case("transformer_xl", "0", 3, "segment=1 memory=30 norm=post"));
   cases[1].recompute = cases.back().recompute = true;
@@ -65,7 +64,7 @@ std::vector<NetworkCase> chunk_cases() {
       network.config.attention_bias = turned;
       if (turned && mixer == "dot") network.config.rescale = 4;
       cases.push_back(network);
-      // Those of a window alone, shorter and longer than chunks.
+      // Windows shorter and longer than chunks.
       network.config.attention_window = positions == "learned" ? "7,200" : positions == "rotary" ? "1,5" : "12,4";
       cases.push_back(network);
     }
@@ -120,7 +119,7 @@ class InChunks {
             .count = count_.data()};
   }
 
-  // A gradient, and what was seen on the way.
+  // A gradient, and the intermediate results.
   void differentiate() {
     start();
     abh::differentiate(net, batch(), case_.label_smoothing, pass(), seen());
@@ -131,7 +130,8 @@ class InChunks {
     start();
     compute_losses(net, batch(), case_.label_smoothing, pass(), seen());
   }
-  // The loss of a single sequence with other weights, where what enters each chunk is that of these.
+  // Loss of a single sequence with changed weights, while the initial state of each chunk comes from the original
+  // weights.
   double loss_with(const Array<double>& other, const Array<double>& these) {
     start();
     const Chunks chunks(pass(), net.capacity().chunk);
@@ -219,11 +219,11 @@ void check_chunks(Device& device) {
   }
 }
 
-TEST_CASE("chunks: loss, logits and every gradient are those of the sequence at once", "[chunks]") {
+TEST_CASE("chunks: loss, logits and every gradient equal those of the whole sequence", "[chunks]") {
   on_plain_and_cpu([](auto& device) { check_chunks(device); }, 2);
 }
 
-TEST_CASE("chunks: every weight is finished once", "[chunks]") {
+TEST_CASE("chunks: each weight's gradient is reported complete once", "[chunks]") {
   CpuDevice<Isa::baseline> device(1);
   for (const NetworkCase& network : chunk_cases()) {
     for (const bool truncated : {false, true}) {
@@ -255,14 +255,15 @@ TEST_CASE("chunks: in float on a GPU", "[chunks][gpu]") {
   }
 }
 
-// Truncated, what enters a chunk is a constant: central differences of a loss in which it is.
-TEST_CASE("chunks: truncated, what enters a chunk has no gradient", "[chunks][heavy]") {
+// In truncated mode the initial state of a chunk is a constant; central differences use a loss with this constant.
+TEST_CASE("chunks: truncated chunks pass no gradient to their initial state", "[chunks][heavy]") {
   PlainDevice device;
   std::size_t turn = 0;
   for (NetworkCase network : chunk_cases()) {
     if (!truncates(network)) continue;
     const bool has_segments = mixer_properties(network.config).front().takes("segments");
-    if (has_segments && network.config.conv_kernel) continue;  // what a convolution saw of the chunk before has one
+    if (has_segments && network.config.conv_kernel)
+      continue;  // the inputs from the last chunk of a convolution have one
     network.B = 1;
     network.C = 10;
     const Index chunk = 4;
@@ -285,13 +286,13 @@ TEST_CASE("chunks: truncated, what enters a chunk has no gradient", "[chunks][he
       other[i] = at;
     }
     require_same_step(network, truncated.logits, truncated.gradients, exact.logits, expected, 1e-7);
-    // A mixer with segments knows no other gradients.
+    // A mixer with segments has only truncated gradients.
     if (!has_segments) CHECK((truncated.gradients != exact.gradients));
   }
 }
 
-// A prompt in chunks, then one step a token: the logits of every position from the prompt's last one on, those of all
-// at once.
+// A prompt in chunks, then single inference steps: from the prompt's last position on, the logits equal those of the
+// full pass.
 template <class Device, class T>
 void check_prompts(Device& device, double tolerance, const std::vector<Index>& chunks) {
   std::vector<NetworkCase> cases = chunk_cases();
@@ -331,21 +332,21 @@ void check_prompts(Device& device, double tolerance, const std::vector<Index>& c
   }
 }
 
-TEST_CASE("chunks: steps go on behind a prompt that was read in chunks", "[chunks][generator]") {
+TEST_CASE("chunks: inference continues after a prompt read in chunks", "[chunks][generator]") {
   PlainDevice plain;
   check_prompts<PlainDevice, double>(plain, 1e-12, {1, 4, 19});
   CpuDevice<Isa::baseline> cpu(2);
   check_prompts<CpuDevice<Isa::baseline>, double>(cpu, 1e-12, {1, 2, 5, 30});
 }
 
-TEST_CASE("chunks: steps go on behind a prompt, in float on a GPU", "[chunks][generator][gpu]") {
+TEST_CASE("chunks: inference continues after a prompt, in float on a GPU", "[chunks][generator][gpu]") {
   for_each_gpu([](auto& device, const std::string& name) {
     INFO(name);
     check_prompts<std::decay_t<decltype(device)>, float>(device, 3e-5, {4});
   });
 }
 
-TEST_CASE("chunks: memory grows by tokens and borders alone", "[chunks][memory]") {
+TEST_CASE("chunks: memory grows only with tokens and chunk borders", "[chunks][memory]") {
   CpuDevice<Isa::baseline> device(2);
   const ModelConfig config = chunk_case("additive", "0,5", 4, "positions=none context=4096").config;
   const auto memory = [&](Index C, Index chunk, bool truncated = false) {
@@ -364,7 +365,7 @@ TEST_CASE("chunks: memory grows by tokens and borders alone", "[chunks][memory]"
   const std::size_t numbers = 2 * 2 * (6 + 2) + 2 * 4 * (6 + 2) + 2 * 3 * 6;
   CHECK(few.border_bytes / 3 >= numbers * sizeof(float));
   CHECK(few.border_bytes / 3 <= numbers * sizeof(float) + 14 * 64);
-  // Forward only, nothing is kept at a border, and no gradient comes back.
+  // Forward only: nothing is saved at a border, and no gradient is computed.
   const NetworkMemory seen = Network<CpuDevice<Isa::baseline>, float>::memory(device, config, {.C = 4096, .chunk = 32});
   CHECK(seen.border_bytes == few.border_bytes / 3);
   CHECK(seen.activation_bytes <= few.activation_bytes);
@@ -377,8 +378,8 @@ ModelConfig model_in_chunks() {
       "layers=2 channels=8 heads=2 context=50 vocabulary_size=11 mixer=additive,dot window=7,0 conv_kernel=4");
 }
 
-// Steps of a model: losses, gradients and what is evaluated are those of a model without chunks, in shards as well.
-TEST_CASE("chunks: a model trains and evaluates as without", "[chunks][shards][gpu]") {
+// Training steps of a model: losses, gradients and evaluations equal those of a model without chunks, also in shards.
+TEST_CASE("chunks: a model trains and evaluates as without chunks", "[chunks][shards][gpu]") {
   const ModelConfig config = model_in_chunks();
   const Index B = 4, C = config.context;
   std::vector<Token> tokens, targets;
@@ -429,7 +430,7 @@ TEST_CASE("chunks: a model trains and evaluates as without", "[chunks][shards][g
   }
 }
 
-TEST_CASE("chunks: the sum of all weights is one weight", "[chunks][pooling][gpu]") {
+TEST_CASE("chunks: the log-sum-exp of all weights of a chunk", "[chunks][pooling][gpu]") {
   for_each_device(2, [&]<class Device>(Device& device, const std::string& name) {
     INFO(name);
     const Array<float> max_nc = {1, 2, 7, -3, 0, 0}, sum_nc = {9, 1, 9, 2, 9, 0};
@@ -442,7 +443,7 @@ TEST_CASE("chunks: the sum of all weights is one weight", "[chunks][pooling][gpu
   });
 }
 
-TEST_CASE("chunks: the sum of all weights is one weight, for every head", "[chunks][pooling][gpu]") {
+TEST_CASE("chunks: the log-sum-exp of a chunk for any number of heads", "[chunks][pooling][gpu]") {
   const Index C = 3;
   for (const Index N : {128, 129, 300}) {
     Array<float> max_nc(static_cast<std::size_t>(N * C), not_written), sum_nc = max_nc;
@@ -467,7 +468,7 @@ TEST_CASE("chunks: the sum of all weights is one weight, for every head", "[chun
   }
 }
 
-TEST_CASE("chunks: which networks cannot be computed so", "[chunks]") {
+TEST_CASE("chunks: networks without chunked computation are named", "[chunks]") {
   for (const MixerProperties& mixer : Mixers::properties) {
     ModelConfig config = chunk_case(mixer.name, "0", 0).config;
     CAPTURE(mixer.name);

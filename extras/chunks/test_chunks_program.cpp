@@ -10,7 +10,7 @@
 namespace abh {
 namespace {
 
-TEST_CASE("programs: a run in chunks learns what it learns without, and goes on bit by bit", "[programs][chunks]") {
+TEST_CASE("programs: a chunked run learns the same, and resumes with the same bits", "[programs][chunks]") {
   const Workplace place;
   const Arguments flags = place.flags(words("--context 48 --layers 2 --window 6,0 --conv-kernel 3 --dropout 0.1"));
   require_success(train(flags));
@@ -29,7 +29,7 @@ TEST_CASE("programs: a run in chunks learns what it learns without, and goes on 
                   {"--chunk: cannot change in a resumed run, expected 13, found 12"});
 }
 
-TEST_CASE("programs: chunks that cannot be are refused", "[programs][chunks]") {
+TEST_CASE("programs: impossible chunks are refused", "[programs][chunks]") {
   const Workplace place;
   const auto refused = [&](const std::string& flags, const std::string& what) {
     require_refusal(train(place.flags(words(flags))), 2, {what});
@@ -41,7 +41,7 @@ TEST_CASE("programs: chunks that cannot be are refused", "[programs][chunks]") {
   refused("--chunk 4 --truncated 1 --mixer quadratic", "found quadratic");
 }
 
-TEST_CASE("programs: evaluate reads a whole text as one sequence, in the memory of a chunk",
+TEST_CASE("programs: evaluate reads a whole text as one sequence in the memory of a chunk",
           "[programs][chunks][heavy]") {
   const Workplace place;
   const std::string none = trained({"--mixer", "dot", "--positions", "none"});

@@ -1,4 +1,4 @@
-// Rows on their way: copied or added, and nothing around them touched.
+// Rows are copied or added, and no other memory is changed.
 
 #include <algorithm>
 #include <string>
@@ -27,7 +27,7 @@ void check_place(Device& device) {
                     .rows = rows,
                     .columns = columns};
       for (const float factor : {1.0f, 2.0f}) {
-        a.add = factor == 2;  // the second time on what the first left
+        a.add = factor == 2;  // the second time on the result of the first
         copy_rows<Device, T>(device, a);
         wait_for(device);
         Index wrong = 0;
@@ -55,7 +55,7 @@ TEST_CASE("copy_rows: rows are copied and added, and nothing else is written", "
   });
 }
 
-TEST_CASE("copy_rows: zeros are all of an array, and nothing else", "[copy_rows][gpu]") {
+TEST_CASE("copy_rows: zeros fill all of an array and nothing else", "[copy_rows][gpu]") {
   for_each_device(3, [](auto& device) {
     for (const Index count : {0, 1, 65536, 65537, 200001}) {
       INFO(count << " numbers");

@@ -1,5 +1,5 @@
-// The gradient that crosses the border of two chunks: that of the logarithm of the sums of weights. test_chunks.cpp
-// tests networks in chunks, test_pooling_long.cpp thousands of borders.
+// The gradient across the border of two chunks, of the logarithm of the sums of weights. test_chunks.cpp tests networks
+// in chunks, test_pooling_long.cpp thousands of borders.
 
 #include <cmath>
 #include <limits>
@@ -10,7 +10,7 @@
 namespace abh {
 namespace {
 
-TEST_CASE("pooling: a gradient of the logarithm of the sums", "[pooling]") {
+TEST_CASE("pooling: the gradient of the logarithm of the sums", "[pooling]") {
   for (Index window : {0, 1, 2, 4, 5, 10, 11, 50}) {
     INFO("window " << window);
     check_every_derivative({{2, 11, 2, 5, window}});
@@ -18,8 +18,8 @@ TEST_CASE("pooling: a gradient of the logarithm of the sums", "[pooling]") {
   }
 }
 
-// The incoming gradient of positions that see nothing has no meaning and no effect.
-TEST_CASE("pooling: a gradient of the logarithm of an empty sum is not read", "[pooling]") {
+// The incoming gradient at positions without unmasked positions has no meaning and no effect.
+TEST_CASE("pooling: the gradient of the logarithm of an empty sum is not read", "[pooling]") {
   for_each_cpu(1, [&](auto& device, const std::string& name) {
     for (bool causal : {true, false}) {
       for (Index window : {0, 3}) {
@@ -39,7 +39,7 @@ TEST_CASE("pooling: a gradient of the logarithm of an empty sum is not read", "[
   });
 }
 
-TEST_CASE("pooling: on the GPU, a gradient of the logarithm of the sums", "[pooling][gpu]") {
+TEST_CASE("pooling: on the GPU, the gradient of the logarithm of the sums", "[pooling][gpu]") {
   for (Index window : {0, 1, 5, 255, 256, 257, 300}) {
     check_on_gpu(LseCase{{{1, 519, 2, 3, window}}});
     check_on_gpu(LseCase{{{2, 530, 1, 4, window}, holes_and_nothing(530)}});
@@ -50,8 +50,8 @@ TEST_CASE("pooling: on the GPU, a gradient of the logarithm of the sums", "[pool
   for (Index window : {0, 3}) check_alignment(LseCase{decaying({{1, 9, 2, 8, window, true, 2}})});
 }
 
-// The incoming gradient of positions that see nothing has no meaning and no effect. Masked inputs get exactly 0.
-TEST_CASE("pooling: on the GPU, a gradient of the logarithm of an empty sum is not read", "[pooling][gpu]") {
+// The incoming gradient at positions without unmasked positions has no effect. Masked inputs get exactly 0.
+TEST_CASE("pooling: on the GPU, the gradient of the logarithm of an empty sum is not read", "[pooling][gpu]") {
   const Index C = 530;
   for (bool causal : {true, false}) {
     for (Index window : {0, 3, 300}) {

@@ -12,7 +12,7 @@
 namespace abh {
 namespace {
 
-// Heads of three channels: what moves up, what moves down, and what is always the same.
+// Heads of three channels: an increasing, a decreasing and a constant channel.
 constexpr Index K = 3;
 Values<float> one_and_many(const PoolingCase& layer, double lead, float slope) {
   const PoolingShape& s = layer.shape;
@@ -29,7 +29,7 @@ Values<float> one_and_many(const PoolingCase& layer, double lead, float slope) {
   return in;
 }
 
-// How much of what position c sees is not the first one, in double.
+// The share of all positions except the first in the pooled value of position c, in double.
 double others_at(const PoolingShape& s, Index c, double lead, double slope) {
   const Index last = s.causal ? c : s.C - 1, first = s.window > 0 && c >= s.window ? c - s.window + 1 : 0;
   const Index others = last - first + (first > 0 ? 1 : 0);
@@ -66,7 +66,7 @@ PoolingCase layer_of(Index C, Index window, bool causal, Index payloads, float s
   return layer;
 }
 
-// Without the channel that is always the same: there a gradient of a logit is the rounding of its average alone.
+// Without the constant channel: its logit gradient is only the rounding error of its average.
 Array<float> d_out_of(const PoolingCase& layer) {
   Array<float> d_out = converted<float>(random_values(layer.outputs(), 2))[0];
   for (std::size_t i = 2; i < d_out.size(); i += K) d_out[i] = 0;
@@ -102,7 +102,7 @@ void check_long(const PoolingCase& layer, double lead, float slope, double toler
   });
 }
 
-TEST_CASE("pooling: one large weight and many small ones", "[pooling][long][gpu]") {
+TEST_CASE("pooling: one large weight and many small weights", "[pooling][long][gpu]") {
   for (const double lead : {5.0, 13.8}) {
     for (const Index C : {200, 1025, 4096}) {
       for (const Index window : {Index(0), C - 1, C / 3}) check_long(layer_of(C, window, true, 1, 0), lead, 0, 5e-6);
@@ -112,7 +112,7 @@ TEST_CASE("pooling: one large weight and many small ones", "[pooling][long][gpu]
   }
 }
 
-TEST_CASE("pooling: one large weight and many small ones, 65,536 positions", "[pooling][long][heavy][gpu]") {
+TEST_CASE("pooling: one large weight and 65,535 small weights", "[pooling][long][heavy][gpu]") {
   for (const double lead : {5.0, 13.8}) {
     check_long(layer_of(65536, 0, true, 1, 0), lead, 0, 5e-6);
     check_long(layer_of(65536, 0, false, 1, 0), lead, 0, 5e-6);
@@ -122,14 +122,14 @@ TEST_CASE("pooling: one large weight and many small ones, 65,536 positions", "[p
   }
 }
 
-TEST_CASE("pooling: one large weight and a million small ones", "[pooling][long][heavy][gpu]") {
+TEST_CASE("pooling: one large weight and a million small weights", "[pooling][long][heavy][gpu]") {
   for (const double lead : {5.0, 13.8}) {
     for (const bool causal : {true, false}) check_long(layer_of(1 << 20, 0, causal, 1, 0), lead, 0, 1e-5);
   }
 }
 
-// Step by step, too; windows whose suffixes are long.
-TEST_CASE("pooling: one large weight and many steps", "[pooling][long][gpu]") {
+// Also in inference; with windows whose suffixes are long.
+TEST_CASE("pooling: one large weight and many inference steps", "[pooling][long][gpu]") {
   const auto check = [&](auto& device, const std::string& name, Index C, Index window, double lead) {
     const PoolingCase layer = layer_of(C, window, true, 1, 0);
     INFO(name << ", " << C << " steps, window " << window << ", lead " << lead);
@@ -145,8 +145,8 @@ TEST_CASE("pooling: one large weight and many steps", "[pooling][long][gpu]") {
   }
 }
 
-// In chunks, each behind one position that stands for all before it: what rounding leaves of that goes with it.
-TEST_CASE("pooling: one large weight and many small ones, in a thousand chunks", "[pooling][chunks][long][gpu]") {
+// In chunks, each after one position that stands for all earlier positions and carries their rounding errors.
+TEST_CASE("pooling: a thousand chunks, one large weight and many small weights", "[pooling][chunks][long][gpu]") {
   for (const double lead : {5.0, 13.8}) {
     for (const Index chunk : {1, 64, 300}) {
       const Index chunks = chunk == 300 ? 100 : 1024;

@@ -7,7 +7,7 @@
 namespace abh {
 namespace {
 
-TEST_CASE("batch: a classifier learns, with a target a sequence", "[batch][gpu]") {
+TEST_CASE("batch: a classifier learns, with one target per sequence", "[batch][gpu]") {
   for (const char* pooling : {"mean", "cls"}) {
     ModelConfig config = model_with("layers=1 channels=12 heads=2 context=9 vocabulary_size=11 causal=0");
     config.classes = 3;

@@ -11,7 +11,7 @@ const Rows<NetworkCase, ForWeightDecay> decaying([] {
   return std::vector{network_case("metric,additive", "0", 2, "classes=3 pooling=cls")};
 });
 
-// Three images of 2 channels, 4 rows and 6 columns, which make six patches each.
+// Three images with 2 channels, 4 rows and 6 columns, which give six patches each.
 Content vision_inputs() {
   std::string names =
       "input.image_bgyx weight.embedding.patch_di weight.embedding.patch_bias_d weight.embedding.cls_d "

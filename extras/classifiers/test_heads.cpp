@@ -27,7 +27,7 @@ struct Classifier {
   }
 };
 
-// The loss and, where asked for, all gradients.
+// The loss and, on request, all gradients.
 template <class Device>
 double loss_of(Device& device, const Classifier& c, const Array<double>& weights, Array<double>* gradients = nullptr,
                Array<double>* logits_bo = nullptr) {
@@ -76,7 +76,7 @@ TEST_CASE("heads: every gradient of a classifier", "[heads]") {
   }
 }
 
-TEST_CASE("heads: a sequence without a position has the bias for its logits", "[heads]") {
+TEST_CASE("heads: a sequence without positions has the bias as its logits", "[heads]") {
   const Classifier c("mean");
   Array<double> weights = weights_of(c), logits_bo;
   for (const Parameter& parameter : Network<CpuDevice<Isa::baseline>, double>::parameter_table(c.config)) {

@@ -15,7 +15,7 @@ const Token* mask_of_three(Index C) {
   return kept(std::move(mask_bc));
 }
 
-TEST_CASE("masked_mean: every derivative, every width", "[masked_mean]") {
+TEST_CASE("masked_mean: every derivative, at every SIMD width", "[masked_mean]") {
   check_layer(MaskedMeanCase{.B = 2, .C = 5, .D = 7});
   check_layer(MaskedMeanCase{.B = 3, .C = 4, .D = 19, .mask_bc = mask_of_three(4)});
   check_layer(MaskedMeanCase{.B = 1, .C = 1, .D = 1});
@@ -35,7 +35,7 @@ TEST_CASE("masked_mean: the worked example of the chapter", "[masked_mean]") {
   check(cpu);
 }
 
-TEST_CASE("masked_mean: nothing left, no sequences, no positions", "[masked_mean][gpu]") {
+TEST_CASE("masked_mean: all positions masked, no sequences, no positions", "[masked_mean][gpu]") {
   const MaskedMeanCase nothing{1, 2, 3, kept(Array<Token>{0, 0})};
   for_each_device(2, [&](auto& device) {
     CHECK(run_forward<float>(nothing, device, {{1, 2, 3, 4, 5, 6}})[0] == Array<float>{0, 0, 0});

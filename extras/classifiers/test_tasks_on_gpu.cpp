@@ -1,4 +1,4 @@
-// A few steps of every task whose examples have answers, on the emulated GPU and on the CPU.
+// A few steps of every task with answers, on the emulated GPU and on the CPU.
 
 #if defined(ABH_EMULATOR)
 
@@ -55,7 +55,8 @@ std::vector<std::unique_ptr<AnswerTask>> small_tasks(bool has_cls) {
 
 }  // namespace
 
-TEST_CASE("tasks: the emulated GPU learns them as the CPU does, in float and in bf16", "[sort][reviews][digits][gpu]") {
+TEST_CASE("tasks: the emulated GPU learns each task like the CPU, in float and in bf16",
+          "[sort][reviews][digits][gpu]") {
   for (const bool has_cls : {false, true}) {
     for (const auto& task : small_tasks(has_cls)) {
       ModelConfig config = {.layers = 1, .channels = 12, .heads = 2, .mixer = "dot"};

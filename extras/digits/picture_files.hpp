@@ -7,12 +7,12 @@
 namespace abh {
 
 // Reads the pictures at a user's path:
-// - an IDX file of images, or a folder with one that is to be trained on, such as train-images-idx3-ubyte or
-//   emnist-digits-train-images-idx3-ubyte. The labels lie beside it, under the name with labels for images and idx1 for
-//   idx3; and so does the test set, with t10k or test for train.
+// - an IDX file of images, or a folder with one for training, such as train-images-idx3-ubyte or
+//   emnist-digits-train-images-idx3-ubyte. The labels are next to it, in a file with labels instead of images and idx1
+//   instead of idx3 in its name; the test set is there too, with t10k or test instead of train.
 // - lines of 64 numbers and a digit, scikit-learn's digits.csv (labelled_pictures.hpp);
-// - a folder of PGM pictures: in folders that are named by their digit, 0 to 9, or with names of which the first
-//   character is the digit and the second is none, 7_0001.pgm; or two folders of such, train and test.
+// - a folder of PGM pictures: in subfolders named by their digit, 0 to 9, or with names that begin with the digit, such
+//   as 7_0001.pgm; or two such folders, train and test.
 // Without test files, the last fifth is held out, rounded up; of PGM pictures, which are sorted by digit, every fifth
 // in the order of paths. With `all`, the test set has every picture and the training set is empty. Throws a one-line
 // Error for other contents.

@@ -46,7 +46,7 @@ std::string labels_of(const std::string& labels) {
   return bytes;
 }
 
-// A line of digits.csv: 64 times a number, and what it shows.
+// A line of digits.csv: 64 times a number, then the digit.
 std::string line_of(const std::string& number, const std::string& label) {
   std::string line;
   for (int i = 0; i < 64; ++i) line += number + ",";
@@ -77,7 +77,7 @@ std::string drawn_lines(std::uint32_t count) {
 
 }  // namespace
 
-TEST_CASE("digits: the drawn ones are those of the description", "[digits]") {
+TEST_CASE("digits: generated digits match their description", "[digits]") {
   std::string all;
   std::vector<Index> count(10);
   for (std::uint32_t i = 0; i < 200; ++i) {
@@ -92,7 +92,7 @@ TEST_CASE("digits: the drawn ones are those of the description", "[digits]") {
   for (const Index each : count) CHECK(each > 8);
 }
 
-TEST_CASE("digits: a batch has the patches of every picture, behind a place for cls", "[digits]") {
+TEST_CASE("digits: a batch has the patches of every picture, after the cls position", "[digits]") {
   for (const bool has_cls : {false, true}) {
     for (const Index patch : {1, 2, 4, 8, 16}) {
       CAPTURE(has_cls, patch);
@@ -122,14 +122,14 @@ TEST_CASE("digits: a batch has the patches of every picture, behind a place for 
       }
     }
   }
-  // Training goes on from picture to picture, whatever the run's seed.
+  // Training takes one picture after the other, independent of the run's seed.
   const DigitsTask task(4, true);
   const Batch step = task.training_batch(4, 7, 2);
   CHECK((step.patch_bpi == task.training_batch(4, 8, 2).patch_bpi));
   for (std::uint32_t b = 0; b < 4; ++b) CHECK(step.target_r[b] == drawn_digit(8 + b).label);
 }
 
-TEST_CASE("digits: a picture in characters", "[digits]") {
+TEST_CASE("digits: a picture printed as characters", "[digits]") {
   const DigitsTask task(2, false);
   const Batch batch = task.test_batch(0, 2);
   const std::string right = task.shown(batch, 0, batch.target_r);
@@ -141,7 +141,7 @@ TEST_CASE("digits: a picture in characters", "[digits]") {
             .starts_with(std::to_string(other) + ", is " + std::to_string(batch.target_r[1]) + "\n"));
 }
 
-TEST_CASE("digits: pictures of a user, byte by byte", "[digits]") {
+TEST_CASE("digits: user pictures are read byte by byte", "[digits]") {
   const PictureSet set = pictures_of_idx(images_of("70"), "i", labels_of("70"), "l");
   CHECK(set.height == 2);
   CHECK(set.width == 3);
@@ -193,7 +193,7 @@ TEST_CASE("digits: pictures of a user, byte by byte", "[digits]") {
   }
 }
 
-TEST_CASE("digits: what is wrong with pictures of a user is said in a line", "[digits]") {
+TEST_CASE("digits: faults in user pictures are reported in one line", "[digits]") {
   const auto changed = [](std::string bytes, std::size_t at, char byte) {
     bytes.at(at) = byte;
     return bytes;
@@ -242,7 +242,7 @@ TEST_CASE("digits: what is wrong with pictures of a user is said in a line", "[d
           std::string("f: line 1: number 1: expected 0 to 16, found \"") + number + "\"");
   }
   CHECK(of_lines(line_of("1", "2.5")) == "f: line 1: the digit: expected 0 to 9, found \"2.5\"");
-  // A header stands first, and says where the digit is.
+  // A header comes first and names the column of the digit.
   CHECK(of_lines(good + line_of("x", "label")) == "f: line 2: number 1: expected 0 to 16, found \"x\"");
   CHECK(of_lines(line_of("label", "pixel63")) == "f: line 1: number 1: expected 0 to 16, found \"label\"");
   CHECK(of_lines(line_of("1", "10")) == "f: line 1: the digit: expected 0 to 9, found \"10\"");
@@ -272,7 +272,7 @@ TEST_CASE("digits: what is wrong with pictures of a user is said in a line", "[d
   }
 }
 
-TEST_CASE("digits: where the pictures of a user lie, and which are held back", "[digits]") {
+TEST_CASE("digits: user pictures are found by path, and a part is held out", "[digits]") {
   const TestFolder folder;
   const auto at = [&](const std::string& name) {
     const std::filesystem::path path = folder / name;
@@ -282,7 +282,7 @@ TEST_CASE("digits: where the pictures of a user lie, and which are held back", "
   const auto error = [](const std::string& path) { return error_of([&] { read_pictures(path); }); };
   const auto shown = [](const std::string& path) { return digits_shown(read_pictures(path)); };
 
-  // IDX: the labels beside the images; the last fifth, rounded up, where there is no test set.
+  // IDX: the labels next to the images; without a test set, the last fifth, rounded up.
   write_bytes(at("mnist/train-images-idx3-ubyte"), images_of("0123456"));
   const std::string images = folder / "mnist/train-images-idx3-ubyte", labels = at("mnist/train-labels-idx1-ubyte");
   CHECK(error(folder / "mnist") == labels + ": cannot be opened: No such file or directory");
@@ -365,7 +365,7 @@ TEST_CASE("digits: where the pictures of a user lie, and which are held back", "
         error(folder / "wide.csv")
             .starts_with(folder / "wide.csv" + ": is UTF-16 text (little-endian), expected text in UTF-8; iconv -f "));
   }
-  // Everything as the test set.
+  // The whole file as the test set.
   const auto all_shown = [](const std::string& path) { return digits_shown(read_pictures(path, true)); };
   CHECK(all_shown(folder / "digits.csv") == "|01234567890");
   CHECK(all_shown(folder / "emnist/emnist-digits-train-images-idx3-ubyte") == "|0123459");
@@ -427,7 +427,7 @@ TEST_CASE("digits: where the pictures of a user lie, and which are held back", "
   CHECK(shown(folder / "parts") == "12|1");
   CHECK(all_shown(folder / "parts") == "|121");
 
-  // The training pictures must show every digit that the network has to learn.
+  // The training pictures must contain every digit that the network has to learn.
   const auto teaching = [&](const std::string& all) {
     write_bytes(at("t/train-images-idx3-ubyte"), images_of(all));
     write_bytes(at("t/train-labels-idx1-ubyte"), labels_of(all));
@@ -437,7 +437,7 @@ TEST_CASE("digits: where the pictures of a user lie, and which are held back", "
   CHECK(teaching("12123") == "t: the test set has a 3, and no picture to train on shows one");
   CHECK(teaching("11111") == "t: all pictures to train on show one digit, expected two at least");
 
-  // The same pictures, wherever they lie; others, and others in their order, are not the same.
+  // The same pictures in another folder have the same fingerprint; other pictures, or another order, do not.
   const auto known = [&](const std::string& all) {
     write_bytes(at("k/train-images-idx3-ubyte"), images_of(all));
     write_bytes(at("k/train-labels-idx1-ubyte"), labels_of(all));
@@ -448,7 +448,7 @@ TEST_CASE("digits: where the pictures of a user lie, and which are held back", "
   CHECK(known("01234") != known("10234"));
 }
 
-TEST_CASE("digits: pictures of any size become patches, and are moved by a pixel at most", "[digits]") {
+TEST_CASE("digits: pictures of any size become patches, shifted by at most one pixel", "[digits]") {
   CHECK(usual_patch(16, 16) == 4);
   CHECK(usual_patch(28, 28) == 7);
   CHECK(usual_patch(8, 8) == 2);
@@ -480,7 +480,7 @@ TEST_CASE("digits: pictures of any size become patches, and are moved by a pixel
     const Index p = y / 2 * 3 + x / 2, i = y % 2 * 2 + x % 2;
     return batch.patch_bpi.at(static_cast<std::size_t>((b * 6 + p) * 4 + i));
   };
-  // The test set stays where it is.
+  // The test set stays the same.
   const Batch test = task.test_batch(0, 1);
   CHECK(test.target_r.at(0) == 2);
   for (Index y = 0; y < 4; ++y) {
@@ -522,7 +522,7 @@ TEST_CASE("digits: pictures of any size become patches, and are moved by a pixel
   CHECK(three.shown(three.test_batch(0, 1), 0, {1}) == "1\n    @\n    =");
 }
 
-TEST_CASE("digits: programs learn them, go on, and say how many are right", "[digits][programs]") {
+TEST_CASE("digits: programs train, resume and report the accuracy", "[digits][programs]") {
   const Arguments small =
       words("--task digits --channels 16 --heads 2 --layers 1 --batch 8 --steps 20 --eval-every 10 --eval-tokens 800");
   const TaskPlace place(small + words("--patch 8 --class-pooling cls"));
@@ -555,7 +555,7 @@ TEST_CASE("digits: programs learn them, go on, and say how many are right", "[di
                   {"--patch: expected 8"});
 }
 
-TEST_CASE("digits: programs learn the pictures of a user, and know them again", "[digits][programs]") {
+TEST_CASE("digits: programs learn user pictures, and recognise them in evaluation", "[digits][programs]") {
   const TestFolder folder;
   const std::string csv = folder / "digits.csv", run = folder / "run";
   write_bytes(csv, drawn_lines(60));
@@ -594,7 +594,7 @@ TEST_CASE("digits: programs learn the pictures of a user, and know them again", 
   }
   CHECK(last_line(require_success(evaluated({"--data", folder / "pgm"})).out)
             .starts_with("evaluate: digits, 2 examples, "));
-  // Those of another size.
+  // Pictures of another size.
   write_bytes(folder / "train-images-idx3-ubyte", images_of("01210"));
   write_bytes(folder / "train-labels-idx1-ubyte", labels_of("01210"));
   const std::string images = folder / "train-images-idx3-ubyte";
@@ -613,7 +613,7 @@ TEST_CASE("digits: programs learn the pictures of a user, and know them again", 
   require_refusal(run_program_of_build("evaluate", {"--checkpoint", drawn, "--data", csv}), 1,
                   {csv + ": pictures of 8 x 8 pixels, expected 16 x 16 pixels"});
 
-  // A run goes on with its pictures, and with no others.
+  // A run resumes with its pictures, and with no others.
   require_success(run_program_of_build("train", {"--resume", run, "--steps", "14"}));
   write_bytes(csv, drawn_lines(60) + drawn_lines(1));
   require_refusal(run_program_of_build("train", {"--resume", run, "--steps", "16"}), 1,
@@ -632,7 +632,7 @@ TEST_CASE("digits: programs learn the pictures of a user, and know them again", 
   require_refusal(train_digits({"--data", images, "--context", "9"}), 2, {"--context: expected none"});
 }
 
-TEST_CASE("digits: metadata of pictures that cannot be are refused", "[digits]") {
+TEST_CASE("digits: metadata of impossible pictures are refused", "[digits]") {
   const TestFolder folder;
   const std::string path = folder / "model";
   const auto error = [&](const std::string& change) {

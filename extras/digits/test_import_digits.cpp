@@ -12,7 +12,7 @@
 namespace abh {
 namespace {
 
-TEST_CASE("import: of a network that reads patches, sizes are seen from the tensors, and what is missing is said",
+TEST_CASE("import: a network with patches gets its sizes from the tensors, and missing keys are named",
           "[checkpoint]") {
   const TestFolder folder;
   const std::string path = folder / "theirs";

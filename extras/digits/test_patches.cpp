@@ -34,7 +34,7 @@ Batch batch_of(const ModelConfig& config, Index B, std::uint32_t number = 0) {
   return batch;
 }
 
-// The loss of a batch, and where they are asked for all gradients.
+// The loss of a batch and, on request, all gradients.
 template <class Device, class T>
 T loss_of(const ModelConfig& config, const Batch& batch, const Array<T>& weights, Array<T>* gradients = nullptr) {
   Device device = device_of<Device>(1);
@@ -55,7 +55,7 @@ T loss_of(const ModelConfig& config, const Batch& batch, const Array<T>& weights
 const char* const variants[] = {"pooling=cls", "pooling=mean", "pooling=cls positions=sinusoidal embedding_norm=1",
                                 "pooling=mean positions=none"};
 
-TEST_CASE("weights: the order of a network that reads patches", "[network]") {
+TEST_CASE("weights: the order of a network with patches", "[network]") {
   ModelConfig config{.layers = 1, .channels = 8, .heads = 2, .context = 5, .mixer = "identity"};
   config.classes = 3;
   config.patch_inputs = 4;
@@ -68,7 +68,7 @@ TEST_CASE("weights: the order of a network that reads patches", "[network]") {
   CHECK(names_of(parameter_table(config)) == "embedding.patch_di embedding.patch_bias_d embedding.cls_d " + after);
 }
 
-TEST_CASE("patches: every gradient of a network that reads them", "[patches]") {
+TEST_CASE("patches: every gradient of a network with patches", "[patches]") {
   for (const std::string variant : variants) {
     CAPTURE(variant);
     NetworkCase network;
@@ -97,13 +97,13 @@ TEST_CASE("patches: every gradient of a network that reads them", "[patches]") {
 }
 
 // On every device, in any number of threads and shards.
-TEST_CASE("patches: a model learns from them", "[patches][gpu]") {
+TEST_CASE("patches: a model learns from patches", "[patches][gpu]") {
   for (const std::string variant : variants) {
     const ModelConfig config = config_of(variant);
     std::vector<float> first;
     std::vector<double> losses;
     for (const std::string& device : float_devices()) {
-      const bool emulated = device == "emulated";  // slow, and has threads of its own
+      const bool emulated = device == "emulated";  // slow, and has its own threads
       for (const Index shards : {1, 4}) {
         if (emulated && shards > 1 && variant != variants[0]) continue;
         for (const Index threads : {1, 2}) {

@@ -17,6 +17,7 @@
 #include "cuda/emulator/nccl.hpp"
 #include "extras/distributed/gpu_sums.hpp"
 #include "tests/harness/catch.hpp"
+#include "tests/harness/model_case.hpp"
 
 namespace abh {
 namespace {
@@ -51,7 +52,7 @@ class ThreadAsProcess : public Processes {
   Meeting& meeting_;
 };
 
-// body(processes, device) in as many threads; what one of them throws.
+// Runs body(processes, device) in this number of threads; rethrows the exception of any of them.
 void in_threads(Index size, const std::function<void(Processes&, Device&)>& body) {
   Meeting meeting(size);
   std::vector<std::exception_ptr> errors(static_cast<std::size_t>(size));
@@ -102,7 +103,7 @@ bool same_bits(const Numbers& a, const float* b) {
   return true;
 }
 
-// The sums of `count` numbers that are begun in these parts, the last first, as a network does, in pieces of so many.
+// Sums `count` numbers in these parts, the last part first, as a network does, in pieces of the given size.
 void check_sums(Index size, Index count, const std::vector<Index>& borders, Index piece, Index times = 1) {
   INFO(size << " processes, " << count << " numbers, " << borders.size() << " borders, pieces of " << piece);
   std::vector<Numbers> parts;
@@ -118,7 +119,7 @@ void check_sums(Index size, Index count, const std::vector<Index>& borders, Inde
     device.copy_from_host(given.as<float>(), parts[rank].data(), count);
     Device::CapturedGraph step;
     good[rank] = 1;
-    for (Index time = 0; time < times; ++time) {  // as it is, then recorded, then again
+    for (Index time = 0; time < times; ++time) {  // directly, then captured, then replayed
       step.run(device, [&] {
         device.copy(values, given.as<float>(), count);
         Index end = count;
@@ -138,13 +139,13 @@ void check_sums(Index size, Index count, const std::vector<Index>& borders, Inde
   for (const char each : good) CHECK(each);
 }
 
-TEST_CASE("gpu sums: the bits of a balanced tree, whatever the number of processes", "[gpu_sums][threads]") {
+TEST_CASE("gpu sums: the bits of a balanced tree, for any number of processes", "[gpu_sums][threads]") {
   for (const Index size : {1, 2, 4, 8}) {
     for (const Index count : {0, 1, 2, 3, 17, 1000, 4099}) check_sums(size, count, {}, 1 << 22);
   }
 }
 
-TEST_CASE("gpu sums: in pieces, recorded or not, in every order of what may overlap", "[gpu_sums][threads]") {
+TEST_CASE("gpu sums: in pieces, captured or not, in every order of concurrent work", "[gpu_sums][threads]") {
   using emulator::Order;
   for (const Order order : {Order{}, Order{Order::reverse, 0}, Order{Order::shuffled, 1}}) {
     emulator::set_order(order);
@@ -155,14 +156,14 @@ TEST_CASE("gpu sums: in pieces, recorded or not, in every order of what may over
   emulator::set_order({});
 }
 
-TEST_CASE("gpu sums: arrays that do not follow each other", "[gpu_sums][threads]") {
+TEST_CASE("gpu sums: non-contiguous arrays", "[gpu_sums][threads]") {
   in_threads(2, [&](Processes& processes, Device& device) {
     GpuSums<Backend::emulated> sums(device, processes);
     const DeviceMemory memory(device.memory(), 4 * sizeof(float));
     float* values = memory.as<float>();
     for (int i = 0; i < 4; ++i) values[i] = static_cast<float>(10 * i + processes.rank());
     sums.begin_sum(values, 1);
-    sums.begin_sum(values + 2, 1);  // not before what was begun
+    sums.begin_sum(values + 2, 1);  // not before the work that was started
     sums.begin_sum(values + 3, 1);
     sums.finish_sums();
     const float own = static_cast<float>(10 + processes.rank());
@@ -174,7 +175,37 @@ TEST_CASE("gpu sums: arrays that do not follow each other", "[gpu_sums][threads]
   });
 }
 
-TEST_CASE("gpu sums: who leaves with an error does not wait for the others", "[gpu_sums][threads]") {
+// A gradient whose late sums are not done when it is sent is none.
+TEST_CASE("gpu sums: a network in two processes learns what one process with two shards learns",
+          "[gpu_sums][threads]") {
+  const ModelConfig config{
+      .layers = 2, .channels = 12, .heads = 2, .context = 6, .vocabulary = 9, .mixer = "additive,dot"};
+  TrainingConfig training{.batch = 4, .steps = 9, .learning_rate = 0.01, .warmup = 0, .dropout = 0.1};
+  training.shards = 2;
+  const auto weights_of = [&](Processes& processes, Index size) {
+    const auto model =
+        with_weights(make_model({.device = "emulated", .threads = 1}, config,
+                                training_capacity(config, training, false, size), training.dropout, "float", processes),
+                     some_weights(config, 0.2));
+    for (Index step = 0; step < 3; ++step) {  // as it is, then recorded, then again
+      Batch batch{.B = 4, .C = 6};
+      for (Index i = 0; i < 24; ++i) {
+        batch.token_bc.push_back(static_cast<Token>((i * i + step) % 9));
+        batch.target_r.push_back(i % 5 == 0 ? ignored_target : static_cast<Token>((3 * i + step) % 9));
+      }
+      model->train_step(batch, training, step);
+    }
+    return model->read(Model::Arena::weights);
+  };
+  const std::vector<float> expected = weights_of(one_process(), 1);
+  std::vector<std::vector<float>> found(2);
+  in_threads(2, [&](Processes& processes, Device&) {
+    found[static_cast<std::size_t>(processes.rank())] = weights_of(processes, 2);
+  });
+  for (const std::vector<float>& weights : found) CHECK((weights == expected));
+}
+
+TEST_CASE("gpu sums: a process that leaves with an error does not wait for the others", "[gpu_sums][threads]") {
   std::atomic<int> left = 0;
   CHECK_THROWS_WITH(in_threads(2,
                                [&](Processes& processes, Device& device) {
@@ -193,7 +224,7 @@ TEST_CASE("gpu sums: who leaves with an error does not wait for the others", "[g
                     "the disk is full");
 }
 
-TEST_CASE("emulator: messages of a group go at the same time, and arrive in order", "[gpu_sums][threads]") {
+TEST_CASE("emulator: messages of a group are concurrent and arrive in order", "[gpu_sums][threads]") {
   ncclUniqueId id;
   REQUIRE(ncclGetUniqueId(&id) == ncclSuccess);
   std::vector<std::thread> threads;

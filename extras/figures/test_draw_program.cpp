@@ -23,7 +23,7 @@ Outcome draw(const Arguments& arguments, const RunOptions& options = {}) {
 
 std::string page_of(const std::string& folder) { return read_bytes(folder + "/index.html"); }
 
-// Draws, and checks all that a page promises; gives back its pictures.
+// Draws, and checks every property of a page; returns its pictures.
 std::vector<std::string> require_page(const Arguments& arguments, const std::string& folder) {
   const Outcome outcome = require_success(draw(arguments + Arguments{"--out", folder}));
   CHECK(last_line(outcome.out) == "pictures: " + folder + "/index.html");
@@ -58,7 +58,7 @@ bool has(const std::vector<std::string>& files, const std::string& file) {
 
 }  // namespace
 
-TEST_CASE("programs: draw has pictures of every mixer", "[programs][drawing]") {
+TEST_CASE("programs: draw makes pictures of every mixer", "[programs][drawing]") {
   const TestFolder folder;
   for (const MixerProperties& mixer : Mixers::properties) {
     const std::string name = mixer.name;
@@ -103,19 +103,19 @@ TEST_CASE("programs: draw follows the settings of a network", "[programs][drawin
     CHECK(has(files, "layer-1-spans.svg") == (std::count(flags.begin(), flags.end(), "--span") > 0));
   }
   CHECK(contains(page_of(folder / "page"), "Layer 1: identity"));
-  // The same words, and the same bytes: on any number of threads, and once more over what is there.
+  // The same words and the same bytes, with any number of threads, and repeated over existing files.
   const std::string html = page_of(folder / "page"), run = trained(settings.back());
   require_success(run_program_of_build(
       "draw", {"--checkpoint", run, "--text", "the cat", "--out", folder / "page", "--threads", "3"}));
   CHECK(page_of(folder / "page") == html);
-  // Beside the checkpoint, and by the plain loops.
+  // Next to the checkpoint, and with the plain loops.
   const std::string copy = folder / "run";
   copy_run(run, copy);
   CHECK(last_line(require_success(draw({"--checkpoint", copy, "--text", "the cat", "--device", "plain"})).out) ==
         "pictures: " + copy + "/pictures/index.html");
 }
 
-TEST_CASE("programs: draw shows every task its own way", "[programs][drawing]") {
+TEST_CASE("programs: draw shows each task in its own form", "[programs][drawing]") {
   const TestFolder folder;
   const auto train_on = [&](const std::string& task, const std::string& more, const std::string& run) {
     require_success(
@@ -136,6 +136,35 @@ TEST_CASE("programs: draw shows every task its own way", "[programs][drawing]") 
   const std::string long_arrays = train_on("sort", "--length 70 --batch 2", "long");
   require_refusal(draw({"--checkpoint", long_arrays, "--example", "0", "--out", folder / "a"}), 1,
                   {"at most 64 digits"});
+  // Arrays with their answers of 128 positions in all, and the next longer ones.
+  const std::string smallest_network = " --layers 1 --channels 4 --heads 1 --batch 1 --eval-tokens 10 --steps 0";
+  for (const std::string length : {"64", "65"}) {
+    const std::string run = train_on("sort", "--length " + length + smallest_network, "sort_" + length);
+    const Arguments first = {"--checkpoint", run, "--example", "0"};
+    if (length == "64") require_page(first, folder / "a");
+    if (length == "65") require_refusal(draw(first + Arguments{"--out", folder / "a"}), 1, {"at most 64 digits"});
+  }
+  // Sources and targets: the one or the other may be too long. The end is a position of the target.
+  std::string lines;
+  for (int i = 0; i < 30; ++i) lines += std::to_string(100 + i) + "\ty\n";
+  for (const auto& [source, target] : {std::pair{128, 127}, {129, 1}, {1, 128}}) {
+    lines += std::string(static_cast<std::size_t>(source), '1') + "\t" +
+             std::string(static_cast<std::size_t>(target), 'y') + "\n";
+  }
+  write_bytes(folder / "pairs.tsv", lines);
+  const std::string pairs = train_on("pairs",
+                                     "--context 130 --data " + (folder / "pairs.tsv") +
+                                         " --encoder-layers 1 --decoder-layers 1 --channels 4 --heads 1 --batch 1 "
+                                         "--eval-tokens 10 --steps 0",
+                                     "pairs");
+  for (const char* example : {"0", "1", "2"}) {
+    const Arguments shown = {"--checkpoint", pairs, "--data", folder / "pairs.tsv", "--example", example};
+    if (*example == '0') require_page(shown, folder / "a");
+    if (*example != '0') {
+      require_refusal(draw(shown + Arguments{"--out", folder / "a"}), 1,
+                      {"at most 128 characters, to be drawn, found "});
+    }
+  }
 
   for (const std::string pooling : {"mean", "cls"}) {
     const std::string reviews = train_on("reviews", "--class-pooling " + pooling, "reviews_" + pooling);
@@ -158,7 +187,7 @@ TEST_CASE("programs: draw shows every task its own way", "[programs][drawing]") 
                     {"--text: expected --example"});
   }
   // A file of one's own: words that are not known are one, and examples are counted in the file.
-  std::string lines;
+  lines.clear();
   for (int i = 0; i < 40; ++i) lines += i % 2 == 0 ? "good\ta fine film\n" : "bad\ta poor film\n";
   write_bytes(folder / "texts.tsv", lines);
   const std::string own = train_on("reviews", "--context 5 --data " + (folder / "texts.tsv"), "own");
@@ -171,7 +200,7 @@ TEST_CASE("programs: draw shows every task its own way", "[programs][drawing]") 
                   {"--data: expected --example beside it, found --text"});
 }
 
-TEST_CASE("programs: a large network is drawn in part, and a long text cut", "[programs][drawing]") {
+TEST_CASE("programs: a large network is drawn in part, and a long text is cut", "[programs][drawing]") {
   const TestFolder folder;
   const std::string run = trained(words("--layers 12 --heads 12 --channels 96 --context 200 --mixer dot --steps 1"));
   const std::string text = some_text(300);
@@ -189,7 +218,7 @@ TEST_CASE("programs: a large network is drawn in part, and a long text cut", "[p
   CHECK(contains(page_of(folder / "small"), "Of 300 characters the first 8 are drawn."));
 }
 
-TEST_CASE("programs: what draw refuses", "[programs][drawing]") {
+TEST_CASE("programs: draw refuses invalid settings", "[programs][drawing]") {
   const std::string run = trained();
   const TestFolder folder;
   const std::string help = require_success(draw({"--help"})).out;
@@ -228,7 +257,7 @@ TEST_CASE("programs: what draw refuses", "[programs][drawing]") {
   require_success(draw({"--checkpoint", run, "--text", "the cat", "--out", folder / "full"}));
   require_refusal(draw({"--checkpoint", run, "--text", "the", "--out", folder / "full"}, full), 1, {"full/", "svg"});
   CHECK(!exists(folder / "full/index.html"));
-  // A page of somebody else's stays as it is, and so do other files.
+  // A page of another program is not changed, nor are other files.
   std::filesystem::create_directories(folder / "mine");
   write_bytes(folder / "mine/index.html", "<html><img src=\"mine.svg\"/></html>");
   require_refusal(draw({"--checkpoint", run, "--text", "the", "--out", folder / "mine"}), 1, {"is no page of draw"});
@@ -239,7 +268,7 @@ TEST_CASE("programs: what draw refuses", "[programs][drawing]") {
   CHECK(read_bytes(folder / "mine/mine.svg") == "<svg/>");
 }
 
-TEST_CASE("programs: several draws into one folder at a time leave one complete page, others are refused",
+TEST_CASE("programs: of concurrent draws into one folder one writes a complete page, others are refused",
           "[programs][drawing]") {
   const std::string run = trained();
   const TestFolder folder;

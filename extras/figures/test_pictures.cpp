@@ -1,4 +1,4 @@
-// Pictures of a network: colours, matrix, strip, ways, patches, and the page that they stand on.
+// Pictures of a network: colours, matrix, strip, connections, patches, and their page.
 
 #include <cmath>
 #include <string>
@@ -19,7 +19,7 @@
 namespace abh {
 namespace {
 
-TEST_CASE("colours: levels are evenly apart to the eye, and a screen can show them", "[pictures]") {
+TEST_CASE("colours: levels are perceptually uniform and displayable", "[pictures]") {
   for (const Colours kind : {Colours::one_way, Colours::both_signs}) {
     for (const bool dark : {false, true}) {
       CAPTURE(kind == Colours::one_way, dark);
@@ -39,7 +39,7 @@ TEST_CASE("colours: levels are evenly apart to the eye, and a screen can show th
       CHECK(count(colour_rules(kind, dark), "{--v:#") == colour_levels);
     }
   }
-  // There and back; Ottosson's own example of a red.
+  // Round trip; Ottosson's own example of a red.
   const OkLab red = ok_lab_of({1, 0, 0});
   CHECK(std::abs(red.L - 0.628) < 1e-3);
   CHECK(std::abs(red.a - 0.225) < 1e-3);
@@ -47,7 +47,7 @@ TEST_CASE("colours: levels are evenly apart to the eye, and a screen can show th
   CHECK(std::abs(srgb_of(red)[0] - 1) < 1e-6);
 }
 
-TEST_CASE("colours: which level a number has", "[pictures]") {
+TEST_CASE("colours: the level of a number", "[pictures]") {
   const ColourScale way{.smallest = 1, .largest = 3};
   CHECK(way.level(1) == 0);
   CHECK(way.level(2) == 8);
@@ -70,7 +70,7 @@ TEST_CASE("colours: which level a number has", "[pictures]") {
   CHECK(ColourScale{.largest = 3}.fitted({1, -7}).largest == 3);
 }
 
-TEST_CASE("pictures: a matrix is one path a level", "[pictures]") {
+TEST_CASE("pictures: a matrix has one path per level", "[pictures]") {
   MatrixPicture picture{.text = {"who & whom", "rows <look>", "two rows"},
                         .row_names = {"a", "\u65e5"},
                         .column_names = {"x", "y", "z"},
@@ -86,8 +86,8 @@ TEST_CASE("pictures: a matrix is one path a level", "[pictures]") {
         "<path class=\"v4\" d=\"m0 1h1\"/>", ">4 nats</text>", ">\u65e5</text>"})
     CHECK(contains(svg, part));
   CHECK(count(svg, "<path") == 2);
-  CHECK(count(svg, "http") == 1);  // the name space; nothing is fetched
-  // Some columns are numbered if there are many. An empty matrix is a valid picture, too.
+  CHECK(count(svg, "http") == 1);  // the XML namespace; nothing is loaded
+  // Only some of many columns are numbered. An empty matrix is a valid picture, too.
   picture.column_names.assign(100, "name");
   picture.value_rc.assign(200, NAN);
   const std::string wide = matrix_svg(picture);
@@ -98,7 +98,7 @@ TEST_CASE("pictures: a matrix is one path a level", "[pictures]") {
   CHECK(well_formed(matrix_svg({})));
 }
 
-TEST_CASE("pictures: a strip breaks where it must, and a level has ink that can be read", "[pictures]") {
+TEST_CASE("pictures: a strip breaks at line ends, and its text contrasts with every level", "[pictures]") {
   StripPicture picture{.text = {"losses"}, .cells = {{"a", 1.0}, {"\u21b5", 0.0, true}, {"<b>", std::nullopt}}};
   const std::string svg = strip_svg(picture);
   INFO(svg);
@@ -106,7 +106,7 @@ TEST_CASE("pictures: a strip breaks where it must, and a level has ink that can 
   CHECK(contains(svg,
                  "<rect class=\"g v16\" x=\"14\" y=\"60\" width=\"11\" height=\"21\"/>"
                  "<text class=\"token over\""));
-  CHECK(contains(svg, "<rect class=\"g v0\" x=\"14\" y=\"83\""));  // behind the line break
+  CHECK(contains(svg, "<rect class=\"g v0\" x=\"14\" y=\"83\""));  // after the line break
   CHECK(contains(svg, ">&lt;b&gt;</text>"));
   picture.shows_values = true;
   CHECK(contains(strip_svg(picture), "class=\"label\""));
@@ -118,7 +118,7 @@ TEST_CASE("pictures: a strip breaks where it must, and a level has ink that can 
   CHECK(well_formed(strip_svg({})));
 }
 
-TEST_CASE("pictures: ways, the thicker the more", "[pictures]") {
+TEST_CASE("pictures: connections are thicker for larger weights", "[pictures]") {
   const WaysPicture picture{
       .text = {"ways"}, .above = {"1", "2"}, .below = {"2", "1", "3"}, .weight_ba = {0, 1, 0.25, 0, 0, 0.0001}};
   const std::string svg = ways_svg(picture);
@@ -128,10 +128,26 @@ TEST_CASE("pictures: ways, the thicker the more", "[pictures]") {
   CHECK(contains(svg, "<path class=\"v8\""));
   CHECK(count(svg, "<path") == 2);
   CHECK(count(svg, "class=\"token\"") == 5);
+  // Each line begins at the name below and ends at the one above.
+  const auto x_of = [](double i, double names) {
+    return tenths(picture_margin + (picture_width - 2 * picture_margin) * (i + 0.5) / names);
+  };
+  const auto way = [&](double below, double above) {
+    const std::string from = x_of(below, 3), to = x_of(above, 2);
+    const std::string upper = tenths(frame_top + 18), lower = tenths(frame_top + 158);
+    return " d=\"M" + from + " " + lower + "C" + from + " " + tenths(frame_top + 98) + " " + to + " " +
+           tenths(frame_top + 78) + " " + to + " " + upper + "\"/>";
+  };
+  CHECK(contains(svg, "stroke-width=\"5.6\"" + way(0, 1)));
+  CHECK(contains(svg, "stroke-width=\"3.2\"" + way(1, 0)));
+  for (std::size_t i = 0; i < 3; ++i) {
+    CHECK(contains(svg, "x=\"" + x_of(static_cast<double>(i), 3) + "\" y=\"" + tenths(frame_top + 173) + "\">" +
+                            picture.below[i] + "</text>"));
+  }
   CHECK(well_formed(ways_svg({})));
 }
 
-TEST_CASE("pictures: a tree grows in lanes, and what died is crossed out", "[pictures]") {
+TEST_CASE("pictures: a beam tree grows in columns, and dropped hypotheses are crossed out", "[pictures]") {
   const TreePicture picture{.text = {"tree"},
                             .nodes = {{-1, "a", -1, {"2.", "-1"}},
                                       {-1, "b", -2},
@@ -166,7 +182,7 @@ TEST_CASE("pictures: a tree grows in lanes, and what died is crossed out", "[pic
   CHECK(contains(error_of([&] { tree_svg(wide); }), "8 branches"));
 }
 
-TEST_CASE("pictures: patches lie under their ink", "[pictures]") {
+TEST_CASE("pictures: patches lie below their ink", "[pictures]") {
   PatchesPicture picture{
       .text = {"patches"}, .height = 4, .width = 4, .patch = 2, .value_p = {0, 1, 0.5, 0}, .unit = "weight"};
   picture.ink_yx.assign(16, 0);
@@ -179,7 +195,7 @@ TEST_CASE("pictures: patches lie under their ink", "[pictures]") {
   CHECK(count(svg, "<circle") == 1);
 }
 
-TEST_CASE("pictures: names and numbers that fit", "[pictures]") {
+TEST_CASE("pictures: names and numbers fit their space", "[pictures]") {
   CHECK(tenths(1.04) == "1");
   CHECK(tenths(-0.01) == "0");
   CHECK(tenths(2.25) == "2.2");
@@ -192,7 +208,7 @@ TEST_CASE("pictures: names and numbers that fit", "[pictures]") {
   CHECK(shortened("\u65e5\u65e5\u65e5", 4) == "\u65e5\u2026");
 }
 
-TEST_CASE("pictures: a page without script, that knows its own pictures", "[pictures]") {
+TEST_CASE("pictures: a page without script that lists its own pictures", "[pictures]") {
   const std::string svg = strip_svg({});
   const PicturePage page{.title = "A <title>",
                          .introduction = {"first & last"},

@@ -9,13 +9,13 @@
 namespace abh {
 namespace {
 
-TEST_CASE("kernel_regression: every derivative, every width", "[kernel_regression]") {
+TEST_CASE("kernel_regression: every derivative, at every SIMD width", "[kernel_regression]") {
   check_layer(KernelRegressionCase{.C = 5, .S = 7});
   check_layer(KernelRegressionCase{.C = 19, .S = 19, .leave_one_out = true});
   check_layer(KernelRegressionCase{.C = 3, .S = 5, .leave_one_out = true});
   check_layer(KernelRegressionCase{.C = 9, .S = 4, .leave_one_out = true, .learned = false});
   check_layer(KernelRegressionCase{.C = 4, .S = 6, .learned = false, .fixed_width = -2.5});
-  // More queries and keys than a task takes, and a rest of vectors and scalars.
+  // More queries and keys than one task takes, with a rest of vectors and scalars.
   check_layer(KernelRegressionCase{.C = 37, .S = 83});
   // Several runs of a sum.
   check_float(KernelRegressionCase{.C = 7, .S = 2101, .leave_one_out = true}, 1);
@@ -23,8 +23,8 @@ TEST_CASE("kernel_regression: every derivative, every width", "[kernel_regressio
   check_threads(KernelRegressionCase{.C = 261, .S = 261, .leave_one_out = true}, 1);
 }
 
-TEST_CASE("kernel_regression: lane widths agree at every odd size", "[kernel_regression]") {
-  // With one key and leave_one_out nothing is seen.
+TEST_CASE("kernel_regression: SIMD widths agree at every odd size", "[kernel_regression]") {
+  // With one key and leave_one_out the query has no key.
   check_widths([](Index size) { return KernelRegressionCase{.C = size, .S = size + 2, .leave_one_out = true}; });
   check_widths([](Index size) { return KernelRegressionCase{.C = 3, .S = size, .learned = size % 4 == 1}; });
 }
@@ -55,7 +55,7 @@ TEST_CASE("kernel_regression: the worked example of the chapter", "[kernel_regre
   for_each_device(1, [&](auto& device) { check(device, float{}, 1e-6); });
 }
 
-TEST_CASE("kernel_regression: what the plain loops show are the weights", "[kernel_regression]") {
+TEST_CASE("kernel_regression: the weights of the plain loops can be inspected", "[kernel_regression]") {
   const Array<double> query_c = {1, 0.5}, key_s = {0, 1, 2}, value_s = {8, 0, 4},
                       width = {std::sqrt(2 * std::numbers::ln2)};
   Array<double> out_c(2), near_c(2), share_c(2), weight_cs(6);
@@ -73,12 +73,12 @@ TEST_CASE("kernel_regression: what the plain loops show are the weights", "[kern
   require_close({activation("weight_cs", {2, 3})}, {weight_cs}, {{0, 2.0 / 3, 1.0 / 3, 0.8, 0, 0.2}}, 1e-14, "weights");
 }
 
-TEST_CASE("kernel_regression: a query that sees nothing", "[kernel_regression][gpu]") {
+TEST_CASE("kernel_regression: a query without keys", "[kernel_regression][gpu]") {
   const KernelRegressionCase alone{.C = 2, .S = 1, .leave_one_out = true}, no_keys{.C = 2, .S = 0};
   const Values<float> in = {{1, 2}, {3}, {4}, {2}};
   for_each_device(2, [&](auto& device, const std::string& name) {
     INFO(name);
-    // The second query sees the key.
+    // The second query has the key.
     CHECK(run_forward<float>(alone, device, in)[0] == Array<float>{0, 4});
     const Values<double> d_in = run_backward<float>(alone, device, in, {{5, 7}});
     CHECK(d_in == Values<double>{{0, 0}, {0}, {7}, {0}});
@@ -91,9 +91,9 @@ TEST_CASE("kernel_regression: a query that sees nothing", "[kernel_regression][g
   });
 }
 
-TEST_CASE("kernel_regression: far from all keys the nearest answers", "[kernel_regression][gpu]") {
-  // Scores of -1,300, of -1e8 and of -2e9: without the maximum every sum would be 0. The last two keys are as far from
-  // the last query as float can tell, and the nearer one is right all the same.
+TEST_CASE("kernel_regression: far from all keys the nearest key determines the output", "[kernel_regression][gpu]") {
+  // Scores of -1,300, of -1e8 and of -2e9: without the maximum every sum would be 0. In float the last two keys have
+  // the same distance from the last query, but the nearer key must win.
   const KernelRegressionCase layer{.C = 3, .S = 3};
   const Values<float> in = {{-51, 20000, -60000}, {0, 0.001f, 1}, {5, 6, 7}, {1}};
   for_each_device(1, [&](auto& device, const std::string& name) {
@@ -108,7 +108,7 @@ TEST_CASE("kernel_regression: far from all keys the nearest answers", "[kernel_r
   });
 }
 
-TEST_CASE("kernel_regression: digits stay where all keys are far away", "[kernel_regression][gpu]") {
+TEST_CASE("kernel_regression: precision is kept when all keys are far away", "[kernel_regression][gpu]") {
   // Keys in a cluster, queries 50 away: scores around -1,300 that differ by a little.
   const KernelRegressionCase layer{.C = 9, .S = 21};
   std::vector<TensorSpec> specs = layer.inputs();
@@ -127,7 +127,7 @@ TEST_CASE("kernel_regression: digits stay where all keys are far away", "[kernel
   });
 }
 
-TEST_CASE("kernel_regression: only the square of the width counts", "[kernel_regression]") {
+TEST_CASE("kernel_regression: only the square of the width matters", "[kernel_regression]") {
   const KernelRegressionCase layer{.C = 4, .S = 6}, average{.C = 4, .S = 6, .learned = false, .fixed_width = 0};
   Values<double> in = random_values(layer.inputs(), 1);
   const Values<double> d_out = random_values(layer.outputs(), 2);
@@ -139,7 +139,7 @@ TEST_CASE("kernel_regression: only the square of the width counts", "[kernel_reg
   const Values<double> d_negative = run_backward<double>(layer, device, in, d_out);
   CHECK(d_negative[0] == d_in[0]);
   CHECK(std::abs(d_negative[3][0] + d_in[3][0]) < 1e-15);
-  // At 0 it is the average, and no step leads away.
+  // At width 0 the output is the average, and the gradient is 0.
   in[3][0] = 0;
   const Values<double> d_average = run_backward<double>(layer, device, in, d_out);
   CHECK(largest(d_average[0]) == 0);
@@ -152,7 +152,7 @@ TEST_CASE("kernel_regression: only the square of the width counts", "[kernel_reg
   for (double each : averages[0]) CHECK(std::abs(each - mean) < 1e-15);
 }
 
-TEST_CASE("kernel_regression: NaN is not hidden", "[kernel_regression][gpu]") {
+TEST_CASE("kernel_regression: NaN propagates", "[kernel_regression][gpu]") {
   const KernelRegressionCase layer{.C = 21, .S = 21, .leave_one_out = true};
   const Values<float> good = converted<float>(random_values(layer.inputs(), 1));
   const float nan = std::numeric_limits<float>::quiet_NaN();
@@ -164,7 +164,7 @@ TEST_CASE("kernel_regression: NaN is not hidden", "[kernel_regression][gpu]") {
         in[spec][spec == 3 ? 0 : at] = nan;
         const Array<float> out = run_forward<float>(layer, device, in)[0];
         for (std::size_t c = 0; c < out.size(); ++c) {
-          // A query reaches its own row, a key and a value all rows but that which leaves it out.
+          // A query influences its own row; a key and a value influence all rows, except the row that leaves them out.
           CHECK(std::isnan(out[c]) == (spec == 3 || (spec == 0) == (c == at)));
         }
       }
@@ -172,8 +172,8 @@ TEST_CASE("kernel_regression: NaN is not hidden", "[kernel_regression][gpu]") {
   });
 }
 
-// One heavy key and very many light ones, all alike: the output is the share of the light ones. And as many queries,
-// all alike, of a key: its gradients are as many times that of one.
+// One heavy key and many equal light keys: the output is the share of the light keys. With as many equal queries, a
+// key's gradients are that number times the gradient from one query.
 template <class Device>
 void check_long_sums(Device& device, const std::string& name, std::size_t light) {
   INFO(name);
@@ -197,7 +197,7 @@ TEST_CASE("kernel_regression: long sums do not drift", "[kernel_regression][gpu]
   for_each_gpu([](auto& device, const std::string& name) { check_long_sums(device, name, 1 << 16); });
 }
 
-TEST_CASE("kernel_regression: scratch memory grows with the queries alone", "[kernel_regression]") {
+TEST_CASE("kernel_regression: scratch memory grows only with the queries", "[kernel_regression]") {
   const auto scratch = [](Index C, Index S) {
     const KernelRegressionCase layer{.C = C, .S = S};
     CpuDevice<Isa::baseline> device(1);
@@ -209,7 +209,7 @@ TEST_CASE("kernel_regression: scratch memory grows with the queries alone", "[ke
   CHECK(scratch(512, 64) <= 8 * scratch(64, 64));
 }
 
-TEST_CASE("kernel_regression: on the GPU", "[kernel_regression][gpu]") {
+TEST_CASE("kernel_regression: GPU kernels at every size", "[kernel_regression][gpu]") {
   check_gpu("kernel_regression", KernelRegressionCase{.C = 5, .S = 7}, KernelRegressionCase{.C = 37, .S = 83},
             KernelRegressionCase{.C = 40, .S = 64, .leave_one_out = true},
             KernelRegressionCase{.C = 67, .S = 67, .leave_one_out = true}, KernelRegressionCase{.C = 1, .S = 1},

@@ -33,7 +33,7 @@ const Rows<GoldenExample> examples([] {
                       {"output.y_c", {{2}, {3, 4}}}};
   Content without = with(regression, "leave_one_out=1");
   without.reals["output.y_c"].values = {4.0 / 3, 7.2};
-  // Only the parametric kernel has a width, and there are three.
+  // Only the parametric kernel has a width, and it has three.
   return std::vector<GoldenExample>{{regression},
                                     {without},
                                     {with(without, "kernel=gaussian"), 2},

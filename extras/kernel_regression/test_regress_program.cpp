@@ -1,5 +1,6 @@
 // regress as its users meet it, and its picture.
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <string>
@@ -32,7 +33,7 @@ std::map<std::string, std::pair<double, double>> rows_of(const Outcome& outcome)
 
 }  // namespace
 
-TEST_CASE("programs: regress finds widths that answer well", "[programs][regress]") {
+TEST_CASE("programs: regress finds widths with small errors", "[programs][regress]") {
   const Outcome outcome = require_success(regress("--seed 1"));
   const auto rows = rows_of(outcome);
   REQUIRE(rows.size() == 6);
@@ -52,7 +53,7 @@ TEST_CASE("programs: regress finds widths that answer well", "[programs][regress
   CHECK(require_success(regress("--seed 2")).out != outcome.out);
 }
 
-TEST_CASE("programs: regress shows the spread over seeds, and draws", "[programs][regress]") {
+TEST_CASE("programs: regress prints the spread over seeds, and draws pictures", "[programs][regress]") {
   const TestFolder folder;
   const std::string out = folder / "new/pictures";
   const Outcome outcome = require_success(regress("--draws 3 --seed 5 --out " + out));
@@ -69,7 +70,50 @@ TEST_CASE("programs: regress shows the spread over seeds, and draws", "[programs
   CHECK(rows_of(require_success(regress("--draws 1 --seed 5"))).size() == 6);
 }
 
-TEST_CASE("programs: what regress refuses", "[programs][regress]") {
+TEST_CASE("programs: the spread over seeds is that of the tables of each seed", "[programs][regress]") {
+  constexpr int draws = 4;
+  const std::vector<std::string> rows = lines_of(require_success(regress("--draws 4 --seed 5")).out);
+  std::map<std::string, std::vector<double>> errors, widths;
+  for (int draw = 0; draw < draws; ++draw) {
+    for (const auto& [name, row] : rows_of(require_success(regress("--seed " + std::to_string(5 + draw))))) {
+      widths[name].push_back(row.first);
+      errors[name].push_back(row.second);
+    }
+  }
+  REQUIRE(errors.size() == 6);
+  // Between neighbours in proportion.
+  const auto quantile = [&](std::vector<double> x, double part) {
+    std::sort(x.begin(), x.end());
+    const double at = part * (draws - 1), below = std::floor(at);
+    const auto i = static_cast<std::size_t>(below);
+    return i + 1 == x.size() ? x[i] : x[i] * (below + 1 - at) + x[i + 1] * (at - below);
+  };
+  std::size_t found = 0;
+  for (const std::string& line : rows) {
+    const Parts parts =
+        whole_match(line, "(.*[a-z0-9])  +([0-9.]+) \\(([0-9.]+)\\)  ([0-9.]+)  ([0-9.]+) to ([0-9.]+) +([0-9.]+)");
+    if (parts.empty()) continue;
+    INFO(line);
+    ++found;
+    const std::vector<double>& error = errors.at(parts[1]);
+    double mean = 0, squares = 0;
+    for (const double each : error) mean += each / draws;
+    for (const double each : error) squares += (each - mean) * (each - mean);
+    const double expected[] = {mean,
+                               std::sqrt(squares / (draws - 1) / draws),
+                               quantile(error, 0.5),
+                               quantile(error, 0.05),
+                               quantile(error, 0.95),
+                               quantile(widths.at(parts[1]), 0.5)};
+    for (std::size_t i = 0; i < 6; ++i) {
+      const double printed = std::stod(parts[2 + i]), last_digit = i == 5 ? 0.01 : 0.0001;
+      CHECK_FALSE(!(std::abs(printed - expected[i]) <= 1.05 * last_digit));
+    }
+  }
+  CHECK(found == 6);
+}
+
+TEST_CASE("programs: regress refuses invalid settings", "[programs][regress]") {
   for (const char* flag : {"--seed", "--draws", "--out", "--help", "--version"}) {
     CHECK(contains(require_success(regress("--help")).out, flag));
   }
@@ -99,13 +143,13 @@ TEST_CASE("a picture of a regression shows every point, curve and weight", "[reg
   CHECK(contains(svg, "&lt;width&gt; with a largest weight of 0.750"));
   CHECK(count(svg, "class=\"point\"") == 3);
   CHECK(count(svg, "<polyline") == 2);
-  // Equal neighbours are one rectangle, and nothing is none.
+  // Equal neighbours form one rectangle, and 0 forms none.
   CHECK(contains(svg, "<rect x=\"514.0\" y=\"76.0\" width=\"100.0\" height=\"75.0\" fill-opacity=\"0.7\"/>"));
   CHECK(count(svg, "fill-opacity") == 3);
   CHECK(well_formed(regression_svg({})));
 }
 
-TEST_CASE("programs: regress shows how far many draws are", "[programs][regress]") {
+TEST_CASE("programs: regress shows the progress of many draws", "[programs][regress]") {
   bool was_shown = false;
   for (Index draws = 20; !was_shown; draws *= 2) {  // until they take long enough to be shown
     REQUIRE(draws < 10000);

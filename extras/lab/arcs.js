@@ -31,17 +31,18 @@ class Arcs {
         const map = weights.part(n);
         for (let c = 0; c < C; ++c) {
           if (!shows(c)) continue;
-          // With all rows shown: the two largest weights of each row. With one row: every visible weight.
-          const row = map.subarray(c * S, (c + 1) * S);
-          const least = this.from === undefined ? Math.max(0.1, row.toSorted().at(-2) ?? 0) : 0.02;
+          // With all rows shown: the two largest weights of each row. With one row: every visible weight. The largest
+          // weight of a row has the full width, as in a long text all weights are small.
+          const row = map.subarray(c * S, (c + 1) * S), top = row.toSorted().slice(-2), heaviest = top.at(-1);
+          const least = this.from === undefined ? Math.max(0.1 * heaviest, top[0]) : 0.05 * heaviest;
           for (let s = 0; s < S; ++s) {
             const weight = row[s];
-            if (!(weight >= least)) continue;
+            if (!(weight >= least && weight > 0)) continue;
             const high = s === c ? 10 : Math.min(most, Math.abs(x(c) - x(s)) * 0.42);
             const d = s === c
               ? `M${x(c) - 5} ${base}a5 7 0 1 1 10 0`
               : `M${x(c)} ${base}C${x(c)} ${base - high * 1.25} ${x(s)} ${base - high * 1.25} ${x(s)} ${base}`;
-            const wide = (0.75 + 3.5 * weight).toFixed(2), opacity = Math.min(1, 0.15 + 1.2 * weight).toFixed(2);
+            const part = weight / heaviest, wide = (0.75 + 3.5 * part).toFixed(2), opacity = (0.15 + 0.85 * part).toFixed(2);
             svg.append(make("path", {d, stroke: colour, "stroke-width": wide, opacity, fill: "none"}));
           }
         }

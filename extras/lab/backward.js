@@ -56,10 +56,10 @@ class Backward {
     const add = ({layer, name, extents}, weight) => {
       const tag = tagOf(blockOf(layer, this.info), name), row = {layer, name, extents, weight, tag};
       const shape = extents.filter((extent, i) => i || extent !== 1).join(" × ");
-      Object.assign(row, pictured(name, shape, () => this.enlarge(row)));
+      Object.assign(row, pictured(name, shape, () => this.enlarge(row), ""));
       row.norm = make("span", {class: "meter size"});
       const above = name === "d_out_bcd" && make("p", {class: "note"}, "computed by the next block");
-      row.item = make("li", {}, row.button, row.norm, tag || !above ? equation(tag) : above);
+      row.item = make("li", {}, row.place, row.norm, tag || !above ? equation(tag) : above);
       return row;
     };
     this.rows = found.map((one) => add(one));
@@ -77,8 +77,8 @@ class Backward {
     this.rows.sort((a, b) => !!a.weight - !!b.weight);
     this.weights = this.rows.filter(({weight}) => weight);
     this.groups = order.map((layer, i) => {
-      const mine = this.rows.filter((row) => row.layer === layer), block = blockOf(layer, this.info);
-      const title = make("summary", {}, layer.includes(".") ? `${layer}, ${block}` : layer || "stream");
+      const mine = this.rows.filter((row) => row.layer === layer);
+      const title = make("summary", {}, layerName(layer, this.info));
       const details = make("details", {open: i < 3}, title, make("ol", {}, ...mine.map(({item}) => item)));
       details.ontoggle = () => this.showWeights(true);
       return {details, mine};

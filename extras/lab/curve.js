@@ -1,10 +1,14 @@
-// The loss of every step, and the share of right answers, as curves that grow.
+// The training loss of every step, the held-back loss and the accuracy of every evaluation, and runs before, for comparison.
+// A long run has one point per pixel, so that drawings do not grow.
+
+const RISES = 1.08;  // a held-back loss so many times the lowest one has risen
 
 class Curve {
   constructor(place) {
     this.place = place;
     this.width = 640;
     this.height = 300;
+    this.earlier = [];  // runs: {name, points, held}
     this.draw = this.draw.bind(this);
     this.clear();
     new ResizeObserver(() => this.soon()).observe(place);
@@ -13,7 +17,20 @@ class Curve {
   clear() {
     this.losses = [];
     this.scores = [];  // [step, share] of right answers
+    this.held = [];  // [step, loss] on held-back data
     this.steps = 0;
+    this.soon();
+  }
+
+  // Keeps this run beside the next one, under its name.
+  keep(name) {
+    if (this.losses.length < 2) return;
+    const run = {name, points: this.smooth(), held: this.held, steps: this.losses.length};
+    this.earlier = [...this.earlier.filter((one) => one.name !== name), run].slice(-3);
+  }
+
+  forget() {
+    this.earlier = [];
     this.soon();
   }
 
@@ -22,10 +39,26 @@ class Curve {
     this.soon();
   }
 
-  score(step, share) {
-    if (this.scores.at(-1)?.[0] === step) this.scores.pop();
-    if (Number.isFinite(share)) this.scores.push([step, share]);
+  // share: of right answers; undefined where none are counted.
+  score(step, loss, share) {
+    const add = (points, value) => {
+      if (points.at(-1)?.[0] === step) points.pop();
+      if (Number.isFinite(value)) points.push([step, value]);
+    };
+    add(this.scores, share);
+    add(this.held, loss);
     this.soon();
+  }
+
+  // A sentence where the held-back loss rises while the training loss falls; "" otherwise.
+  overfits() {
+    const {held, losses} = this;
+    if (held.length < 3) return "";
+    const [step, least] = held.reduce((best, point) => (point[1] < best[1] ? point : best)), [last, now] = held.at(-1);
+    const recent = (end) => mean(losses.slice(Math.max(0, end - 50), end));
+    if (!(now > RISES * least) || !(held.at(-2)[1] > least) || !step || !(recent(last) < recent(step))) return "";
+    return `The held-back loss rises: ${decimal(least, 2)} after step ${step}, ${decimal(now, 2)} now, while the training loss falls. `
+      + "The network overfits: it learns this training data by heart. Fewer steps, more data, dropout or weight decay help.";
   }
 
   // One drawing a frame, however many losses came.
@@ -38,57 +71,93 @@ class Curve {
     });
   }
 
+  // A moving mean, [step, loss].
+  smooth() {
+    const each = this.each(), points = [];
+    let average;
+    for (let i = 0; i < this.losses.length; i += each) {
+      const value = mean(this.losses.slice(i, i + each));
+      average = average === undefined ? value : average + 0.2 * (value - average);
+      points.push([i + 1, average, value]);
+    }
+    return points;
+  }
+
+  each() {
+    return Math.max(1, Math.ceil(this.losses.length / (this.width - 78)));
+  }
+
   draw() {
     this.width = Math.max(280, this.place.clientWidth);
-    const {width, height, losses, scores} = this, left = 34, right = 44, top = 14, bottom = height - 24;
+    const {width, height, losses, scores, held, earlier} = this, left = 34, right = 44, top = 14, bottom = height - 24;
     const svg = make("svg", {viewBox: `0 0 ${width} ${height}`, width, height, role: "img", "aria-label": this.told()});
-    const most = this.reach(), high = Math.max(...losses.slice(0, 20), 0.001) * 1.06;
+    const first = Math.max(...losses.slice(0, 20), ...earlier.flatMap((run) => run.points.slice(0, 20).map((point) => point[1])), 0.001);
+    const all = [...held, ...earlier.flatMap((run) => run.held)].map((point) => point[1]);
+    const hasSteps = losses.length || earlier.length, most = this.reach();
+    const high = 1.06 * Math.min(hasSteps ? 4 * first : Infinity, Math.max(first, ...all));
     const x = (step) => left + (width - left - right) * step / most;
     const y = (loss) => bottom - (bottom - top) * Math.min(loss / high, 1.02);
     const write = (x, y, kind, text) => svg.append(make("text", {x, y, class: kind}, text));
+    const line = (points, kind) => {
+      const at = ([step, loss]) => `${x(step).toFixed(1)} ${y(loss).toFixed(1)}`;
+      svg.append(make("path", {d: "M" + points.filter((point) => Number.isFinite(point[1])).map(at).join("L"), class: kind}));
+    };
+    const names = [];  // at the end of each line: {x, y, kind, text}
     for (const part of [0, 0.5, 1]) {
       const level = bottom - (bottom - top) * part;
       svg.append(make("line", {x1: left, x2: width - right, y1: level, y2: level, class: "grid"}));
-      if (losses.length) write(left - 6, level + 4, "axis loss end", (part * high).toFixed(high < 0.2 ? 2 : 1));
+      if (losses.length || held.length) write(left - 6, level + 4, "axis loss end", (part * high).toFixed(high < 0.2 ? 2 : 1));
       if (scores.length) write(width - right + 6, level + 4, "axis score", percent(part));
     }
     write(left, height - 6, "axis", "0");
     write(width - right, height - 6, "axis end", `step ${most}`);
     if (!losses.length) write((left + width - right) / 2, height / 2, "axis middle", "no steps yet");
+    for (const run of earlier) {
+      line(run.points, "earlier");
+      if (run.held.length > 1) line(run.held, "earlier held");
+      const [step, loss] = (run.held.length > 1 ? run.held : run.points).at(-1);
+      names.push({x: x(step), y: y(loss), kind: "earlier", text: run.name});
+    }
     if (losses.length > 1) {
-      // A long run has one point per pixel, the mean of its steps. A smoother curve goes through these points.
-      const each = Math.max(1, Math.ceil(losses.length / (width - left - right)));
-      let raw = "", smooth = "", mean;
-      for (let i = 0; i < losses.length; i += each) {
-        const some = losses.slice(i, i + each), value = some.reduce((sum, loss) => sum + loss, 0) / some.length;
-        mean = mean === undefined ? value : mean + 0.2 * (value - mean);
-        raw += `${i ? "L" : "M"}${x(i + 1).toFixed(1)} ${y(value).toFixed(1)}`;
-        smooth += `${i ? "L" : "M"}${x(i + 1).toFixed(1)} ${y(mean).toFixed(1)}`;
-      }
-      svg.append(make("path", {d: raw, class: "raw"}), make("path", {d: smooth, class: "loss"}));
-      write(x(losses.length) + 6, Math.min(bottom - 4, y(mean) - 6), "name loss", "loss");
+      const points = this.smooth();
+      line(points.map(([step, , value]) => [step, value]), "raw");
+      line(points, "loss");
+      names.push({x: x(losses.length), y: y(points.at(-1)[1]), kind: "loss", text: "training loss"});
+    }
+    if (held.length) {
+      if (held.length > 1) line(held, "held");
+      const [step, loss] = held.at(-1);
+      svg.append(make("circle", {cx: x(step), cy: y(loss), r: 3.5, class: "held"}));
+      if (losses.length) names.push({x: x(step), y: y(loss), kind: "held", text: "held-back loss"});
     }
     if (scores.length) {
-      const at = ([step, share]) => `${x(step).toFixed(1)} ${(bottom - (bottom - top) * share).toFixed(1)}`;
-      svg.append(make("path", {d: "M" + scores.map(at).join("L"), class: "score"}));
-      const [cx, cy] = at(scores.at(-1)).split(" ").map(Number), early = cx < 140;
-      svg.append(make("circle", {cx, cy, r: 3.5, class: "score"}));
-      // Before the point and above it; behind it at the left border, below it at the upper one.
-      const kind = early ? "name score" : "name score end", below = cy < top + 24;
-      if (scores.length > 1) write(cx + (early ? 8 : -8), cy + (below ? 18 : -8), kind, "accuracy");
+      const level = (share) => bottom - (bottom - top) * share, [step, share] = scores.at(-1);
+      svg.append(make("path", {d: "M" + scores.map(([step, share]) => `${x(step).toFixed(1)} ${level(share).toFixed(1)}`).join("L"), class: "score"}));
+      svg.append(make("circle", {cx: x(step), cy: level(share), r: 3.5, class: "score"}));
+      if (scores.length > 1) names.push({x: x(step), y: level(share), kind: "score", text: "accuracy"});
+    }
+    // Names are spread so that none covers another one; at the left border they stand behind the point.
+    names.sort((a, b) => a.y - b.y);
+    let above = top - 8;
+    for (const one of names) {
+      const isEarly = one.x < 150, level = Math.min(bottom - 4, Math.max(above + 15, one.y - 7));
+      write(one.x + (isEarly ? 8 : -8), level, `name ${one.kind}${isEarly ? "" : " end"}`, one.text);
+      above = level;
     }
     this.place.replaceChildren(svg);
   }
 
-  // Where the axis of steps ends: not far behind the last one, so that a long run is seen from its beginning.
+  // The end of the axis of steps, near the last step, so that a long run is seen from its beginning.
   reach() {
-    const gone = this.losses.length, end = [100, 200, 500, 1000, 2000, 5000].find((end) => end >= 1.1 * gone) ?? this.steps;
+    const gone = Math.max(this.losses.length, ...this.earlier.map((run) => run.steps));
+    const end = [100, 200, 500, 1000, 2000, 5000].find((end) => end >= 1.1 * gone) ?? this.steps;
     return Math.max(gone, 1, Math.min(this.steps || Infinity, end));
   }
 
   told() {
     if (!this.losses.length) return "Loss and accuracy: no steps yet";
     const score = this.scores.length ? `; accuracy ${percent(this.scores.at(-1)[1])}` : "";
-    return `Loss after ${this.losses.length} steps: ${decimal(this.losses.at(-1))}, first loss ${decimal(this.losses[0])}${score}`;
+    const held = this.held.length ? `; held-back loss ${decimal(this.held.at(-1)[1])}` : "";
+    return `Training loss after ${this.losses.length} steps: ${decimal(this.losses.at(-1))}, first loss ${decimal(this.losses[0])}${held}${score}`;
   }
 }

@@ -34,7 +34,7 @@ class Engine {
   }
 }
 
-for (const method of "open load step run evaluate example look answer memory values write score save touch".split(" ")) {
+for (const method of "open load limit step run evaluate example look answer memory values write score save touch".split(" ")) {
   Engine.prototype[method] = function (...given) {
     return this.ask(method, ...given);
   };

@@ -20,6 +20,20 @@ function blockOf(layer, info) {
   return last === "final_norm" ? "layernorm" : last;
 }
 
+// A layer in words: "layer 0: dot", not the name of its weights, blocks.0.mixer.
+function layerName(layer, info) {
+  const names = {"": "embedding", cross_entropy: "loss", final_norm: "final norm"};
+  const [, number, part] = layer.match(/blocks\.(\d+)\.(\w+)$/) ?? [];
+  if (part === undefined) return names[layer] ?? layer;
+  return `layer ${number}: ${{ffn: "feed-forward", conv: "convolution"}[part] ?? blockOf(layer, info)}`;
+}
+
+// A link to an equation, by its tag; nothing where there is none.
+const tagLink = (tag) => {
+  const found = labEquations.equations[tag];
+  return found ? [make("a", {class: "tag", href: found.href}, `(${tag})`)] : [];
+};
+
 // An equation with a link to its chapter; its name alone where there is no such equation.
 function equation(tag, loops = false) {
   const found = labEquations.equations[tag];

@@ -40,8 +40,8 @@ class Head {
     const [, C, S] = this.weights.extents;
     if (other || this.cell[0] >= C || this.cell[1] >= S) this.fixed = false;
     if (!this.fixed) this.cell = this.heaviest(C, S);
-    const number = choice.layer.match(/\d+/)?.[0] ?? "", which = choice.name.match(/^(.*?)_?weight_/)[1];
-    this.title.textContent = `Layer ${number}, head ${choice.head}${which ? ` of pooling ${which}` : ""}`;
+    const which = choice.name.match(/^(.*?)_?weight_/)[1], layer = layerName(choice.layer, info);
+    this.title.textContent = `${layer[0].toUpperCase()}${layer.slice(1)}, head ${choice.head}${which ? ` of pooling ${which}` : ""}`;
     const tools = JSON.stringify([choice, C, info.command, this.logits()?.name]);
     if (tools !== this.toolsFor) this.buildTools();
     this.toolsFor = tools;

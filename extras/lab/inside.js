@@ -1,12 +1,12 @@
 // Every array of a layer as forward made it, and weights and gradients by name.
 
-// A button with a small picture of an array, its name and its shape.
-function pictured(name, shape, chosen) {
+// A button with a small picture of an array, its name and its shape; beside it a link to the equation that makes it.
+function pictured(name, shape, chosen, tag) {
   const canvas = make("canvas", {"aria-hidden": "true"}), words = [["name", name], ["shape", shape]];
   const button = make("button", {type: "button", class: "array"}, canvas);
   button.append(...words.map(([kind, text]) => make("span", {class: kind}, text)));
   button.onclick = chosen;
-  return {canvas, button};
+  return {canvas, button, place: make("div", {class: "pictured"}, button, ...tagLink(tag))};
 }
 
 // Enlarges an array, with a cell to choose and the equation that made it.
@@ -78,7 +78,7 @@ class Inside {
 
   build() {
     this.layers.replaceChildren(...this.seen.layers.map((layer) => {
-      const button = make("button", {type: "button", "aria-pressed": String(layer === this.layer)}, layer || "stream");
+      const button = make("button", {type: "button", "aria-pressed": String(layer === this.layer)}, layerName(layer, this.info));
       button.onclick = () => {
         this.layer = layer;
         this.key = undefined;
@@ -89,8 +89,9 @@ class Inside {
       return button;
     }));
     const mine = this.seen.arrays.filter((one) => one.layer === this.layer);
-    this.shown = mine.map((one) => ({one, ...pictured(one.name, one.shape, () => this.enlarge(one))}));
-    this.arrays.replaceChildren(...this.shown.map(({button}) => button));
+    const tag = ({layer, name}) => tagOf(blockOf(layer, this.info), name);
+    this.shown = mine.map((one) => ({one, ...pictured(one.name, one.shape, () => this.enlarge(one), tag(one))}));
+    this.arrays.replaceChildren(...this.shown.map(({place}) => place));
     this.buildWeights();
   }
 
@@ -107,14 +108,15 @@ class Inside {
     if (this.weights.dataset.for === this.info.command) return;
     this.weights.dataset.for = this.info.command;
     this.pictures = this.info.weights.map(({name, extents}) => {
-      const {canvas, button} = pictured(name, extents.join(" × "), async () => {
+      const layer = name.replace(/\.?[^.]*$/, ""), own = name.split(".").at(-1);
+      const {canvas, button} = pictured(`${layerName(layer, this.info)}: ${own}`, extents.join(" × "), async () => {
         const {values} = await this.read(name, this.arena.value);
         this.chosen = undefined;
-        const layer = name.replace(/\.[^.]*$/, ""), own = name.split(".").at(-1);
         const of = this.arena.value === "gradients" ? `d_${own}` : own;
         this.large.show(of, extents, values, tagOf(blockOf(layer, this.info), of));
         this.large.place.scrollIntoView({block: "nearest"});
       });
+      button.title = name;
       return {name, extents, canvas, button};
     });
     this.weights.replaceChildren(...this.pictures.map(({button}) => button));

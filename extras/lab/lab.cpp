@@ -67,24 +67,26 @@ void EXPORT(mend)() {
   PageDevice::sees_gradient = nullptr;
 }
 
-// A name, a zero byte, and the bytes of a file.
+// A name, a zero byte, and the bytes of a file. The file replaces an earlier one with this name.
 void EXPORT(file)(int size) {
   const std::string name = given.c_str();
+  page_files().clear();
   page_files()[name] = given.substr(name.size() + 1, static_cast<std::size_t>(size) - name.size() - 1);
 }
+// A run or a network that fails to open leaves the one before it open.
 void EXPORT(open_run)(int size) {
-  session.reset();
   session = std::make_unique<Session>(words(size), numbers);
   told = session->description();
 }
 void EXPORT(load)(int size) {
-  session.reset();
   const std::string name = given.c_str();
   session = std::make_unique<Session>(
       std::string_view(given).substr(name.size() + 1, static_cast<std::size_t>(size) - name.size() - 1), name, numbers);
   told = session->description();
 }
 
+// Restricts and disturbs the data of the steps to come (Session::limit_data).
+void EXPORT(limit_data)(int batches, double noise) { open_session().limit_data(batches, noise); }
 double EXPORT(step)() { return open_session().step(); }
 int EXPORT(steps)() { return static_cast<int>(open_session().steps()); }
 int EXPORT(done)() { return open_session().done(); }

@@ -1,14 +1,18 @@
-// The page: what is chosen becomes a network, which is trained, looked at and touched. Whatever is asked of the engine is
-// asked by one of these functions; the other files only draw what came back.
+// The page: settings become a network, which is trained, inspected and changed. Only these functions call the engine; the
+// other files draw results.
 
-const EVERY = {sort: 10, reviews: 100, digits: 200, text: 250};  // steps between two scores of the test set
-const LOOKS = 250;  // milliseconds of training between two looks
+const LOOKS = 250;  // milliseconds of training between two inspections
+const RECENT = 50;  // a terminal prints the mean loss of so many steps
+const SHOWN_TEXT = 1 << 17;  // bytes of a text that are shown and can be edited
+
+const encoded = (text) => new TextEncoder().encode(text);
 
 class Lab {
   constructor(engine) {
     this.engine = engine;
-    this.changes = new Map();  // what is touched, by its place
-    this.text = find("text").value;
+    this.turn = 0;
+    this.changes = new Map();  // of the network, by their place
+    this.text = {name: "text.txt", bytes: encoded(find("text").value)};
     this.curve = new Curve(find("curve"));
     this.arcs = new Arcs(find("arcs"));
     this.patches = new Patches(find("patches"));
@@ -20,30 +24,38 @@ class Lab {
     this.memory = new Memory(find("memory"), () => engine.memory());
     this.backward = new Backward(find("backward"), (name, arena) => engine.values(name, arena));
     this.answers = new Answers(find("answers"), engine, (example) => this.lookAt(example));
-    this.model = new OwnModel(find("model"), engine, (file) => this.load(file), (error) => this.told(error));
+    this.follow = new Follow(find("follow"), (name, arena) => engine.values(name, arena));
+    this.presenter = new Presenter(find("lab"), find("present"), find("slides"));
+    this.model = new OwnModel(find("model"), engine, (file) => this.load(file), (name, words, job) => this.attempt(name, words, job));
     this.settings = new Settings(find("settings"), () => this.open());
+    this.experiments = new Experiments(find("experiments"), (...run) => this.openRun(...run));
+    const own = find("own");
+    this.places = {fault: find("fault"), file: find("file-fault")};
+    for (const [name, form] of Object.entries({own, write: this.model.writing, score: this.model.scoring})) {
+      this.places[name] = form.querySelector(".fault");
+    }
+    this.works = new Works(find("lab"), this.places);
     find("train").onclick = () => (this.running ? this.stop() : this.train());
     find("one").onclick = () => this.step();
     find("anew").onclick = () => this.open();
     find("untouch").onclick = () => this.untouch();
     find("copy").onclick = () => this.copy();
-    find("keep").onclick = () => handOut("text.txt", this.text);
+    find("keep").onclick = () => handOut(this.text.name, this.text.bytes);
     find("losses").ontoggle = () => this.listLosses();
-    find("own").onsubmit = (event) => {
+    own.onsubmit = (event) => {
       event.preventDefault();
-      this.lookAt({input: find("own").elements.input.value});
+      this.attempt("own", "Inspecting", () => this.lookAt({input: own.elements.input.value}, "own"));
     };
     find("text").onchange = () => {
-      this.text = find("text").value;
+      this.text = {name: "text.txt", bytes: encoded(find("text").value)};
       this.open();
     };
     addEventListener("hashchange", () => {
       if (!/[=&]/.test(location.hash)) return;
-      this.settings.fromAddress();
-      this.open();
+      this.openAddress();
     });
-    // Sections that were out of sight are drawn when they come into it.
-    this.seers = [["inside", this.inside], ["known", this.known], ["memory", this.memory], ["backward", this.backward]];
+    // Sections that are out of view are drawn when they come into view.
+    this.seers = [["follow", this.follow], ["inside", this.inside], ["known", this.known], ["memory", this.memory], ["backward", this.backward]];
     const watch = new IntersectionObserver((entries) => {
       for (const {target, isIntersecting} of entries) target.dataset.inView = isIntersecting ? "1" : "";
       this.show();
@@ -53,43 +65,94 @@ class Lab {
 
   // ---- A network ----
 
-  // One that is new, as the form says.
-  async open() {
-    const flags = this.settings.flags();
-    await this.begin(() => this.engine.open(flags, {"text.txt": new TextEncoder().encode(this.text)}));
+  openAddress() {
+    if (this.experiments.fromAddress()) return;
+    this.settings.fromAddress();
+    return this.open();
   }
 
-  // One that somebody has: a checkpoint. Another file is a text to learn.
+  // A run of an experiment, beside the runs before it.
+  openRun(address, name, trains) {
+    if (trains) this.curve.keep(this.run);
+    else this.curve.forget();
+    this.run = this.curve.name = name;
+    this.settings.fromAddress(address);
+    this.wanted = trains;
+    return this.open(true);
+  }
+
+  // A new network, by the settings. What fails leaves no network that the settings do not describe.
+  async open(isRun = false) {
+    if (!isRun) this.curve.forget();
+    const words = this.settings.task === "text" ? `Opening ${this.text.name}, ${size(this.text.bytes.length)}` : "Opening the network";
+    await this.begin(() => this.opened(), {words});
+  }
+
+  async opened() {
+    const {name, bytes} = this.text, isText = this.settings.task === "text";
+    const info = await this.engine.open(this.settings.flags(name), isText ? {[name]: bytes} : {});
+    const {batches, noise} = this.settings.limits(info, bytes.length);
+    this.limited = batches > 0 || noise > 0;
+    if (this.limited) await this.engine.limit(batches, noise);
+    return info;
+  }
+
+  // A file of the reader: a checkpoint, or a text to learn. A file that fails leaves everything as it was.
   async load(file) {
-    const bytes = new Uint8Array(await file.arrayBuffer());
-    if (!/\.safetensors$/.test(file.name)) {
-      this.text = find("text").value = new TextDecoder().decode(bytes);
-      find("settings").elements.task.value = "text";
-      this.settings.take(TASKS.text.recipe);
-      return this.open();
-    }
-    await this.begin(() => this.engine.load(bytes, file.name), file.name);
-    find("see").scrollIntoView({block: "start"});
+    const isModel = /\.safetensors$/.test(file.name), {settings, text} = this, before = settings.state;
+    await this.begin(async () => {
+      let bytes;
+      try {
+        bytes = new Uint8Array(await file.arrayBuffer());
+      } catch {
+        throw new Error(`${file.name}: cannot be read`);
+      }
+      if (isModel) return this.engine.load(bytes, file.name);
+      this.text = {name: file.name, bytes};
+      settings.takeTask("text");
+      settings.showLayers();
+      try {
+        return await this.opened();
+      } catch (error) {
+        this.text = text;
+        settings.state = before;
+        throw error;
+      }
+    }, {place: "file", words: `Opening ${file.name}, ${size(file.size)}`, file: isModel ? file.name : ""});
+    if (isModel && this.places.file.hidden) find("see").scrollIntoView({block: "start"});
+    else if (!this.places.file.hidden) this.places.file.scrollIntoView({block: "center"});
   }
 
-  async begin(opened, file = "") {
-    const turn = (this.turn = (this.turn ?? 0) + 1);
+  async begin(opened, {place = "fault", words, file = ""}) {
+    const turn = ++this.turn;
     await this.stop();
+    const {ready} = this;
     this.ready = false;
+    const done = this.works.begin(place, words);
+    let failure;
     try {
       const info = await opened();
       if (turn !== this.turn) return;
-      this.told(null);
+      for (const name of Object.keys(this.places)) this.told(null, name);
       await this.shown(info, file);
-      if (turn !== this.turn) return;
     } catch (error) {
-      if (turn === this.turn) this.told(error);
-      return;
+      failure = error;
+    } finally {
+      done();
     }
-    this.ready = true;
+    if (turn !== this.turn) return;
+    this.ready = failure ? place !== "fault" && ready : true;
+    if (failure) this.told(failure, place);
+    if (failure && place === "fault") this.empty(true);
     this.state();
-    if (this.wanted) this.train();
+    if (this.ready && this.wanted) this.train();
     this.wanted = false;
+  }
+
+  // Hides the pictures of a network that is no longer open.
+  empty(is) {
+    if (is) this.seen = this.example = undefined;
+    for (const part of document.querySelectorAll("#lab .of-network")) part.hidden = is;
   }
 
   // Shows a network as it is before its first step.
@@ -102,19 +165,31 @@ class Lab {
     this.finished = false;
     this.changes.clear();
     this.posted = [];
+    this.seen = undefined;
     this.before = undefined;
     this.choice = undefined;
     this.example = undefined;
     this.curve.clear();
     this.curve.steps = this.steps;
-    this.model.show(this.info);
     this.showTask(file);
     await this.answers.open(this.info);
     if (turn !== this.turn) return;
-    this.example = this.answers.examples[0] ?? {input: this.text.slice(0, this.info.context)};
-    if (info.task === "digits") this.padFor(this.example.input);
-    await this.refresh();
+    const sample = info.task === "text" ? await this.sample() : "";
+    if (turn !== this.turn) return;
+    this.model.show(this.info, sample);
+    this.example = this.answers.examples[0] ?? this.spelled(sample);
+    if (info.task === "digits" && this.example) this.padFor(this.example.input);
+    await this.refresh(file ? "file" : "fault");
+    if (turn !== this.turn) return;
+    this.empty(!this.seen);
     await this.score();
+  }
+
+  // An input that the network can spell, where it came without a test set: the beginning of its own sample.
+  spelled(sample) {
+    const {task, context} = this.info;
+    if (task === "text") return {input: [...sample].slice(0, Math.min(context, 48)).join("")};
+    return task === "reviews" ? {input: "not bad so very warm"} : undefined;
   }
 
   // A field to draw into, as large as the pictures of the network.
@@ -129,7 +204,15 @@ class Lab {
     root.dataset.task = info.task;
     find("command").textContent = file ? `build/generate --checkpoint ${file}` : info.command;
     find("parameters").textContent = `${info.parameters.toLocaleString("en")} parameters` + (file ? `, from ${file}` : "");
-    find("pasted").hidden = info.task !== "text";
+    find("pasted").hidden = info.task !== "text" || !!file;
+    this.showText();
+    find("cannot").textContent = file ? "" : this.settings.cannot();
+    find("cannot").hidden = !find("cannot").textContent;
+    find("notes").textContent = info.notes.join("; ");
+    find("notes").hidden = !info.notes.length;
+    find("overfit").hidden = true;
+    find("same").hidden = this.limited && !file;
+    find("unlike").hidden = !this.limited || !!file;
     find("pad").parentElement.hidden = info.task !== "digits";
     const own = find("own");
     own.hidden = info.task === "digits";
@@ -137,7 +220,20 @@ class Lab {
     own.elements.input.placeholder = example[info.task] ?? "";
     find("answers-title").textContent = info.task === "text" ? "Generated text" : "Test examples";
     find("how-right").textContent = "";
-    find("train").disabled = find("one").disabled = !info.trains;
+  }
+
+  // The training text, where it is short enough and its bytes survive being edited.
+  showText() {
+    const {name, bytes} = this.text, field = find("text"), isLong = bytes.length > SHOWN_TEXT, note = find("long");
+    const text = new TextDecoder("utf-8", {ignoreBOM: true}).decode(bytes.subarray(0, SHOWN_TEXT));
+    if (field.value !== text) field.value = text;
+    const isWhole = !isLong && encoded(field.value).length === bytes.length;
+    field.readOnly = !isWhole;
+    note.hidden = isWhole;
+    note.textContent = isLong
+      ? `${name} has ${size(bytes.length)}: the first ${size(SHOWN_TEXT)} are shown, all of it is learned.`
+      : `${name} has line ends or bytes that cannot be edited here; it is learned as it is.`;
+    find("keep").textContent = `Save as ${name}`;
   }
 
   // ---- Training ----
@@ -145,7 +241,8 @@ class Lab {
   // Steps for a while, then a look, and so on: whoever looks sees numbers of one and the same step.
   async train() {
     if (!this.ready) return (this.wanted = true);  // as soon as it is there
-    if (this.finished) await this.open();
+    if (this.finished) await this.open(true);
+    if (!this.ready) return;
     const turn = this.turn;
     this.running = true;
     this.announce("Training");
@@ -158,12 +255,13 @@ class Lab {
     await this.refresh();
     await this.score();
     const right = this.scored === undefined ? "" : `, ${percent(this.scored)} correct`;
+    if (this.info.task === "text") await this.sample();
     this.announce(`Step ${this.at}, loss ${decimal(this.curve.losses.at(-1) ?? NaN)}${right}`);
     this.state();
   }
 
   async keepTraining(turn) {
-    let each = 20, last = this.at, wrote = 0;  // each: milliseconds that a step takes
+    let each = 20, evaluated = 0, takes = 0, wrote = 0;  // each, takes: milliseconds of a step and of an evaluation
     while (this.running && turn === this.turn && this.at < this.steps) {
       const wait = +find("speed").value, began = performance.now(), before = this.at;
       try {
@@ -174,9 +272,12 @@ class Lab {
       if (this.at > before) each = (performance.now() - began) / (this.at - before);
       if (!this.running || turn !== this.turn) return;
       await this.refresh();
-      if (this.at - last >= EVERY[this.info.task]) {
-        last = this.at;
+      // A quarter of the time goes into evaluations.
+      if (performance.now() - evaluated >= 3 * takes) {
+        const start = performance.now();
         await this.score();
+        evaluated = performance.now();
+        takes = evaluated - start;
       }
       if (this.info.task === "text" && performance.now() - wrote > 2500) {
         await this.sample();
@@ -203,7 +304,7 @@ class Lab {
       this.engine.onsteps = (told) => this.turn === turn && this.stepped(told);
       await this.engine.step(1);
     } catch (error) {
-      this.told(error);
+      return this.told(error);
     }
     this.finished = this.at >= this.steps;
     await this.refresh();
@@ -219,52 +320,78 @@ class Lab {
 
   async score() {
     if (!this.info.trains) return;
+    const {turn} = this;
     try {
-      const step = this.at, found = await this.engine.evaluate();
-      if (found.accuracy !== null && found.accuracy !== undefined) {
-        this.scored = found.accuracy;
-        this.curve.score(step, found.accuracy);
-        const answers = found.answers.toLocaleString("en");
-        find("how-right").replaceChildren(make("b", {}, percent(found.accuracy)), ` of ${answers} test answers correct`);
-      } else find("how-right").replaceChildren(make("b", {}, decimal(found.loss, 3)), " nats per token on the validation part");
+      const step = this.at, found = await this.engine.evaluate(), counts = found.accuracy !== null && found.accuracy !== undefined;
+      if (turn !== this.turn) return;
+      if (counts) this.scored = found.accuracy;
+      this.curve.score(step, found.loss, counts ? found.accuracy : undefined);
+      const held = `held-back loss ${decimal(found.loss)}`;
+      find("how-right").replaceChildren(...(counts
+        ? [make("b", {}, percent(found.accuracy)), ` of ${found.answers.toLocaleString("en")} test answers correct after step ${step}, ${held}`]
+        : [make("b", {}, decimal(found.loss, 3)), ` nats per token on the held-back text after step ${step}`]));
+      const overfits = this.curve.overfits();
+      find("overfit").textContent = overfits;
+      find("overfit").hidden = !overfits;
     } catch (error) {
       this.told(error);
     }
   }
 
+  // Text that the network generates.
   async sample() {
-    const turn = this.turn;
+    const {turn} = this;
     this.engine.onwritten = (text) => turn === this.turn && this.answers.write(text);
     try {
       const {text} = await this.engine.write({tokens: 160, temperature: 0.8, seed: 1});
       if (turn === this.turn) this.answers.write(text);
+      return text;
     } catch (error) {
-      this.told(error);
+      if (turn === this.turn) this.told(error);
+      return "";
     }
   }
 
   // ---- Looking and touching ----
 
-  async lookAt(example) {
+  // Inspects an example; the example before it stays where that fails. place: of the form, for messages.
+  async lookAt(example, place = "fault") {
     if (!this.info) return;
+    const {example: last, before} = this;
     this.example = example;
     this.before = undefined;
-    this.told(null);
-    await this.refresh();
+    this.told(null, place);
+    if (!(await this.refresh(place))) Object.assign(this, {example: last, before});
   }
 
-  async refresh() {
+  // Whether the example could be inspected.
+  async refresh(place = "fault") {
     const {example, turn, posted} = this;
-    if (!example) return;
+    if (!example) return false;
     try {
       const seen = new Seen(await this.engine.look(asked(example)));
-      if (turn !== this.turn) return;
+      if (turn !== this.turn) return false;
       seen.changes = posted;
       this.seen = seen;
       this.show();
       await this.answers.refresh();
+      return true;
     } catch (error) {
-      if (turn === this.turn) this.told(error);
+      if (turn === this.turn) this.told(error, place);
+      return false;
+    }
+  }
+
+  // Work for a form, with its message beside it.
+  async attempt(place, words, job) {
+    const done = this.works.begin(place, words);
+    try {
+      this.told(null, place);
+      await job();
+    } catch (error) {
+      this.told(error, place);
+    } finally {
+      done();
     }
   }
 
@@ -335,27 +462,30 @@ class Lab {
     if (!this.running) await this.score();
   }
 
-  // ---- What is said ----
+  // ---- State and messages ----
 
   state() {
-    const train = find("train"), {steps} = this, last = this.curve.losses.at(-1);
+    const train = find("train"), {steps} = this, {losses} = this.curve, recent = losses.slice(-RECENT);
     train.textContent = this.running ? "Stop" : this.finished ? "Train again" : this.at ? "Continue" : "Train";
     train.setAttribute("aria-pressed", String(!!this.running));
-    const loss = last === undefined ? "" : `, loss ${last.toFixed(4)}`;
+    train.disabled = find("one").disabled = !this.ready || !this.info.trains;
+    const loss = recent.length ? `: loss ${recent.at(-1).toFixed(4)}, mean of the last ${recent.length} ${mean(recent).toFixed(4)}` : "";
     find("state").textContent = `step ${this.at} of ${steps}${loss}`;
     if (find("losses").open) this.listLosses();
   }
 
+  // The columns of log.csv, the last step first.
   listLosses() {
-    const {losses} = this.curve, first = Math.max(0, losses.length - 200);
-    const lines = losses.slice(first).map((loss, i) => `${first + i + 1}\t${Math.fround(loss)}`);
-    find("losses").querySelector("pre").textContent = lines.reverse().join("\n");
+    const {losses} = this.curve, last = losses.length, lines = ["step\tloss\ttrain_loss"];
+    for (let step = last; step > Math.max(0, last - 200); --step) {
+      lines.push(`${step}\t${losses[step - 1]}\t${mean(losses.slice(Math.max(0, step - RECENT), step))}`);
+    }
+    find("losses").querySelector("pre").textContent = lines.join("\n");
   }
 
-  // An error is the terminal's line; null: it is over.
-  told(error) {
-    const place = find("fault");
-    if (error && !place.textContent) this.announce(error.message);
+  // An error is the terminal's line, beside the form that caused it; null: it is over.
+  told(error, name = "fault") {
+    const place = this.places[name];
     place.textContent = error ? error.message : "";
     place.hidden = !error;
   }
@@ -408,8 +538,8 @@ async function begin() {
   const wait = (find("train").onclick = () => (wait.wanted = true));
   try {
     const lab = new Lab(await started());
-    lab.wanted = wait.wanted;
-    await lab.open();
+    await lab.openAddress();
+    if (wait.wanted) lab.train();
   } catch (error) {
     find("fault").hidden = false;
     find("fault").textContent = error.message;

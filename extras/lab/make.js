@@ -22,6 +22,7 @@ function decimal(value, digits = 4) {
   const text = extreme ? value.toExponential(2) : value.toFixed(digits);
   return text.replace("-", "−").replace(/^−(0(\.0*)?)$/, "$1");
 }
+const mean = (values) => values.reduce((sum, value) => sum + value, 0) / values.length;
 const percent = (share, digits = 0) => (100 * share).toFixed(digits) + " %";
 
 // A token as it is shown where it stands alone. Digits of an answer have a sign before them where they are names.

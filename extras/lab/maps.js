@@ -39,7 +39,6 @@ class Maps {
     this.place.replaceChildren(...seen.layers.flatMap((layer) => {
       const all = seen.weightsOf(layer);
       if (!all.length) return [];
-      const number = layer.match(/\d+/)?.[0] ?? "";
       return all.map((weights) => {
         const strips = isPooling(layer, info);
         const row = make("div", {class: strips ? "heads strips" : "heads"});
@@ -53,7 +52,7 @@ class Maps {
           row.append(button);
         }
         const which = weights.name.match(/^(.*?)_?weight_/)[1];
-        const said = `layer ${number}, ${blockOf(layer, info)}${which ? `, pooling ${which}` : ""}`;
+        const said = `${layerName(layer, info)}${which ? `, pooling ${which}` : ""}`;
         return make("div", {class: "layer", role: "group", "aria-label": said}, make("p", {class: "label"}, said), row);
       });
     }));
@@ -66,7 +65,7 @@ class Maps {
     const isIts = ({array}) => !array || array === "metric_nkk" || array === this.seen.logitsOf(weights)?.name;
     const touched = this.seen.changes?.some((change) => change.layer === one.layer && change.head === one.head && isIts(change));
     one.button.classList.toggle("touched", !!touched);
-    one.button.setAttribute("aria-label", `${one.layer}, head ${one.head}${touched ? ", changed" : ""}`);
+    one.button.setAttribute("aria-label", `${layerName(one.layer, this.info)}, head ${one.head}${touched ? ", changed" : ""}`);
     if (!one.strips) return paint(one.picture, map, C, S, {signed: false, largest: 1});
     one.picture.replaceChildren(bars([...map.subarray((C - 1) * S)]));
     const average = this.seen.averageOf(weights), passed = this.seen.array(one.layer, "passed_bcn");

@@ -42,13 +42,20 @@ class Memory {
   }
 
   arraysOf({name, bytes}, activations) {
-    if (name === "activations") return activations.map((one) => ({...one, name: `${one.layer}${one.layer && "."}${one.name}`}));
+    if (name === "activations") return activations.map((one) => ({...one, name: this.named(one.layer, one.name)}));
     if (!["weights", "gradients", "moments"].includes(name)) return [];
     const kinds = {weights: [""], gradients: ["gradient of "], moments: ["first moment of ", "second moment of ", "average of "]}[name];
     const count = ({extents}) => extents.reduce((product, extent) => product * extent, 1), {weights} = this.info;
     const each = 4 * weights.reduce((sum, one) => sum + count(one), 0);
     return kinds.slice(0, Math.floor(bytes / each)).flatMap((kind) =>
-      weights.map((one) => ({...one, name: kind + one.name, type: "float32", bytes: 4 * count(one)})));
+      weights.map((one) => {
+        const at = one.name.lastIndexOf("."), name = this.named(one.name.slice(0, Math.max(0, at)), one.name.slice(at + 1));
+        return {...one, name: kind + name, type: "float32", bytes: 4 * count(one)};
+      }));
+  }
+
+  named(layer, name) {
+    return `${layerName(layer, this.info)}: ${name}`;
   }
 
   part(part, all, activations) {
@@ -58,7 +65,7 @@ class Memory {
     const head = [make("span", {class: "name"}, part.name), meter, make("span", {class: "share"}, size(part.bytes))];
     if (!arrays.length) return make("p", {class: "part"}, ...head);
     const row = (...cells) => make("tr", {}, ...cells.map((cell) => make("td", {}, ...[cell].flat())));
-    const broken = (name) => name.split(/(?<=\.)/).flatMap((part) => [part, make("wbr")]);  // behind a full stop
+    const broken = (name) => name.split(/(?<= )/).flatMap((part) => [part, make("wbr")]);
     const table = make("table", {}, ...arrays.map(({name, extents, type, bytes}) => row(broken(name), extents.join(" × "), type, size(bytes))));
     if (rest > 0) table.append(row(REST[part.name] ?? "padding to 64 bytes", "", "", size(rest)));
     return make("details", {}, make("summary", {class: "part"}, ...head), make("div", {}, table));

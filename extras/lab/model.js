@@ -1,9 +1,9 @@
 // A checkpoint in and out, what a model writes, and how well it foretells a text. Nothing leaves the machine.
 
 class OwnModel {
-  // engine; loaded(file): somebody gave a file, anywhere on the page; fail(error).
-  constructor(place, engine, loaded, fail) {
-    Object.assign(this, {engine, fail});
+  // loaded(file): called with a file that is dropped anywhere on the page. attempt(form, words, job): shows work and errors.
+  constructor(place, engine, loaded, attempt) {
+    Object.assign(this, {engine, attempt});
     const file = place.querySelector("[type=file]"), part = (name) => place.querySelector(name);
     file.onchange = () => {
       if (file.files[0]) loaded(file.files[0]);
@@ -22,30 +22,28 @@ class OwnModel {
       event.preventDefault();
       loaded(event.dataTransfer.files[0]);
     });
-    part(".save").onclick = () => this.attempt(async () => handOut("model.safetensors", await this.engine.save()));
+    part(".save").onclick = () => this.attempt("file", "Saving", async () => handOut("model.safetensors", await this.engine.save()));
     this.writing = part(".write");
     this.writing.onsubmit = (event) => {
       event.preventDefault();
-      this.attempt(() => this.write());
+      this.attempt("write", "Generating", () => this.write());
     };
     this.scoring = part(".score");
     this.scoring.onsubmit = (event) => {
       event.preventDefault();
-      this.attempt(() => this.score());
+      this.attempt("score", "Evaluating", () => this.score());
     };
   }
 
-  show(info) {
-    this.info = info;
-    this.writing.hidden = this.scoring.hidden = info.task !== "text";
-  }
-
-  async attempt(what) {
-    try {
-      await what();
-      this.fail(null);
-    } catch (error) {
-      this.fail(error);
+  // sample: a text of this network. Prompts that it cannot spell are replaced by the beginning of its sample.
+  show(info, sample) {
+    const isText = info.task === "text", known = new Set(info.vocabulary);
+    this.writing.hidden = this.scoring.hidden = !isText;
+    for (const form of [this.writing, this.scoring]) form.querySelector("output").replaceChildren();
+    if (!isText) return;
+    for (const [field, length] of [[this.writing.elements.prompt, 12], [this.scoring.elements.text, 80]]) {
+      const isSpelled = [...field.value].every((letter) => known.has(letter)) || known.size === 256;
+      if (!isSpelled) field.value = [...sample].slice(0, length).join("");
     }
   }
 

@@ -9,6 +9,7 @@
 
 #include "apps/programs/train_arguments.hpp"
 #include "base/error.hpp"
+#include "base/random.hpp"
 #include "base/text.hpp"
 #include "extras/digits/digits.hpp"
 #include "extras/lab/files.hpp"
@@ -28,6 +29,9 @@
 namespace abh {
 
 namespace {
+
+// Beyond the sites of tasks, below those of layers.
+constexpr std::uint32_t site_of_noise = 15;
 
 const DeviceChoice page_device{.device = "cpu", .threads = 1};
 
@@ -151,6 +155,7 @@ Session::Session(const std::vector<std::string>& words, Numbers& numbers) : numb
   if (a.training.type != "float") throw UsageError("--type " + a.training.type + ": this page computes in float");
   TaskTraining::Started started = a.training_task().start({.model = a.model, .training = a.training});
   task_ = std::move(started.task);
+  notes_ = std::move(started.notes);
   task_->shape(a.model);
   check_model(a.model);
   check_training(a.model, a.training);
@@ -229,15 +234,31 @@ std::string Session::description() const {
       .add_json("weights", weights.text())
       .add("vocabulary", vocabulary)
       .add("context", config_.context)
+      .add("batch", training_.batch)
+      .add("notes", notes_)
       .add("tokens_per_step", trains_ ? training_.batch * config_.context : 0)
       .add("examples", task_ ? task_->validation_rows() : 0)
       .add("summary", task_ ? task_->summary() : "");
   return out.text();
 }
 
+void Session::limit_data(Index batches, double noise) {
+  batches_ = batches;
+  noise_ = noise;
+}
+
 double Session::step() {
   if (!trains_) throw Error(name_ + ": expected a run to train, found a network that was read");
-  const Batch batch = task_->training_batch(training_.batch, training_.seed, step_);
+  const Index number = batches_ > 0 ? step_ % batches_ : step_;
+  Batch batch = task_->training_batch(training_.batch, training_.seed, number);
+  for (std::size_t r = 0; noise_ > 0 && r < batch.target_r.size(); ++r) {
+    const auto word = [&](std::size_t i) {
+      return uniform_of(philox_word(training_.seed, 2 * r + i, static_cast<std::uint32_t>(number), site_of_noise));
+    };
+    const Index choices = config_.classes > 0 ? config_.classes : config_.vocabulary;
+    if (batch.target_r[r] != ignored_target && word(0) < noise_)
+      batch.target_r[r] = static_cast<Token>(word(1) * static_cast<double>(choices));
+  }
   result_ = model_->train_step(batch, training_, step_);
   if (!std::isfinite(result_.loss) || !std::isfinite(result_.gradient_norm)) {
     const bool loss = !std::isfinite(result_.loss);

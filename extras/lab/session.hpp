@@ -50,6 +50,10 @@ class Session {
 
   std::string description() const;
 
+  // Restricts the data of later steps; no terminal does this. The first `batches` batches repeat (0: no restriction).
+  // The share `noise` of the targets is drawn uniformly, with the same targets in every repetition.
+  void limit_data(Index batches, double noise);
+
   // Runs a step and returns its loss.
   double step();
   bool done() const { return step_ >= training_.steps; }
@@ -103,8 +107,10 @@ class Session {
   Metadata metadata_;  // metadata of the task
   std::unique_ptr<Model> model_;
   NetworkMemory memory_;
-  std::vector<float> weights_;  // weights of a network that is not trained here
-  Index step_ = 0;
+  std::vector<float> weights_;      // weights of a network that is not trained here
+  std::vector<std::string> notes_;  // about the data
+  Index step_ = 0, batches_ = 0;
+  double noise_ = 0;
   Model::StepResult result_{};
   std::unique_ptr<TaskFigures> drawn_;
   std::vector<float> gradient_;  // gradient of the last inspection

@@ -26,6 +26,23 @@ const NEEDS = {
   transformer_xl: {positions: "none", flags: ["--segment", "6", "--memory", "6"]},
   lsh: {flags: ["--lsh-rounds", "2", "--lsh-buckets", "8", "--lsh-piece", "8"]},
 };
+// Fields that are flags of their own; empty: the default.
+const FURTHER = {dropout: "dropout", decay: "weight-decay"};
+// Training examples of a task, for shares of them. Digits have no end: there it is a share of those that a run draws.
+const TRAINING = {sort: 561, reviews: 20000};
+// Results of mixers that cannot learn a task, from docs/results/tasks.md and cpu_mixers.md.
+const CANNOT = {
+  identity: {
+    sort: "identity cannot sort: no position receives anything from another one, so an answer depends on the last digit and its place alone.",
+    text: "identity cannot learn words: a prediction depends on the last character alone, so this network learns pairs of characters.",
+    reviews: "identity cannot read the meaning: no word receives anything from another one, so “not good” counts as “good”.",
+    digits: "identity cannot compare patches: no part of the picture receives anything from another one.",
+  },
+  average: {
+    text: "average cannot tell recent characters from old ones: every character of the past has the same weight.",
+    reviews: "average reads no more than 71 % of the reviews without a convolution: “not” has the same weight for every word.",
+  },
+};
 
 class Settings {
   // changed(): called if a setting of the network has changed.
@@ -36,28 +53,48 @@ class Settings {
     this.field = (name) => form.elements[name];
     form.onsubmit = (event) => event.preventDefault();
     form.onchange = ({target}) => {
-      if (target.name === "task") this.take(TASKS[target.value].recipe);
+      if (target.name === "task") this.takeTask(target.value);
       if (target.name === "mixer") this.own = target.value === "own";
-      const needs = target.name === "mixer" && NEEDS[target.value];
-      if (needs?.positions) this.field("positions").value = needs.positions;
+      if (target.name === "positions") this.replaced = undefined;
       this.showLayers();
+      if (target.name !== "positions") this.takeNeeds();
       history.replaceState(null, "", this.address());
       this.changed();
     };
     this.fromAddress();
   }
 
-  take(values) {
+  // The recipe of a task; nothing of another task or mixer remains.
+  takeTask(task) {
     this.own = false;
+    this.replaced = undefined;
+    const values = {task, ...TASKS[task].recipe, share: 1, noise: 0, dropout: "", decay: "", more: ""};
     for (const [name, value] of Object.entries(values)) this.field(name).value = value;
   }
 
+  // The positions that a mixer requires replace those that are chosen; a mixer without such a need gets them back.
+  takeNeeds() {
+    const field = this.field("positions"), needed = this.mixers.map((name) => NEEDS[name]?.positions).find(Boolean);
+    if (needed) this.replaced ??= field.value;
+    if (needed ?? this.replaced) field.value = needed ?? this.replaced;
+    if (!needed) this.replaced = undefined;
+  }
+
+  // All fields, for going back to them.
+  get state() {
+    return Object.fromEntries([...this.form.elements].filter(({name}) => name).map(({name, value}) => [name, value]));
+  }
+  set state(values) {
+    this.own = values.mixer === "own";
+    for (const name of Object.keys(values)) if (this.field(name)) this.field(name).value = values[name];
+    this.showLayers();
+    for (const name of Object.keys(values)) if (this.field(name)) this.field(name).value = values[name];
+  }
+
   // lab.html#mixer=dot&task=sort
-  fromAddress() {
-    const wanted = Object.fromEntries(new URLSearchParams(location.hash.slice(1)));
-    const task = TASKS[wanted.task] ? wanted.task : "sort";
-    this.field("task").value = task;
-    this.take({...TASKS[task].recipe, ...NEEDS[wanted.mixer]?.positions && {positions: NEEDS[wanted.mixer].positions}});
+  fromAddress(address = location.hash.slice(1)) {
+    const wanted = Object.fromEntries(new URLSearchParams(address));
+    this.takeTask(TASKS[wanted.task] ? wanted.task : "sort");
     for (const [name, value] of Object.entries(wanted)) {
       const field = name !== "task" && this.field(name);
       if (!field || (field.options && ![...field.options].some((option) => option.value === value))) continue;
@@ -68,6 +105,7 @@ class Settings {
     if (this.own) this.field("mixer").value = "own";
     this.showLayers();
     find("mixers").querySelectorAll("select").forEach((select, layer) => (select.value = mixers[layer] ?? select.value));
+    this.takeNeeds();
   }
 
   // Returns the address with the settings, to share them.
@@ -76,7 +114,9 @@ class Settings {
     for (const name of ["layers", "heads", "channels", "positions", "optimizer"]) {
       if (this.field(name).value !== String(recipe[name])) told[name] = this.field(name).value;
     }
-    if (this.field("more").value) told.more = this.field("more").value;
+    for (const [name, usual] of [["share", "1"], ["noise", "0"], ["dropout", ""], ["decay", ""], ["more", ""]]) {
+      if (this.field(name).value !== usual) told[name] = this.field(name).value;
+    }
     return "#" + new URLSearchParams(told).toString().replaceAll("%2C", ",");
   }
 
@@ -104,9 +144,29 @@ class Settings {
     return fields.map((field) => field.value);
   }
 
-  // Returns the arguments of build/train.
-  flags() {
-    const task = TASKS[this.task], flags = ["--task", this.task, ...task.flags];
+  // A mixer that cannot learn the task, in words; "" for others.
+  cannot() {
+    const [mixer, ...others] = new Set(this.mixers);
+    const convolves = /--conv-kernel [^0]/.test(this.field("more").value);
+    return others.length || convolves ? "" : CANNOT[mixer]?.[this.task] ?? "";
+  }
+
+  // Restrictions of the data that no terminal has: how many batches repeat (0: no restriction), and noise. characters: in
+  // the text.
+  limits({batch, context, steps}, characters) {
+    const share = +this.field("share").value, noise = +this.field("noise").value;
+    const examples = this.task === "text" ? 0.9 * characters / context : TRAINING[this.task] ?? steps * batch;
+    return {batches: share < 1 ? Math.max(1, Math.round(share * examples / batch)) : 0, noise};
+  }
+
+  // Returns the arguments of build/train. data: the name of a text.
+  flags(data) {
+    const task = TASKS[this.task], more = this.field("more").value.split(/\s+/).filter(Boolean), flags = ["--task", this.task];
+    // Flags that are given in words replace those of the task.
+    for (let i = 0; i < task.flags.length; i += 2) {
+      const [flag, value] = task.flags.slice(i, i + 2);
+      if (!more.includes(flag)) flags.push(flag, value === "text.txt" ? data : value);
+    }
     const names = ["layers", "heads", "channels", "positions", "optimizer"];
     const said = (name, value, recipe) => task.always || value !== String(recipe);
     const mixer = this.mixers.join(",");
@@ -115,7 +175,10 @@ class Settings {
       const value = this.field(name).value;
       if (said(name, value, task.recipe[name])) flags.push("--" + name, value);
     }
+    for (const [name, flag] of Object.entries(FURTHER)) {
+      if (this.field(name).value) flags.push("--" + flag, this.field(name).value);
+    }
     for (const name of new Set(this.mixers)) flags.push(...(NEEDS[name]?.flags ?? []));
-    return [...flags, ...this.field("more").value.split(/\s+/).filter(Boolean)];
+    return [...flags, ...more];
   }
 }

@@ -1,4 +1,4 @@
-// Numbers as text in a page (extras/lab/real_text.cpp), which has another library, are those of the programs.
+// Numbers as text in a page (extras/lab/real_text.cpp, with another library) equal those of the programs.
 
 #include <bit>
 #include <cmath>
@@ -27,7 +27,7 @@ std::uint64_t others(Real value) {
 
 }  // namespace
 
-TEST_CASE("numbers as text in a page are those of the programs", "[text]") {
+TEST_CASE("numbers as text in a page equal those of the programs", "[text]") {
   std::uint64_t different = 0;
   for (std::uint64_t i = 0; i < 20000; ++i) {
     const std::uint32_t word = philox_word(1, 2 * i, 0, 0), more = philox_word(1, 2 * i + 1, 0, 0);

@@ -1,6 +1,5 @@
-// The module at work, in a Worker: it takes one call after the other, and goes on with a run in slices of 40 ms, so
-// that what is said meanwhile is heard. What traps has left its text; then the module is made anew, or, where the call
-// changed nothing, goes on from where it was.
+// The module at work, in a Worker: it takes one call after the other, and trains in slices of 40 ms, so that a call to
+// stop is heard. A call that traps has left its text, and the module goes on from where it was.
 
 const slice = 40;
 let compiled, module, memory, stack;
@@ -125,6 +124,9 @@ const methods = {
     module.load(give(name, "\0", content));
     return opened();
   },
+  limit(batches, noise) {
+    module.limit_data(batches, noise);
+  },
   step: (n) => train(module.steps() + n, 0),
   run: (wait) => train(Infinity, wait ?? 0),
   async evaluate() {
@@ -208,8 +210,7 @@ onmessage = ({data: {call, method, given}}) => {
       running = null;
       const why = error instanceof WebAssembly.RuntimeError && module ? text(module.error()) : "";
       postMessage({call, error: why ? `${programs[method] ?? "train"}: ${why}` : String(error)});
-      if (why && (method === "open" || method === "load")) await renew();
-      else if (why) {
+      if (why) {
         module.__stack_pointer.value = stack;
         module.mend();
       }

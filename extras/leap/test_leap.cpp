@@ -18,8 +18,7 @@ BlockCase<MakeLeap> leap_case(Index N, Index K, Index B, Index C, Index window =
   return block;
 }
 
-// Every form of the logits, with everything that can be rescaled; of a head of two channels rescaling leaves but a
-// sign.
+// Every form of the logits, with every rescaling; with two channels per head, rescaling leaves only a sign.
 template <class Body>
 void for_each_form(BlockCase<MakeLeap> block, const Body& body) {
   for (const char* focus : {"elu", "exp"}) {
@@ -35,21 +34,21 @@ void for_each_form(BlockCase<MakeLeap> block, const Body& body) {
   }
 }
 
-TEST_CASE("leap: every derivative, every width, every form", "[leap]") {
+TEST_CASE("leap: every derivative, at every SIMD width, in every form", "[leap]") {
   for_each_form(leap_case(1, 5, 2, 5), [](const auto& block) { check_layer(block); });
   for_each_form(leap_case(2, 4, 1, 4), [](const auto& block) { check_layer(block); });
   check_layer(leap_case(2, 5, 3, 7));
   check_layer(leap_case(2, 1, 1, 3));
-  // One channel: the norm returns its bias, and divides rounding errors by sqrt(epsilon). In double alone.
+  // One channel: the norm returns its bias, and divides rounding errors by sqrt(epsilon). In double only.
   check_gradients(leap_case(1, 1, 1, 1), 1);
 }
 
-TEST_CASE("leap: windows", "[leap]") {
+TEST_CASE("leap: with windows", "[leap]") {
   for_each_form(leap_case(2, 4, 1, 7, 3), [](const auto& block) { check_layer(block); });
   for (const Index window : {1, 2, 5, 9}) check_layer(leap_case(1, 3, 2, 8, window));
 }
 
-TEST_CASE("leap: decay", "[leap]") {
+TEST_CASE("leap: with decay", "[leap]") {
   for (const Index window : {0, 3}) {
     BlockCase<MakeLeap> block = leap_case(2, 3, 2, 7, window);
     block.config.positions = "alibi";
@@ -58,17 +57,17 @@ TEST_CASE("leap: decay", "[leap]") {
   }
 }
 
-TEST_CASE("leap: with a mask, causal or not", "[leap]") {
+TEST_CASE("leap: with a mask, causal and bidirectional", "[leap]") {
   BlockCase<MakeLeap> block = leap_case(2, 4, 2, 5);
   for (const bool causal : {true, false}) {
     block.options.causal = causal;
     block.mask_bc = {1, 1, 0, 0, 1, /**/ 0, 0, 1, 1, 0};  // a hole; padding on both sides
     for_each_form(block, [](const auto& each) { check_layer(each); });
-    block.mask_bc = {0, 0, 0, 0, 0, /**/ 0, 1, 0, 0, 0};  // nothing; a single position
+    block.mask_bc = {0, 0, 0, 0, 0, /**/ 0, 1, 0, 0, 0};  // all masked; a single position
     check_layer(block);
   }
 
-  // Rows of the first sequence see nothing: only the residual is left of them.
+  // The first sequence is fully masked: its outputs are the residual.
   const Values<double> in = random_values(block.inputs(), 4);
   CpuDevice<Isa::baseline> device(1);
   const Array<double> out = run_forward<double>(block, device, in)[0];
@@ -82,7 +81,7 @@ TEST_CASE("leap: with dropout, without norm, without residual", "[leap]") {
 
 // The equations of the chapter as sums over all pairs of positions, without norm and residual. Epsilon is one more
 // weight in every sum; the queries' averages have it too.
-TEST_CASE("leap: against its definition", "[leap]") {
+TEST_CASE("leap: matches the definition", "[leap]") {
   const Index N = 3, K = 3, D = N * K, C = 6;
   const Array<double> no_slopes(3), formula = {std::exp2(-8.0 / 3), std::exp2(-16.0 / 3), std::exp2(-8)},
                                     interleaved = {1.0 / 16, 1.0 / 256, 1.0 / 4};
@@ -131,7 +130,7 @@ TEST_CASE("leap: against its definition", "[leap]") {
 }
 
 TEST_CASE("leap: rescaled logits stay within their bound", "[leap]") {
-  // Queries and keys a thousand times as large: not a bit of difference that epsilon does not make.
+  // Queries and keys a thousand times as large: only epsilon makes a difference.
   BlockCase<MakeLeap> block = leap_case(2, 3, 1, 5);
   block.config.rescale = 4;
   block.options.norm = block.options.residual = false;
@@ -146,7 +145,7 @@ TEST_CASE("leap: rescaled logits stay within their bound", "[leap]") {
   CHECK(compare(block.outputs(), run_forward<double>(block, device, in), out, true)[0].error > 0.1);
 }
 
-TEST_CASE("leap: causal, and step by step the same", "[leap][gpu]") {
+TEST_CASE("leap: causal, and inference equals the full pass", "[leap][gpu]") {
   for (const Index window : {0, 1, 3}) {
     for (const char* positions : {"none", "alibi"}) {
       CAPTURE(window, positions);
@@ -159,7 +158,7 @@ TEST_CASE("leap: causal, and step by step the same", "[leap][gpu]") {
   }
 }
 
-TEST_CASE("leap: kernels", "[leap][gpu]") {
+TEST_CASE("leap: GPU kernels", "[leap][gpu]") {
   for (const Index window : {0, 4}) {
     BlockCase<MakeLeap> block = leap_case(2, 16, 3, 21, window);
     block.config.rescale = window > 0 ? 4 : 0;

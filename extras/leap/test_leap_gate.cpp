@@ -7,8 +7,8 @@
 namespace abh {
 namespace {
 
-// Maxima about 0, where epsilon is next to nothing, and about its logarithm, where it is half of all.
-TEST_CASE("leap_gate: every derivative, every width", "[leap_gate]") {
+// Maxima near 0, where epsilon is negligible, and near its logarithm, where it is half of the sum.
+TEST_CASE("leap_gate: every derivative, at every SIMD width", "[leap_gate]") {
   check_layer(LeapGateCase{.B = 2, .C = 5, .N = 3, .K = 7, .scale = 0.4, .max = -11.5});
   check_layer(LeapGateCase{.B = 1, .C = 37, .N = 2, .K = 19, .scale = 0.25, .max = -12, .gap = 5});
   check_layer(LeapGateCase{.B = 1, .C = 9, .N = 2, .K = 8, .scale = 0.35, .max = 0, .gap = 3, .d_gap = 8});
@@ -32,9 +32,9 @@ TEST_CASE("leap_gate: the worked example of the chapter", "[leap_gate]") {
   check(cpu);
 }
 
-// Nothing was seen; nearly nothing; much; so much that nothing overflows. The queries' products are +-300 times the
-// share, far beyond the ends of the gate.
-TEST_CASE("leap_gate: weights and scores of any size", "[leap_gate][gpu]") {
+// No weight, almost no weight, much weight, and the largest weight without overflow. The queries' products are +-300
+// times the share, far beyond the ends of the gate.
+TEST_CASE("leap_gate: weights and scores of any magnitude", "[leap_gate][gpu]") {
   const float nothing = -std::numeric_limits<float>::infinity();
   const LeapGateCase layer{1, 5, 1, 1, 300};
   const Values<float> in = {
@@ -48,8 +48,7 @@ TEST_CASE("leap_gate: weights and scores of any size", "[leap_gate][gpu]") {
     }
     for (std::size_t c : {0u, 1u}) CHECK((d_in[0][c] == 0 && d_in[2][c] == 0));
     CHECK((d_in[1][0] == 0 && d_in[1][1] == 0));
-    // The share is 1 as a float, and what is missing is still known: d_lse = (1 - share) d_pooled . pooled. The gate
-    // passes all.
+    // The share is 1 in float, but 1 - share is still exact: d_lse = (1 - share) d_pooled . pooled. The gate is open.
     const double rest = leap_epsilon * std::exp(-10.0);
     CHECK_FALSE(!(std::abs(d_in[2][3] - 5 * rest) <= 1e-5 * 5 * rest));
   });

@@ -6,7 +6,7 @@ namespace abh {
 namespace {
 
 // Focus and keys are slices of rows of N K + gap elements; the gradient of the keys is added to.
-TEST_CASE("leap_logits: every derivative, every width", "[leap_logits]") {
+TEST_CASE("leap_logits: every derivative, at every SIMD width", "[leap_logits]") {
   check_layer(LeapLogitsCase{.B = 2, .C = 5, .N = 3, .K = 7});
   check_layer(LeapLogitsCase{.B = 2, .C = 5, .N = 3, .K = 7, .form = FocusForm::exp, .scale = 0.4});
   check_layer(LeapLogitsCase{.B = 1, .C = 37, .N = 2, .K = 19, .form = FocusForm::elu, .scale = 0.25, .gap = 5});
@@ -43,7 +43,7 @@ TEST_CASE("leap_logits: the worked example of the chapter", "[leap_logits]") {
 
 // Scores of 0, far below and far above it. In elu a weight is never less than e^score, which a sum 1 + (e^score - 1)
 // has lost long before -40.
-TEST_CASE("leap_logits: scores of any size", "[leap_logits][gpu]") {
+TEST_CASE("leap_logits: scores of any magnitude", "[leap_logits][gpu]") {
   const LeapLogitsCase elu{1, 6, 1, 1}, exp{1, 6, 1, 1, FocusForm::exp};
   const Values<float> in = {{0, -40, -1e30f, 1e-6f, 40, 1e30f}, {1, 1, 1, 1, 1, 1}};
   const Values<float> d_out = {{1, 1, 1, 1, 1, 1}};

@@ -4,6 +4,7 @@
 
 #include "tests/harness/catch.hpp"
 #include "tests/harness/config_rows.hpp"
+#include "tests/harness/flag_pairs.hpp"
 #include "tests/harness/generator_rows.hpp"
 #include "tests/harness/golden_case.hpp"
 #include "tests/harness/gpu_rows.hpp"
@@ -76,7 +77,7 @@ const Rows<std::string, FiveMixers> five = {"additive,dot,metric,quadratic,leap"
 const Rows<ShownPooling> poolings = {{"leap", "weight_bncs", "key_bcd", "pooled_key_bcd"},
                                      {"leap", "weight_bncs", "value_bcd", "pooled_value_bcd"}};
 
-// The output is the gated pooled value plus the residual, and nothing else.
+// The output is the gated pooled value plus the residual.
 const Rows<ShownBlock> shown_blocks = {
     {"leap", [](const auto& shown) {
        const std::vector<double>& passed_bcn = shown.at("blocks.0.mixer.passed_bcn");
@@ -86,6 +87,8 @@ const Rows<ShownBlock> shown_blocks = {
          CHECK_FALSE(!(std::abs(out - shown.at("blocks.0.mixer.out_bcd")[i]) <= 1e-5));
        }
      }}};
+
+const Rows<PairedFlags> pairs = {PairedFlags{"--mixer leap --window 3"}};
 
 }  // namespace
 }  // namespace abh

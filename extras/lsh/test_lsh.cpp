@@ -18,7 +18,7 @@ BlockCase<MakeLsh> lsh_case(Index D, Index N, Index K, Index B, Index C, Index r
   return block;
 }
 
-TEST_CASE("lsh: every derivative, every width", "[lsh]") {
+TEST_CASE("lsh: every derivative, at every SIMD width", "[lsh]") {
   check_layer(lsh_case(4, 1, 4, 2, 5, 1, 2, 2));
   check_layer(lsh_case(6, 2, 0, 1, 7, 2, 4, 3));
   check_layer(lsh_case(4, 2, 5, 1, 6, 3, 4, 2));  // H != D
@@ -36,9 +36,8 @@ TEST_CASE("lsh: with dropout, without norm, without residual", "[lsh]") {
   check_without_norm_and_residual(lsh_case(4, 1, 4, 1, 4, 2, 2, 2));
 }
 
-// extras/lsh/README.md: one token at the end, and many rows before it have other candidates, or other neighbours in
-// theirs.
-TEST_CASE("lsh: the last token changes what earlier positions see", "[lsh]") {
+// extras/lsh/README.md: after a change of the last token, many earlier rows have other candidates.
+TEST_CASE("lsh: the last token changes the keys of earlier positions", "[lsh]") {
   const NetworkCase network = network_case("lsh", "0", 0, "layers=1 context=64 lsh_buckets=8 lsh_piece=8");
   NetworkCase long_one = network;
   long_one.C = 64;

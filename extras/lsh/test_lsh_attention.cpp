@@ -20,7 +20,7 @@ LshAttentionCase with(LshAttentionCase layer, bool causal, bool counted, bool wi
   return layer;
 }
 
-// The order that a device finds.
+// The order computed by a device.
 struct Order {
   Array<Token> bucket, place, position;
 };
@@ -44,17 +44,17 @@ Order order_of(Device& device, const LshAttentionCase& layer, const Values<T>& i
   return order;
 }
 
-TEST_CASE("lsh_attention: every derivative, every width", "[lsh_attention]") {
+TEST_CASE("lsh_attention: every derivative, at every SIMD width", "[lsh_attention]") {
   check_layer(sized(2, 11, 2, 3, 1, 2, 3));
   check_layer(sized(1, 13, 1, 4, 3, 3, 2));                           // pairs that meet in several rounds
   check_layer(with(sized(2, 9, 2, 2, 2, 2, 4), false, false));        // later positions are met, too
   check_layer(with(sized(1, 12, 2, 3, 3, 2, 3), true, true));         // and count as often as they are
-  check_layer(with(sized(2, 10, 1, 3, 2, 2, 5), true, false, true));  // of the own bucket alone
+  check_layer(with(sized(2, 10, 1, 3, 2, 2, 5), true, false, true));  // only the own bucket
   check_layer(with(sized(1, 10, 1, 3, 2, 1, 3), false, true, true));
   check_layer(sized(1, 7, 1, 3, 2, 2, 1));   // pieces of one position
   check_layer(sized(2, 6, 1, 3, 1, 2, 20));  // and one piece of all
-  check_layer(sized(3, 1, 2, 2, 2, 2, 4));   // a position that is alone
-  // A key of one channel is a sign, all but a step at 0: numbers away from it are where differences can tell.
+  check_layer(sized(3, 1, 2, 2, 2, 2, 4));   // a position without others
+  // A key of one channel is a sign, constant except at 0: differences are computed away from 0.
   LshAttentionCase one_channel = sized(1, 8, 3, 1, 2, 1, 3);
   one_channel.query_offset = 3;
   one_channel.query_scale = 0.5;
@@ -70,7 +70,7 @@ TEST_CASE("lsh_attention: masked positions, slices of wider rows", "[lsh_attenti
   check_layer(layer);
 }
 
-TEST_CASE("lsh_attention: several tiles", "[lsh_attention][heavy]") {
+TEST_CASE("lsh_attention: sequences of several tiles", "[lsh_attention][heavy]") {
   LshAttentionCase masked = sized(2, 131, 1, 8, 2, 4, 40);
   masked.mask_bc = holes(2, 131);
   for (const LshAttentionCase& layer :
@@ -82,12 +82,12 @@ TEST_CASE("lsh_attention: several tiles", "[lsh_attention][heavy]") {
   }
 }
 
-TEST_CASE("lsh_attention: lane widths agree at every odd size", "[lsh_attention]") {
+TEST_CASE("lsh_attention: SIMD widths agree at every odd size", "[lsh_attention]") {
   check_widths([](Index size) { return sized(1, size, 2, size, 2, (size + 1) / 2, 5); });
 }
 
-// Places are a permutation, in the order of buckets, then of positions; what is masked stands behind.
-TEST_CASE("lsh_attention: the order of every round", "[lsh_attention][gpu]") {
+// Places are a permutation, ordered by bucket, then by position; masked positions come last.
+TEST_CASE("lsh_attention: every round orders positions by bucket, masked positions last", "[lsh_attention][gpu]") {
   LshAttentionCase layer = sized(2, 75, 2, 6, 3, 3, 8);
   layer.mask_bc = holes(2, 75);
   PlainDevice plain;
@@ -114,8 +114,45 @@ TEST_CASE("lsh_attention: the order of every round", "[lsh_attention][gpu]") {
   });
 }
 
+// The first of equal numbers names the bucket, and a number goes before the opposite of another one: a row of zeros is
+// in bucket 0, on every device. Small whole numbers have exact sums in every type.
+TEST_CASE("lsh_attention: ties of the hash", "[lsh_attention][gpu]") {
+  const LshAttentionCase layer = sized(1, 60, 2, 3, 2, 4, 8);
+  for_each_number([&]<class T>(auto& device, const std::string& name, T) {
+    INFO(name);
+    Values<double> in = random_values(layer.inputs(), 1);
+    for (Array<double>& numbers : in) {
+      for (double& x : numbers) x = std::round(x);
+    }
+    for (Index i = 0; i < 10 * layer.H(); ++i) in[0][size_of(i)] = 0;
+    const Order order = order_of<T>(device, layer, converted<T>(in));
+    Index ties = 0, opposites = 0;
+    for (Index i = 0; i < layer.N * layer.U * layer.C; ++i) {
+      const Index c = i % layer.C, u = i / layer.C % layer.U, n = i / layer.C / layer.U;
+      Array<double> rotated;
+      for (Index r = 0; r < layer.R; ++r) {
+        double sum = 0;
+        for (Index k = 0; k < layer.K; ++k) {
+          sum += in[0][size_of((c * layer.N + n) * layer.K + k)] *
+                 in[2][size_of(((n * layer.U + u) * layer.K + k) * layer.R + r)];
+        }
+        rotated.push_back(sum);
+      }
+      for (Index r = 0; r < layer.R; ++r) rotated.push_back(-rotated[size_of(r)]);
+      const double most = *std::max_element(rotated.begin(), rotated.end());
+      const auto expected = static_cast<Token>(std::find(rotated.begin(), rotated.end(), most) - rotated.begin());
+      CHECK(order.bucket[size_of(i)] == expected);
+      if (c < 10) CHECK(order.bucket[size_of(i)] == 0);
+      ties += std::count(rotated.begin(), rotated.end(), most) > 1;
+      opposites += expected < layer.R && std::count(rotated.begin() + layer.R, rotated.end(), most) > 0;
+    }
+    CHECK(ties > opposites);
+    CHECK(opposites > 40);  // those of the zeros
+  });
+}
+
 // Where everybody meets everybody, whatever the order, this is attention with keys of one length.
-TEST_CASE("lsh_attention: one piece of all positions meets them all", "[lsh_attention][gpu]") {
+TEST_CASE("lsh_attention: one piece of all positions equals full attention", "[lsh_attention][gpu]") {
   const LshAttentionCase layer = with(sized(1, 23, 2, 5, 3, 2, 23), false, false);
   for_each_number([&]<class T>(auto& device, const std::string& name, T) {
     const Values<T> in = converted<T>(random_values(layer.inputs(), 1));
@@ -145,7 +182,7 @@ TEST_CASE("lsh_attention: one piece of all positions meets them all", "[lsh_atte
   });
 }
 
-TEST_CASE("lsh_attention: a position that meets nobody has its own value", "[lsh_attention][gpu]") {
+TEST_CASE("lsh_attention: a position without other keys outputs its own value", "[lsh_attention][gpu]") {
   LshAttentionCase layer = sized(2, 40, 1, 3, 2, 2, 8);
   layer.mask_bc = kept(Array<Token>(80, 0));
   for_each_number([&]<class T>(auto& device, const std::string& name, T) {
@@ -163,7 +200,7 @@ TEST_CASE("lsh_attention: a position that meets nobody has its own value", "[lsh
   });
 }
 
-TEST_CASE("lsh_attention: padding at the end changes no bit of what is real", "[lsh_attention][gpu]") {
+TEST_CASE("lsh_attention: padding at the end changes no bit of real positions", "[lsh_attention][gpu]") {
   const Index C = 53, longer = 70;
   for_each_number([&]<class T>(auto& device, const std::string& name, T) {
     INFO(name);
@@ -177,11 +214,20 @@ TEST_CASE("lsh_attention: padding at the end changes no bit of what is real", "[
     const Values<T> whole = run_forward<T>(padded, device, in);
     const Values<T> alone = run_forward<T>(layer, device, {real(in[0]), real(in[1]), in[2]});
     CHECK(converted<double>(Values<T>{real(whole[0])}) == converted<double>(alone));
+    // Nor of their gradients, where nobody asks for the gradient of the padding.
+    Values<T> d_out = converted<T>(random_values(padded.outputs(), 2));
+    std::fill(d_out[0].begin() + C * layer.H(), d_out[0].end(), T(0.0f));
+    const Values<double> d_whole = run_backward<T>(padded, device, in, d_out);
+    const Values<double> d_alone = run_backward<T>(layer, device, {real(in[0]), real(in[1]), in[2]}, {real(d_out[0])});
+    for (const std::size_t i : {0u, 1u}) {
+      CHECK(std::equal(d_alone[i].begin(), d_alone[i].end(), d_whole[i].begin()));
+      CHECK(std::all_of(d_whole[i].begin() + C * layer.H(), d_whole[i].end(), [](double x) { return x == 0; }));
+    }
   });
 }
 
-// The layer is not causal though no query sees a later key: order and pieces are made from all of them.
-TEST_CASE("lsh_attention: a later token moves earlier ones into other pieces", "[lsh_attention]") {
+// The layer is not causal although no query attends to a later key: order and pieces depend on all positions.
+TEST_CASE("lsh_attention: a later token moves earlier positions to other pieces", "[lsh_attention]") {
   const LshAttentionCase layer = sized(1, 256, 1, 16, 2, 8, 16);
   PlainDevice plain;
   Values<double> in = random_values(layer.inputs(), 1);
@@ -196,7 +242,7 @@ TEST_CASE("lsh_attention: a later token moves earlier ones into other pieces", "
   CHECK(changed > 0);
 }
 
-TEST_CASE("lsh_attention: scores of any size", "[lsh_attention][gpu]") {
+TEST_CASE("lsh_attention: scores of any magnitude", "[lsh_attention][gpu]") {
   const auto layer_of = [](double scale) {
     LshAttentionCase layer = sized(2, 37, 2, 6, 2, 3, 8);
     layer.query_scale = scale;
@@ -205,13 +251,13 @@ TEST_CASE("lsh_attention: scores of any size", "[lsh_attention][gpu]") {
   check_scales({1e3, 1e15}, layer_of, 1e-3);
 }
 
-TEST_CASE("lsh_attention: the weights of whoever looks are those of the output", "[lsh_attention]") {
+TEST_CASE("lsh_attention: inspected weights reproduce the output", "[lsh_attention]") {
   LshAttentionCase layer = with(sized(2, 17, 2, 3, 2, 2, 3), true, true);
   layer.mask_bc = holes(2, 17);
   check_weights(layer, 1);
 }
 
-TEST_CASE("lsh_attention: scratch memory grows with C, not with C x C", "[lsh_attention]") {
+TEST_CASE("lsh_attention: scratch memory grows linearly with C", "[lsh_attention]") {
   const std::size_t half = scratch_peak(sized(1, 1024, 1, 2, 2, 4, 32));
   CHECK(half > 0);
   CHECK(scratch_peak(sized(1, 2048, 1, 2, 2, 4, 32)) <= 2 * half);
@@ -229,7 +275,7 @@ TEST_CASE("lsh_attention: the worked example of the chapter", "[lsh_attention][g
   });
 }
 
-TEST_CASE("lsh_attention: on the GPU", "[lsh_attention][gpu]") {
+TEST_CASE("lsh_attention: GPU kernels at every size", "[lsh_attention][gpu]") {
   const auto check = [](const std::string& what, LshAttentionCase layer, const Token* mask_bc = nullptr) {
     layer.mask_bc = mask_bc;
     check_gpu("lsh_attention", what, layer);

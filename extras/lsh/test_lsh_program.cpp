@@ -1,4 +1,4 @@
-// Programs with the mixer lsh: what it refuses, runs that end in the same bits, rotations that stay as they were drawn.
+// Programs with the mixer lsh: its errors, runs with the same bits, and rotations that stay as drawn.
 
 #include <string>
 
@@ -24,7 +24,7 @@ std::vector<float> rotations_of(const std::string& run) {
 
 }  // namespace
 
-TEST_CASE("programs: what lsh cannot be is refused", "[programs][lsh]") {
+TEST_CASE("programs: impossible settings of lsh are refused", "[programs][lsh]") {
   const Workplace place;
   const auto refused = [&](const std::string& flags, const std::string& what) {
     require_refusal(train(place.flags(with(small_lsh, words(flags)))), 2, {what});
@@ -39,7 +39,7 @@ TEST_CASE("programs: what lsh cannot be is refused", "[programs][lsh]") {
   refused("--task dates", "");
 }
 
-TEST_CASE("programs: lsh trains, is evaluated, and refuses to write", "[programs][lsh]") {
+TEST_CASE("programs: lsh trains and is evaluated, but refuses to generate", "[programs][lsh]") {
   const Workplace place;
   require_success(train(place.flags(with(small_lsh, words("--steps 20")))));
   require_success(evaluate({"--checkpoint", place.run, "--data", place.data}));
@@ -47,14 +47,14 @@ TEST_CASE("programs: lsh trains, is evaluated, and refuses to write", "[programs
   CHECK(read_bytes(place.run + "/sample.txt").starts_with("this model cannot decode token by token"));
 }
 
-TEST_CASE("programs: lsh ends in the same bits with any threads, shards and stops", "[programs][lsh]") {
+TEST_CASE("programs: lsh has the same bits with any threads, shards and stops", "[programs][lsh]") {
   const TestFolder folder;
   const Workplace place;
   const Arguments all = with(with(smallest, small_lsh), {"--data", place.data, "--dropout", "0.1"});
   check_interrupted_run(with(all, {"--layers", "2"}), "step 3/", folder);
 }
 
-TEST_CASE("programs: rotations of lsh are those of the seed, whatever is learned", "[programs][lsh]") {
+TEST_CASE("programs: rotations of lsh depend only on the seed", "[programs][lsh]") {
   const Workplace place;
   const Arguments flags = with(small_lsh, words("--layers 2 --learning-rate 0.01 --weight-decay 0.5"));
   const auto trained_so = [&](const std::string& name, const std::string& more) {
@@ -69,7 +69,7 @@ TEST_CASE("programs: rotations of lsh are those of the seed, whatever is learned
   CHECK((trained_so("other", "--steps 0 --seed 2") != drawn));
 }
 
-TEST_CASE("programs: lsh with two streams", "[programs][lsh]") {
+TEST_CASE("programs: lsh with two residual streams", "[programs][lsh]") {
   const Workplace place;
   require_success(train(place.flags(with(small_lsh, words("--layers 3 --reversible 1 --steps 10")))));
 }

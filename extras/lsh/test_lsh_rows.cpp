@@ -1,5 +1,6 @@
 // The rows that this feature adds to lists of the core's tests.
 
+#include "tests/harness/flag_pairs.hpp"
 #include "tests/harness/golden_case.hpp"
 #include "tests/harness/import_case.hpp"
 #include "tests/harness/weight_order.hpp"
@@ -24,6 +25,8 @@ const Rows<ModelConfig, ForPython> in_python([] {
   return std::vector{
       changed(model_for_python("lsh"), "lsh_rounds=3 lsh_buckets=6 lsh_piece=2 head_channels=5 causal=0")};
 });
+
+const Rows<PairedFlags> pairs = {PairedFlags{"--mixer lsh --lsh-rounds 2 --lsh-buckets 4 --lsh-piece 3"}};
 
 }  // namespace
 }  // namespace abh

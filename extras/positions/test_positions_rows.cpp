@@ -1,6 +1,7 @@
 // The rows that this feature adds to lists of the core's tests.
 
 #include "tests/harness/config_rows.hpp"
+#include "tests/harness/flag_pairs.hpp"
 #include "tests/harness/generator_rows.hpp"
 #include "tests/harness/golden_case.hpp"
 #include "tests/harness/gpu_rows.hpp"
@@ -67,6 +68,8 @@ const Rows<SteppedMixers> stepped([] {
   }
   return rows;
 });
+
+const Rows<PairedFlags> pairs = {PairedFlags{"--mixer dot --positions rotary"}, PairedFlags{"--positions sinusoidal"}};
 
 }  // namespace
 }  // namespace abh

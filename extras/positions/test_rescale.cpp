@@ -7,14 +7,14 @@ namespace {
 
 std::size_t size(Index count) { return static_cast<std::size_t>(count); }
 
-TEST_CASE("rescale: every derivative, every width", "[rescale]") {
+TEST_CASE("rescale: every derivative, at every SIMD width", "[rescale]") {
   check_layer(RescaleCase{.BC = 5, .N = 2, .K = 7});
   check_layer(RescaleCase{.BC = 35, .N = 1, .K = 3, .scale = 0.5, .offset = 2});
   check_layer(RescaleCase{.BC = 3, .N = 3, .K = 19, .scale = 4, .offset = -1, .gap = 5, .d_gap = 2, .out_gap = 3});
   check_widths([](Index size) { return RescaleCase{.BC = 3, .N = 2, .K = size + 2}; });
 }
 
-TEST_CASE("rescale: of two channels nothing is left but which is larger", "[rescale][gpu]") {
+TEST_CASE("rescale: with two channels only the larger is left", "[rescale][gpu]") {
   const RescaleCase layer{1, 2, 2};
   for_each_device(1, [&](auto& device) {
     const Array<float> out = run_forward<float>(layer, device, {{1, 4, 7, -2}})[0];
@@ -44,7 +44,7 @@ TEST_CASE("rescale: the worked example of the chapter", "[rescale]") {
   check(cpu);
 }
 
-TEST_CASE("rescale: a product stays in bounds, its gradient turns and does not stretch", "[rescale][gpu]") {
+TEST_CASE("rescale: a product is bounded, and the gradient is orthogonal to the row", "[rescale][gpu]") {
   const Index rows = 9, K = 16;
   const RescaleCase layer{.BC = rows, .N = 1, .K = K, .scale = 1000};
   const Array<float> in = converted<float>(random_values(layer.inputs(), 1))[0];
@@ -70,7 +70,7 @@ TEST_CASE("rescale: a product stays in bounds, its gradient turns and does not s
   });
 }
 
-TEST_CASE("rescale: a head of equal channels", "[rescale][gpu]") {
+TEST_CASE("rescale: a head with equal channels", "[rescale][gpu]") {
   const RescaleCase layer{1, 2, 4};
   const Values<float> in = {{3, 3, 3, 3, 1, 2, 3, 4}}, d_out = {{1, 2, 3, 6, 1, 0, 0, 0}};
   for_each_device(2, [&](auto& device) {
@@ -85,7 +85,7 @@ TEST_CASE("rescale: a head of equal channels", "[rescale][gpu]") {
   });
 }
 
-// Both passes where they write over what they read.
+// Both passes in place.
 template <class Device>
 void check_rescales_in_place(Device& device, const RescaleCase& layer) {
   const Array<float> in = converted<float>(random_values(layer.inputs(), 3))[0];

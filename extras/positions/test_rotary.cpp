@@ -16,7 +16,7 @@ Array<T> turns(Index C, Index K) {
   return turn_ck;
 }
 
-TEST_CASE("rotary: every derivative, every width", "[rotary]") {
+TEST_CASE("rotary: every derivative, at every SIMD width", "[rotary]") {
   check_layer(RotaryCase{.B = 2, .C = 3, .N = 2, .K = 7});
   check_layer(RotaryCase{.B = 1, .C = 35, .N = 1, .K = 3});
   check_layer(RotaryCase{.B = 2, .C = 2, .N = 3, .K = 19, .gap = 5, .d_gap = 2, .out_gap = 3});
@@ -79,11 +79,11 @@ void check_distances(Device& device, Index C, Index step) {
   CHECK_FALSE(!(error <= 1e-5));
 }
 
-TEST_CASE("rotary: a product knows the distance alone, a length stays", "[rotary][gpu]") {
+TEST_CASE("rotary: a product depends only on the distance, a norm is unchanged", "[rotary][gpu]") {
   for_each_device(2, [](auto& device) { check_distances(device, 50, 1); });
 }
 
-TEST_CASE("rotary: the same at 65,536 positions", "[rotary]") {
+TEST_CASE("rotary: positions of 65,536 keep their precision", "[rotary]") {
   PlainDevice plain;
   check_distances(plain, 65536, 1);
   for_each_cpu(2, [](auto& device, const std::string& isa) {
@@ -102,7 +102,7 @@ TEST_CASE("rotary: the table of angles", "[rotary]") {
   CHECK_FALSE(!(std::abs(rotary_turn(70, 3, 5) - std::sin(70 * std::pow(10000, -0.4))) <= 1e-15));
 }
 
-// Both passes where they write over what they read.
+// Both passes in place.
 template <class Device>
 void check_turns_in_place(Device& device, const RotaryCase& layer) {
   const Array<float> turn_ck = turns<float>(layer.C, layer.K);

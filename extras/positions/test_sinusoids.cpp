@@ -5,8 +5,8 @@
 namespace abh {
 namespace {
 
-TEST_CASE("network: sinusoidal positions are added to the tokens, at any position", "[network]") {
-  // With blocks of zeros alone, logits are (token + sinusoid) token^T.
+TEST_CASE("network: sinusoidal positions are added to the tokens at any position", "[network]") {
+  // If all blocks add 0, logits are (token + sinusoid) token^T.
   const NetworkCase network = network_case("additive", "0", 0, "positions=sinusoidal final_norm=0 channels=7 heads=1");
   Array<double> weights = network.weights();
   const Index D = network.config.channels, V = network.config.vocabulary;

@@ -1,4 +1,4 @@
-// Dot-product and metric attention whose queries and keys are turned by their position, or rescaled.
+// Dot-product and metric attention with rotary positions or rescaled queries and keys.
 
 #include <cmath>
 
@@ -13,7 +13,7 @@ BlockCase<MakeDot> turned_case(Index D, Index N, Index K, Index B, Index C) {
   return block;
 }
 
-TEST_CASE("dot: queries and keys turned by their position", "[dot][gpu]") {
+TEST_CASE("dot: queries and keys with rotary positions", "[dot][gpu]") {
   BlockCase<MakeDot> block = turned_case(5, 2, 3, 2, 4);
   for_each_form(block, [](const auto& each) { check_layer(each); });
   block.mask_bc = {1, 0, 1, 1, /**/ 0, 1, 1, 0};
@@ -23,7 +23,7 @@ TEST_CASE("dot: queries and keys turned by their position", "[dot][gpu]") {
   check_steps(turned_case(5, 1, 7, 1, 12));
 }
 
-TEST_CASE("dot: rescaled queries and keys, turned and not", "[dot][gpu]") {
+TEST_CASE("dot: rescaled queries and keys, with and without rotary positions", "[dot][gpu]") {
   for (const char* positions : {"none", "rotary"}) {
     CAPTURE(positions);
     const auto rescaled = [&](BlockCase<MakeDot> block) {
@@ -40,9 +40,9 @@ TEST_CASE("dot: rescaled queries and keys, turned and not", "[dot][gpu]") {
   }
 }
 
-TEST_CASE("dot: a rescaled score stays in bounds, and is scaled by its setting", "[dot]") {
-  // Heads of two channels are rescaled to (1, -1) / sqrt(2) or its opposite: scores are c / 2 or -c / 2. One channel
-  // in, and every query and key is its own opposite where the input is.
+TEST_CASE("dot: a rescaled score is bounded and has its own scale", "[dot]") {
+  // Heads of two channels are rescaled to (1, -1) / sqrt(2) or its negative, so scores are c / 2 or -c / 2. A change of
+  // sign in the one input channel negates every query and key.
   BlockCase<MakeDot> block = dot_case(1, 1, 2, 1, 2);
   block.options.norm = block.options.residual = false;
   block.config.rescale = 3;
@@ -62,7 +62,7 @@ BlockCase<MakeMetric> turned_case(MetricForm form, Index D, Index N, Index K, In
   return block;
 }
 
-TEST_CASE("metric: queries and keys turned by their position", "[metric][gpu]") {
+TEST_CASE("metric: queries and keys with rotary positions", "[metric][gpu]") {
   for_each_form(turned_case(MetricForm::packed, 5, 2, 3, 2, 4), [](auto block) {
     check_layer(block);
     block.mask_bc = {1, 0, 1, 1, /**/ 0, 1, 1, 0};
@@ -75,8 +75,8 @@ TEST_CASE("metric: queries and keys turned by their position", "[metric][gpu]") 
   }
 }
 
-TEST_CASE("metric: a turned score depends on who looks at whom", "[metric]") {
-  // At distance 0 the turn is none, and a sequence of one position the same with it and without.
+TEST_CASE("metric: a rotated score is not symmetric in query and key", "[metric]") {
+  // At distance 0 there is no rotation, so a sequence of one position is the same with and without it.
   BlockCase<MakeMetric> block = turned_case(MetricForm::packed, 5, 2, 4, 3, 1);
   const Values<double> in = random_values(block.inputs(), 3);
   CpuDevice<Isa::baseline> device(1);

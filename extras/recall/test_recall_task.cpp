@@ -17,20 +17,20 @@
 namespace abh {
 namespace {
 
-// A sequence as its tokens, one digit each, with the symbol that is asked for and how far back it stands.
+// A sequence as tokens, one digit each, with the requested symbol and its distance.
 std::string line_of(const RecallExample& example) {
   std::string text;
   for (const Token token : example.token_c) text += to_text(token);
   return text + " " + to_text(example.symbol) + " " + to_text(example.distance);
 }
 
-TEST_CASE("recall: examples are those that everybody draws", "[recall]") {
+TEST_CASE("recall: examples are the same on every machine", "[recall]") {
   const RecallSize size{.context = 13, .reach = 11};
   CHECK(line_of(recall_example(0, size)) == "6861153355678 6 10");
   CHECK(line_of(recall_example(1, size)) == "6584101135718 4 9");
   CHECK(line_of(recall_example(2, size)) == "3507832251448 3 7");
   CHECK(line_of(recall_example(first_test_example, size)) == "4502863021458 6 7");
-  // Computed by another program, from the definition alone.
+  // Computed by an independent program from the definition.
   const auto check_value = [](const RecallSize& of) {
     std::string text;
     for (std::uint32_t e = 0; e < 200; ++e) text += line_of(recall_example(first_test_example + e, of)) + "\n";
@@ -41,7 +41,7 @@ TEST_CASE("recall: examples are those that everybody draws", "[recall]") {
   CHECK(check_value({.context = 256, .reach = 100}) == "crc32 CB26D426");
 }
 
-TEST_CASE("recall: the symbol stands behind the marker, as far back as is said", "[recall]") {
+TEST_CASE("recall: the symbol follows the marker, at the given distance", "[recall]") {
   for (const RecallSize& size : {RecallSize{64, 62}, {9, 3}, {3, 1}}) {
     std::vector<Index> drawn(static_cast<std::size_t>(size.reach) + 1);
     for (std::uint32_t e = 0; e < 2000; ++e) {
@@ -59,14 +59,14 @@ TEST_CASE("recall: the symbol stands behind the marker, as far back as is said",
   }
 }
 
-TEST_CASE("recall: a row asks for one symbol, and distances are scored in eight bins", "[recall]") {
+TEST_CASE("recall: a row has one target symbol, and accuracy is reported in eight distance bins", "[recall]") {
   const RecallTask task({.context = 13, .reach = 11});
   ModelConfig config;
   task.shape(config);
   CHECK(config.vocabulary == 9);
   CHECK(config.context == 13);
   CHECK(task.validation_rows() == 1000);
-  // Step 1 takes the examples behind those of step 0; the seed of the run changes nothing.
+  // Step 1 takes the examples after those of step 0; the seed of the run changes nothing.
   const Batch batch = task.training_batch(2, 77, 1);
   REQUIRE(batch.B == 2);
   CHECK(batch.mask_bc.empty());
@@ -120,18 +120,18 @@ TEST_CASE("recall: a run has the same bits with more threads, in shards and resu
                              .fixed = "--reach 5"});
 }
 
-TEST_CASE("recall: every mixer trains on it", "[recall][programs]") {
+TEST_CASE("recall: every mixer trains on the task", "[recall][programs]") {
   for (const MixerProperties& mixer : Mixers::properties) {
     INFO(mixer.name);
     const RecallPlace place;
     require_success(train(place.flags("--context 3 --steps 60 " + flags_of(mixer.name))));
-    CHECK(model_of(place.run).validation_loss.value() < 1.9);  // that of guessing is ln 8 = 2.08
+    CHECK(model_of(place.run).validation_loss.value() < 1.9);  // the loss of guessing is ln 8 = 2.08
   }
   const RecallPlace place;
   require_success(train(place.flags("--steps 2 --optimizer muon --device plain --chunk 4 --mixer additive")));
 }
 
-TEST_CASE("recall: what it learned is evaluated, and drawn", "[recall][drawing][programs]") {
+TEST_CASE("recall: a trained model is evaluated and drawn", "[recall][drawing][programs]") {
   const RecallPlace place;
   require_success(train(place.flags("--steps 20 --reach 5")));
   const Outcome tests = require_success(evaluate({"--checkpoint", place.run, "--errors", "1"}));
@@ -169,7 +169,7 @@ TEST_CASE("recall: what it learned is evaluated, and drawn", "[recall][drawing][
   require_refusal(generate({"--checkpoint", place.run}), 1, {"nothing to do for a model of task recall"});
 }
 
-TEST_CASE("recall: what cannot be", "[recall][programs]") {
+TEST_CASE("recall: impossible settings are refused", "[recall][programs]") {
   const RecallPlace place;
   require_refusal(train(place.flags("--context 2")), 2, {"--context: expected at least 3, a marker, its symbol"});
   require_refusal(train(place.flags("--reach 8")), 2, {"--reach: expected at most 7, --context less 2, found 8"});

@@ -1,4 +1,4 @@
-// Reversible networks: what is undone is what was there, to the roundings that the way back adds.
+// Reversible networks: reconstructed streams equal the original ones, up to rounding in the reconstruction.
 
 #include <algorithm>
 #include <cmath>
@@ -137,7 +137,7 @@ double largest(const Array<T>& numbers) {
   return distance(numbers, Array<T>(numbers.size(), T(0)));
 }
 
-// Relative to the largest entry of its tensor, the worst tensor; NaN if there is one.
+// Largest error of all tensors, relative to the largest entry of the tensor; NaN if any number is NaN.
 template <class T>
 double worst_gradient(const std::vector<Array<T>>& got, const std::vector<Array<double>>& expected) {
   double worst = 0;
@@ -148,7 +148,7 @@ double worst_gradient(const std::vector<Array<T>>& got, const std::vector<Array<
   return worst;
 }
 
-TEST_CASE("reversible: gradients are those of the same streams, all of them kept", "[reversible]") {
+TEST_CASE("reversible: gradients equal those with all streams saved", "[reversible]") {
   const auto check = [](auto& device) {
     for (const Index layers : {1, 2, 7}) {
       CAPTURE(layers);
@@ -168,8 +168,8 @@ TEST_CASE("reversible: gradients are those of the same streams, all of them kept
   check(cpu);
 }
 
-// The table of the chapter: build/tests "reversible: the drift*" -s prints it. Bounds are some times what was measured.
-TEST_CASE("reversible: the drift of the streams on the way back", "[reversible]") {
+// The chapter's table; build/tests "reversible: the drift*" -s prints it. Bounds are a few times the measured errors.
+TEST_CASE("reversible: the drift of the reconstructed streams", "[reversible]") {
   struct Row {
     double scale;
     Index layers;
@@ -197,7 +197,7 @@ TEST_CASE("reversible: the drift of the streams on the way back", "[reversible]"
     CHECK_FALSE(!(in_float <= row.in_float));
     CHECK_FALSE(!(undone <= row.gradients));
     CHECK_FALSE(!(stored <= row.kept));
-    CHECK(in_float > 0);  // it is computed back, and not kept
+    CHECK(in_float > 0);  // it is reconstructed, not saved
   }
 }
 
@@ -214,12 +214,12 @@ double rest(const NetworkMemory& memory) {
   return static_cast<double>(memory.activation_bytes + memory.border_bytes + memory.workspace_bytes);
 }
 
-TEST_CASE("reversible: files have the key only where it is on", "[reversible][config]") {
+TEST_CASE("reversible: checkpoints have the key only if the setting is on", "[reversible][config]") {
   CHECK(ModelConfig().metadata().count("reversible") == 0);
   CHECK(ModelConfig::from_metadata({{"reversible", "1"}}, "file").metadata().at("reversible") == "1");
 }
 
-TEST_CASE("reversible: memory of 32 layers is that of 4", "[reversible][memory]") {
+TEST_CASE("reversible: memory of 32 layers equals that of 4", "[reversible][memory]") {
   for (const MixerProperties& mixer : Mixers::properties) {
     for (const std::string& positions : all_positions()) {
       const std::string changes = "positions=" + positions;
@@ -236,7 +236,7 @@ TEST_CASE("reversible: memory of 32 layers is that of 4", "[reversible][memory]"
   }
 }
 
-TEST_CASE("reversible: in chunks memory hardly grows with the length", "[reversible][memory]") {
+TEST_CASE("reversible: in chunks, memory hardly grows with the sequence length", "[reversible][memory]") {
   for (const char* mixer : {"additive", "leap", "average"}) {
     const auto memory = [&](Index C) {
       return memory_of(deep(mixer, 4, "positions=none context=65536"), {.C = C, .training = true, .chunk = 1024});
@@ -249,7 +249,7 @@ TEST_CASE("reversible: in chunks memory hardly grows with the length", "[reversi
   }
 }
 
-// The sequence of a classifier, of which only the mean of all positions is asked.
+// The sequence of a classifier, of which only the mean of all positions has a target.
 TEST_CASE("reversible: every gradient of a classifier", "[reversible]") {
   for (const std::string pooling : {"mean", "cls"}) {
     NetworkCase network = network_case("dot,additive", "0", 2, "reversible=1 causal=0 classes=3 pooling=" + pooling);
@@ -288,13 +288,13 @@ const Arguments everything = words(
     "--reversible 1 --layers 3 --mixer additive,dot,leap --conv-kernel 3 --positions alibi --dropout 0.2 --batch 4 "
     "--chunk 5 --weight-average 3 --seed 5");
 
-TEST_CASE("reversible: a run goes on with the bits of one that never stopped", "[reversible][programs]") {
+TEST_CASE("reversible: a resumed run has the bits of an uninterrupted run", "[reversible][programs]") {
   const Workplace place;
   const Arguments flags = with(with(smallest, {"--data", place.data, "--steps", "30"}), everything);
   check_interrupted_run(flags, "step 9/", place);
 }
 
-TEST_CASE("reversible: what was trained writes, is evaluated, and begins another run", "[reversible][programs]") {
+TEST_CASE("reversible: a trained model generates, is evaluated and starts another run", "[reversible][programs]") {
   const Workplace place;
   const Outcome outcome = require_success(train(place.flags(everything)));
   CHECK(model_of(place.run).config.reversible);
@@ -304,7 +304,7 @@ TEST_CASE("reversible: what was trained writes, is evaluated, and begins another
   require_success(train(with(place.flags(everything), {"--out", other, "--init-from", place.run})));
 }
 
-TEST_CASE("reversible: what cannot be undone is refused in one line", "[reversible][programs]") {
+TEST_CASE("reversible: irreversible settings are refused in one line", "[reversible][programs]") {
   const Workplace place;
   const std::pair<const char*, std::vector<std::string>> cases[] = {
       {"--additive-skip normed", {"--reversible: expected --additive-skip stream, found normed"}},

@@ -2,6 +2,7 @@
 
 #include "extras/seq2seq/encoder_case.hpp"
 #include "tests/harness/config_rows.hpp"
+#include "tests/harness/flag_pairs.hpp"
 #include "tests/harness/golden_case.hpp"
 
 namespace abh {
@@ -43,6 +44,8 @@ const Rows<GoldenFault> golden_faults([] {
       {reversible_inputs(), "chunk=-1", "chunk"},
       {reversible_inputs(), "truncated=1", "metadata truncated: the case has no use for it"}};
 });
+
+const Rows<PairedFlags> pairs = {PairedFlags{"--reversible 1 --layers 2"}};
 
 }  // namespace
 }  // namespace abh

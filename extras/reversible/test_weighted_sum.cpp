@@ -17,7 +17,7 @@ TEST_CASE("weighted sum over several tasks", "[weighted_sum]") {
   for (Index count : {16383, 16385, 40001}) check_threads(WeightedSumCase{.count = count, .p = 0.7, .q = 0.2}, 1);
 }
 
-// The chapter's example, in place on both sides: what a step adds, the difference takes away again.
+// The chapter's example, in place on both sides: the difference undoes the sum.
 TEST_CASE("weighted sum: difference and mean, in place", "[weighted_sum][gpu]") {
   for_each_device(2, [](auto& device) {
     using Device = std::remove_reference_t<decltype(device)>;
@@ -35,7 +35,7 @@ TEST_CASE("weighted sum: difference and mean, in place", "[weighted_sum][gpu]") 
   });
 }
 
-TEST_CASE("weighted sum of nothing", "[weighted_sum][gpu]") {
+TEST_CASE("weighted sum of empty arrays", "[weighted_sum][gpu]") {
   for_each_device(2, [](auto& device) {
     using Device = std::remove_reference_t<decltype(device)>;
     weighted_sum_forward<Device, float>(device, nullptr, 1, nullptr, 1, nullptr, 0);
@@ -44,11 +44,11 @@ TEST_CASE("weighted sum of nothing", "[weighted_sum][gpu]") {
   });
 }
 
-TEST_CASE("weighted sum: lane widths agree at every odd size", "[weighted_sum]") {
+TEST_CASE("weighted sum: SIMD widths agree at every odd size", "[weighted_sum]") {
   check_widths([](Index size) { return WeightedSumCase{.count = size, .p = 0.5, .q = 0.5}; });
 }
 
-TEST_CASE("weighted sum: on the GPU", "[weighted_sum][gpu]") {
+TEST_CASE("weighted sum: GPU kernels at every size", "[weighted_sum][gpu]") {
   check_gpu("weighted_sum", WeightedSumCase{.count = 3 * 37 * 40});
   for (const Index count : {1, 3, 4, 5, 7, 8, 9, 2047, 2048, 2049}) {
     check_gpu("weighted_sum", WeightedSumCase{.count = count, .p = 0.5, .q = 0.5});

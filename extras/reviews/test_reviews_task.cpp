@@ -43,7 +43,7 @@ std::string labels_and_texts(const std::string& bytes, const std::vector<std::st
   return all;
 }
 
-// The notes on a file of texts, and on the task that is made of it.
+// The notes on a file of texts and on its task.
 std::string notes_on(const std::string& bytes) {
   std::string all;
   for (const std::string& note : labelled_texts(bytes, "f").notes) all += note + "\n";
@@ -60,7 +60,7 @@ std::string notes_of(const ReviewsTask& task) {
   return all;
 }
 
-// Lines with these labels, each with a text of its own.
+// Lines with these labels, each with its own text.
 std::string lines_with(const std::string& label, int count, int first = 0) {
   std::string lines;
   for (int i = first; i < first + count; ++i) lines += label + "\tmany words and number " + std::to_string(i) + "\n";
@@ -78,7 +78,7 @@ std::vector<Token> test_labels(const ReviewsTask& task) { return task.test_batch
 
 }  // namespace
 
-TEST_CASE("reviews: the made-up ones are those of the description", "[reviews]") {
+TEST_CASE("reviews: generated reviews match their description", "[reviews]") {
   const DrawnReview first = drawn_review(first_test_example);
   CHECK(text_of(first) ==
         "overall and very short also not bad so so very warm well not dark also so not bad very short");
@@ -107,7 +107,7 @@ TEST_CASE("reviews: the made-up ones are those of the description", "[reviews]")
   CHECK(tone_is_meaning == 1418);  // 70.9 %
 }
 
-TEST_CASE("reviews: a batch is padded behind and masked, with a place in front for cls", "[reviews]") {
+TEST_CASE("reviews: a batch is padded at the end and masked, with a first position for cls", "[reviews]") {
   for (const bool has_cls : {false, true}) {
     CAPTURE(has_cls);
     const ReviewsTask task("meaning", has_cls);
@@ -147,10 +147,10 @@ TEST_CASE("reviews: files of a user", "[reviews]") {
 
   const ReviewsTask task({texts, {}}, "x", "f", 3, false, {}, HeldBack::by_labels);
   CHECK((task.words().labels == std::vector<std::string>{"bad", "good"}));
-  // Those that stand twice in the first nine texts, the most frequent first.
+  // Words that occur twice in the first nine texts, the most frequent first.
   CHECK((task.words().words == std::vector<std::string>{"", "?", "film", "fine", "lines", "two", "a"}));
   const Batch batch = task.test_batch(0, 1);
-  CHECK((batch.token_bc == std::vector<Token>{1, 0, 0}));  // a text without words is one that nobody knows
+  CHECK((batch.token_bc == std::vector<Token>{1, 0, 0}));  // a text without words has one unknown word
   CHECK((batch.mask_bc == std::vector<Token>{1, 0, 0}));
   CHECK(task.summary().find("1 cut behind 3 words") != std::string::npos);
 
@@ -179,7 +179,7 @@ TEST_CASE("reviews: files of a user", "[reviews]") {
   CHECK((all.kinds() == std::vector<std::string>{"label bad", "label good"}));
   CHECK(all.kind(all.test_example(0)) == 1);
   CHECK(all.kind(all.test_example(1)) == 0);
-  // Words and labels of a checkpoint may be anything.
+  // Words and labels of a checkpoint may be any text.
   const ReviewWords wild{.words = {"", "?", "fine\x1b[31m"}, .labels = {"\u009bgood", "bad"}};
   const ReviewsTask shown({{{"bad", "fine", 1}}, {}}, "x", "f", 3, false, wild, HeldBack::all);
   CHECK(shown.shown({.B = 1, .C = 1, .token_bc = {2}, .target_r = {1}}, 0, {0}) ==
@@ -197,10 +197,10 @@ TEST_CASE("reviews: files of a user", "[reviews]") {
   CHECK(error(strange) == "f: every text to train on has one label, expected two at least");
 }
 
-TEST_CASE("reviews: words are letters, numbers and marks of every script", "[reviews]") {
+TEST_CASE("reviews: words consist of letters, numbers and marks of every script", "[reviews]") {
   using Words = std::vector<std::string>;
   CHECK((words_of("Don't 'quote' rock'n'roll' 3rd '") == Words{"don't", "'quote'", "rock'n'roll'", "3rd", "'"}));
-  // Blanks, dashes, quotes, an ellipsis, a sign of currency, marks of other scripts and emoji stand between words.
+  // Blanks, dashes, quotes, an ellipsis, a currency sign, marks of other scripts and emoji separate words.
   for (const char* between : {"\u00a0",
                               "\u3000",
                               "\u2009",
@@ -236,7 +236,7 @@ TEST_CASE("reviews: words are letters, numbers and marks of every script", "[rev
     CHECK((words_of(std::string("caf\u00e9") + between + "Gut") == Words{"caf\u00e9", "gut"}));
     CHECK((words_of(between + std::string("gut") + between) == Words{"gut"}));
   }
-  // An apostrophe between letters, one that is a letter, joiners, accents that are marks, vowels that stand beside.
+  // Apostrophes inside words, an apostrophe that is a letter, joiners, accents that are marks, and spacing vowel signs.
   for (const char* word : {"don\u2019t", "don\u02bct", "\u02bbokina", "don\uff07t", "\u0645\u06cc\u200c\u062e",
                            "so\u00adft", "e\u0301t\u00e9", "\u0939\u093f\u0928\u094d\u0926\u0940", "\u0e01\u0e34\u0e19",
                            "\u0661\u0662", "\u00bd", "\u4e00\u4e8c", "\U00020000", "1\ufe0f\u20e3"}) {
@@ -248,7 +248,7 @@ TEST_CASE("reviews: words are letters, numbers and marks of every script", "[rev
   CHECK((characters_of("Ab\n\u597d\t\u00e9") == Words{"a", "b", " ", "\u597d", " ", "\u00e9"}));
 }
 
-TEST_CASE("reviews: a header is one by its names, or by standing alone", "[reviews]") {
+TEST_CASE("reviews: a header is detected by its names or its unique values", "[reviews]") {
   const std::string records = "pos,good one\nneg,bad one\npos,good two\nneg,bad two\n",
                     plain = labels_and_texts(records);
   for (const char* header :
@@ -263,7 +263,7 @@ TEST_CASE("reviews: a header is one by its names, or by standing alone", "[revie
   CHECK(notes_on("label,tweet\n" + records) ==
         "f: line 1, \"label\" and \"tweet\", is taken for a header, and the others for a label and a text\n");
   CHECK(notes_on(records).empty());
-  // Records: a text that is a name, labels that others have or that stand alone elsewhere, and those of a network.
+  // Records, not headers: the text is a name; labels are shared, or occur alone elsewhere; the labels of a network.
   for (const char* record : {"pos,text", "neg,review", "mixed,so so", "pos,fine"}) {
     CAPTURE(record);
     CHECK(labels_and_texts(record + ("\n" + records)) != plain);
@@ -274,7 +274,7 @@ TEST_CASE("reviews: a header is one by its names, or by standing alone", "[revie
   CHECK(labels_and_texts("label,tweet\n" + records, {"neg", "pos"}) == plain);
 }
 
-TEST_CASE("reviews: the order of fields and what separates them is seen", "[reviews]") {
+TEST_CASE("reviews: the order and the separator of fields are detected", "[reviews]") {
   std::string turned, right;
   for (const char* label : {"pos", "neg", "pos", "neg"}) {
     for (const char* text : {"good", "bad", "so so"}) {
@@ -292,7 +292,7 @@ TEST_CASE("reviews: the order of fields and what separates them is seen", "[revi
         "f: line 1, \"tweet\" and \"mood\", is taken for a header, and the others for a text and a label\n");
   CHECK(labels_and_texts("Utterance text\tlabel\n" + turned) == labels_and_texts(turned));
   CHECK(notes_on(right).empty());
-  // A network knows its labels, and few records are enough.
+  // A network has its labels, so few records are enough.
   CHECK(labels_and_texts("good film\tpos\n", {"neg", "pos"}) == "pos=good film;");
   CHECK(labels_and_texts("pos\tgood film\n", {"neg", "pos"}) == "pos=good film;");
   CHECK(labels_and_texts("a\tb\nc\td\n") == "a=b;c=d;");
@@ -310,7 +310,7 @@ TEST_CASE("reviews: the order of fields and what separates them is seen", "[revi
         "f: line 1: expected two fields, a label and a text, found 1");
 }
 
-TEST_CASE("reviews: labels that differ in white space or case alone are one", "[reviews]") {
+TEST_CASE("reviews: labels that differ only in white space or case are one label", "[reviews]") {
   const std::string lines = in_turns("pos", "neg", 18) + lines_with(" pos\u00a0", 1, 18) + lines_with("Pos", 1, 19) +
                             lines_with("neg", 2, 20);
   const ReviewsTask task = task_of(lines);
@@ -319,7 +319,7 @@ TEST_CASE("reviews: labels that differ in white space or case alone are one", "[
         "f: labels with white space around them, which is dropped: 1\n"
         "f: labels taken for one that differs in case alone: 1, the first \"Pos\" for \"pos\"\n"
         "f: the texts held back have one label, \"neg\": accuracy says nothing of the others\n");
-  // The spelling that most have; and a network keeps its own, also labels that were two.
+  // The most frequent spelling wins; a network keeps its own spellings, also two labels that are now one.
   CHECK((task_of(in_turns("POS", "Neg", 18) + lines_with("pos", 2)).words().labels ==
          std::vector<std::string>{"Neg", "POS"}));
   const ReviewWords known{.words = {"", "?"}, .labels = {" pos", "Pos", "neg"}};
@@ -328,7 +328,7 @@ TEST_CASE("reviews: labels that differ in white space or case alone are one", "[
                      known, HeldBack::last_tenth)) == std::vector<Token>{0, 1, 0}));
 }
 
-TEST_CASE("reviews: a message and a summary have room for some labels of a file alone", "[reviews]") {
+TEST_CASE("reviews: messages and summaries list only some of many labels", "[reviews]") {
   std::string lines;
   for (int i = 0; i < 900; ++i)
     lines += lines_with("a label of some words, the number " + std::to_string(i * 7 % 300), 1, i);
@@ -341,14 +341,14 @@ TEST_CASE("reviews: a message and a summary have room for some labels of a file 
   CHECK(error.size() < 600);
 }
 
-TEST_CASE("reviews: every tenth text of a sorted file is held back", "[reviews]") {
+TEST_CASE("reviews: every tenth text of a sorted file is held out", "[reviews]") {
   const std::string sorted = lines_with("neg", 50) + lines_with("pos", 50, 50);
   const ReviewsTask even = task_of(sorted);
   CHECK((test_labels(even) == std::vector<Token>{0, 0, 0, 0, 0, 1, 1, 1, 1, 1}));
   CHECK(notes_of(even) == "f: every tenth text is held back, not the last tenth: its labels stand in blocks\n");
   CHECK(even.metadata().at("held_back") == "every tenth");
   CHECK((held_back_in(even.metadata(), "file") == HeldBack::every_tenth));
-  CHECK(contains(even.shown(even.test_batch(0, 1), 0, {0}), "number ? ->"));  // number 9, which stands once
+  CHECK(contains(even.shown(even.test_batch(0, 1), 0, {0}), "number ? ->"));  // number 9, which occurs once
   // A network that was trained on the others of the last tenth stays with it.
   const ReviewsTask last = task_of(sorted, even.words(), HeldBack::last_tenth);
   CHECK((test_labels(last) == std::vector<Token>(10, 1)));
@@ -368,8 +368,8 @@ TEST_CASE("reviews: every tenth text of a sorted file is held back", "[reviews]"
         }) == "file: metadata held_back: expected every tenth, found \"none\"");
 }
 
-TEST_CASE("reviews: a test set that says little gets a word", "[reviews]") {
-  // Without blanks a clause is a word, and none comes again; characters do.
+TEST_CASE("reviews: a test set with little information gives a note", "[reviews]") {
+  // Without blanks a clause is one word, and no word repeats; characters do.
   std::string chinese;
   const std::string first = "\u5929\u5730\u7384\u9ec3\u5b87\u5b99", second = "\u6d2a\u8352\u65e5\u6708\u76c8\u6603";
   for (std::size_t i = 0; i < 36; ++i) {
@@ -394,7 +394,25 @@ TEST_CASE("reviews: a test set that says little gets a word", "[reviews]") {
   CHECK(notes_of(repeated) == "f: texts held back that stand among the others, too: 1 of 3; accuracy counts them\n");
 }
 
-TEST_CASE("reviews: programs learn them, go on, and say how many are right", "[reviews][programs]") {
+TEST_CASE("reviews: a file's vocabulary has its 20,000 most frequent words", "[reviews]") {
+  // Words 0 to 20,004 twice each, in texts to train on; the last letters of the alphabet go first where words are as
+  // frequent, and "zzz" is more frequent.
+  const auto word = [](int i) { return "w" + std::to_string(100000 + i); };
+  std::string lines;
+  for (int i = 0; i < 20005; i += 20) {
+    lines += i % 40 == 0 ? "pos\t" : "neg\t";
+    for (int j = i; j < std::min(i + 20, 20005); ++j) lines += word(j) + " " + word(j) + " ";
+    lines += "\n";
+  }
+  for (int i = 0; i < 150; ++i) lines += i % 2 == 0 ? "pos\tzzz\n" : "neg\tzzz\n";
+  const std::vector<std::string> known = task_of(lines).words().words;
+  REQUIRE(known.size() == 20002);  // with that of padding, and that of all others
+  CHECK(known[2] == "zzz");
+  CHECK(known[3] == word(0));
+  CHECK(known.back() == word(19998));
+}
+
+TEST_CASE("reviews: programs train, resume and report the accuracy", "[reviews][programs]") {
   const Arguments small = words("--task reviews --labels tone --channels 16 --heads 2 --batch 8 --steps 40 ") +
                           words("--eval-every 20 --eval-tokens 2000");
   const TaskPlace folder(small);
@@ -418,6 +436,12 @@ TEST_CASE("reviews: programs learn them, go on, and say how many are right", "[r
 
   // A file's words and labels are the network's from then on.
   write_bytes(csv, films);
+  for (const char* flag : {"--resume", "--init-from"}) {
+    Arguments beside = {flag, whole, "--data", csv, "--steps", "50"};
+    if (flag == std::string("--init-from")) beside = beside + Arguments{"--task", "reviews", "--out", folder / "other"};
+    require_refusal(run_program_of_build("train", beside), 1, {"--data: expected none", "reviews that are made up"});
+  }
+  require_refusal(run_program_of_build("evaluate", {"--checkpoint", whole, "--data", csv}), 1, {"made up"});
   const std::string of_file = folder / "film";
   const Arguments film = words("--channels 8 --heads 1 --context 6 --batch 4 --steps 12 --class-pooling cls");
   require_success(train_reviews(film + Arguments{"--data", csv, "--out", of_file}));
@@ -454,7 +478,7 @@ TEST_CASE("reviews: programs learn them, go on, and say how many are right", "[r
   require_refusal(train_reviews({"--tokenizer", "byte"}), 2, {"--tokenizer", "text"});
 }
 
-TEST_CASE("reviews: a file by characters, sorted, with a mark in front, is one run with its resumption",
+TEST_CASE("reviews: a sorted file with a byte order mark, by characters, resumes with the same bits",
           "[reviews][programs]") {
   const TestFolder folder;
   const std::string data = folder / "films.tsv", whole = folder / "whole", half = folder / "half";

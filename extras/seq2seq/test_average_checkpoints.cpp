@@ -1,5 +1,6 @@
-// --keep-checkpoints, and the program that averages what it leaves.
+// --keep-checkpoints, and the program that averages the kept checkpoints.
 
+#include <cmath>
 #include <filesystem>
 #include <string>
 #include <thread>
@@ -17,7 +18,7 @@ namespace {
 
 Outcome average(const Arguments& arguments) { return run_program_of_build("average_checkpoints", arguments); }
 
-TEST_CASE("average checkpoints: the last ones are kept, and no others", "[average_checkpoints][programs]") {
+TEST_CASE("average checkpoints: only the last checkpoints are kept", "[average_checkpoints][programs]") {
   const Workplace place;
   const Arguments kept = place.flags(words("--steps 6 --checkpoint-every 2 --keep-checkpoints 2"));
   const std::string mine = place.run + "/checkpoint.old.safetensors";
@@ -45,6 +46,37 @@ TEST_CASE("average checkpoints: the last ones are kept, and no others", "[averag
   require_success(run_program_of_build("train", place.flags({"--steps", "1"}) + Arguments{"--overwrite"}));
   CHECK(kept_checkpoints(place.run).empty());
   CHECK(exists(mine));
+}
+
+// The average of the weights is what a run evaluates, and so what it keeps; at the last step, too, whatever its number.
+TEST_CASE("average checkpoints: with --weight-average the averages are kept, beside files of other names",
+          "[average_checkpoints][programs]") {
+  const Workplace place;
+  std::filesystem::create_directories(place.run + "/checkpoint.1.safetensors");  // a folder
+  std::vector<std::string> others;
+  for (const char* name : {"007", "-3", "+3", " 3", "3 ", "3.0", "", "old", "99999999999999999999"}) {
+    others.push_back(place.run + "/checkpoint." + name + ".safetensors");
+  }
+  others.insert(others.end(), {place.run + "/checkpoint.3.safetensors.old", place.run + "/my.checkpoint.3.safetensors",
+                               place.run + "/checkpoint.3", place.run + "/checkpoint3.safetensors"});
+  for (const std::string& other : others) write_bytes(other, "mine");
+  const auto path = [&](Index step) { return kept_checkpoint_path(place.run, step); };
+  const Arguments flags = place.flags(
+      words("--steps 5 --checkpoint-every 2 --keep-checkpoints 2 --weight-average 3 --schedule inverse-sqrt"));
+  require_success(train(flags));
+  CHECK((kept_checkpoints(place.run) == std::vector<std::string>{path(4), path(5)}));
+  for (const std::string& other : others) CHECK(read_bytes(other) == "mine");
+  CHECK((read_checkpoint(path(5)).weights == state_of(place.run).average));
+  CHECK((read_checkpoint(path(5)).weights != state_of(place.run).weights));
+  const std::string four = place / "four";
+  require_success(train(with(flags, {"--steps", "4", "--out", four})));
+  CHECK((read_checkpoint(path(4)).weights == state_of(four).average));
+  CHECK(read_bytes(path(4)) == read_bytes(kept_checkpoint_path(four, 4)));
+  // A run that makes no checkpoints on its way keeps its last weights alone.
+  const std::string last = place / "last";
+  require_success(train(with(flags, {"--checkpoint-every", "0", "--out", last})));
+  CHECK((kept_checkpoints(last) == std::vector<std::string>{kept_checkpoint_path(last, 5)}));
+  CHECK(read_bytes(kept_checkpoint_path(last, 5)) == read_bytes(path(5)));
 }
 
 TEST_CASE("average checkpoints: the mean is exact in double", "[average_checkpoints][programs]") {
@@ -76,11 +108,54 @@ TEST_CASE("average checkpoints: the mean is exact in double", "[average_checkpoi
   require_refusal(average({files[0], other + "/model.safetensors", "--out", out}), 1,
                   {"other/model.safetensors: expected a model of the same settings"});
   require_refusal(average({files[0], place / "none", "--out", out}), 1, {"none"});
+  // A text of other letters, as many of them.
+  std::string letters = read_bytes(place.data);
+  for (char& letter : letters) letter = letter == 't' ? 'x' : letter;
+  write_bytes(place / "letters.txt", letters);
+  require_success(train(place.flags({"--steps", "1", "--data", place / "letters.txt", "--out", place / "letters"})));
+  CHECK(model_of(place / "letters").config.metadata() == a.config.metadata());
+  for (const bool reversed : {false, true}) {
+    const std::string models[] = {files[0], place / "letters/model.safetensors"};
+    require_refusal(average({models[reversed], models[!reversed], "--out", out}), 1,
+                    {models[!reversed] + ": expected a model of the same settings and task as in " + models[reversed]});
+  }
   require_refusal(average({"--out", out}), 2, {"expected RUN|FILE..."});
   require_refusal(average({files[0]}), 2, {"--out: expected a file"});
 }
 
-TEST_CASE("average checkpoints: a run folder stands for what it kept, else for its model",
+TEST_CASE("average checkpoints: the order of files does not matter, and no loss is taken over",
+          "[average_checkpoints][programs]") {
+  const Workplace place;
+  require_success(train(place.flags(words("--steps 6 --checkpoint-every 2 --keep-checkpoints 3"))));
+  const std::vector<std::string> files = kept_checkpoints(place.run);
+  REQUIRE(files.size() == 3);
+  const std::string model = place.run + "/model.safetensors";
+  REQUIRE(read_checkpoint(model).validation_loss.has_value());
+  const std::string out = place / "mean.safetensors";
+  std::vector<double> expected;
+  for (const std::string& file : {files[0], files[1], files[2], model}) {
+    const std::vector<float> weights = read_checkpoint(file).weights;
+    expected.resize(weights.size());
+    for (std::size_t i = 0; i < weights.size(); ++i) expected[i] += static_cast<double>(weights[i]) / 4;
+  }
+  for (const Arguments& order : {Arguments{model, files[0], files[1], files[2]},
+                                 {files[2], files[0], model, files[1]},
+                                 {files[1], model, files[2], files[0]}}) {
+    CHECK(require_success(average(order + Arguments{"--out", out})).out ==
+          "average: of 4 checkpoints, up to step 6, into " + out + "\n");
+    const Checkpoint mean = read_checkpoint(out);
+    CHECK(mean.step == 6);
+    CHECK_FALSE(mean.validation_loss.has_value());
+    CHECK(mean.validation_tokens == 0);
+    for (std::size_t i = 0; i < expected.size(); ++i) {
+      if (!(std::abs(static_cast<double>(mean.weights[i]) - expected[i]) <= 1e-7 * std::abs(expected[i]) + 1e-12)) {
+        FAIL("element " << i);
+      }
+    }
+  }
+}
+
+TEST_CASE("average checkpoints: a run folder means its kept checkpoints, else its model",
           "[average_checkpoints][programs]") {
   const Workplace place;
   require_success(train(place.flags(words("--steps 6 --checkpoint-every 2 --keep-checkpoints 3"))));
@@ -90,7 +165,7 @@ TEST_CASE("average checkpoints: a run folder stands for what it kept, else for i
   CHECK(require_success(average({place.run, "--out", out})).out ==
         "average: of 3 checkpoints, up to step 6, into " + out + "\n");
   CHECK(read_bytes(out) == read_bytes(of_files));
-  // Beside files, and of a run that kept none.
+  // Next to other files, and for a run without kept checkpoints.
   require_success(average({place.run, files[0], "--out", out}));
   for (const std::string& file : files) std::filesystem::remove(file);
   CHECK(contains(require_success(average({place.run + "/", "--out", out})).out, "average: of 1 checkpoint, "));
@@ -99,7 +174,8 @@ TEST_CASE("average checkpoints: a run folder stands for what it kept, else for i
   require_refusal(average({place / "empty", "--out", out}), 1, {"empty/model.safetensors: "});
 }
 
-TEST_CASE("average checkpoints: several at a time into one file leave it whole", "[average_checkpoints][programs]") {
+TEST_CASE("average checkpoints: several concurrent writers of one file leave it complete",
+          "[average_checkpoints][programs]") {
   const Workplace place;
   require_success(train(place.flags(words("--steps 6 --checkpoint-every 2 --keep-checkpoints 3"))));
   const std::string out = place / "mean.safetensors";

@@ -11,7 +11,7 @@
 namespace abh {
 namespace {
 
-// A network whose logits are random numbers of what it has read so far, in places that it is told to copy.
+// A network whose logits are random functions of its earlier tokens, with states that are copied on request.
 class Oracle {
  public:
   Oracle(Index V, Index width, double spread = 1)
@@ -68,8 +68,8 @@ BeamSettings settings(Index width, Index most_tokens, double alpha = 0) {
   return {.width = width, .length_penalty = alpha, .most_tokens = most_tokens, .begin = 1, .end = 2};
 }
 
-TEST_CASE("beam search: wider than there are sequences it is a search of all of them", "[beam_search]") {
-  // Tokens 0 and 1 go on, 2 ends: sequences of at most 4.
+TEST_CASE("beam search: a beam wider than all sequences is an exhaustive search", "[beam_search]") {
+  // Tokens 0 and 1 continue, 2 ends: sequences of at most 4.
   for (const double alpha : {0.0, 0.6, 2.0}) {
     Oracle oracle(3, 81);
     const std::vector<Hypothesis> found = beam_search(settings(81, 4, alpha), oracle.next(), oracle.copy());
@@ -97,7 +97,24 @@ TEST_CASE("beam search: wider than there are sequences it is a search of all of 
   }
 }
 
-TEST_CASE("beam search: of width 1 it is greedy, without a copy", "[beam_search]") {
+TEST_CASE("beam search: of equal hypotheses the earlier one goes first, then the lower token", "[beam_search]") {
+  Oracle oracle(4, 3, 0);  // all tokens are equally likely
+  const std::vector<Hypothesis> found = beam_search(settings(3, 3), oracle.next(), oracle.copy());
+  REQUIRE(found.size() == 3);
+  CHECK((found[0].tokens == std::vector<Token>{2}));
+  CHECK((found[1].tokens == std::vector<Token>{0, 0, 0}));
+  CHECK((found[2].tokens == std::vector<Token>{0, 0, 1}));
+  // Equal scores stay in the order in which they were found.
+  Oracle wide(4, 30, 0);
+  const std::vector<Hypothesis> all = beam_search(settings(30, 2), wide.next(), wide.copy());
+  std::vector<std::vector<Token>> tokens;
+  for (const Hypothesis& each : all) tokens.push_back(each.tokens);
+  CHECK((std::vector<std::vector<Token>>(tokens.begin() + 1, tokens.begin() + 4) ==
+         std::vector<std::vector<Token>>{{0, 2}, {1, 2}, {3, 2}}));
+  CHECK((tokens[4] == std::vector<Token>{0, 0}));
+}
+
+TEST_CASE("beam search: width 1 is greedy search, without a copy", "[beam_search]") {
   Oracle oracle(9, 1);
   const std::vector<Hypothesis> found = beam_search(settings(1, 20), oracle.next(), oracle.copy());
   REQUIRE(found.size() == 1);
@@ -128,11 +145,11 @@ TEST_CASE("beam search: finished hypotheses leave the beam, and the rest ends un
   CHECK(oracle.steps < 5 * 7);
 }
 
-TEST_CASE("beam search: the tree says what was kept, and what became of it", "[beam_search]") {
+TEST_CASE("beam search: the tree records the kept hypotheses and their ends", "[beam_search]") {
   Oracle oracle(6, 5, 2), alone(6, 5, 2);
   std::vector<BeamNode> tree;
   const std::vector<Hypothesis> found = beam_search(settings(5, 7), oracle.next(), oracle.copy(), &tree);
-  // Each node is its parent and one token more, as likely as the network says.
+  // Each node is its parent plus one token, with the network's probability.
   std::vector<std::vector<Token>> tokens;
   std::vector<Index> kept(7), children(tree.size());
   for (std::size_t i = 0; i < tree.size(); ++i) {
@@ -147,7 +164,7 @@ TEST_CASE("beam search: the tree says what was kept, and what became of it", "[b
     }
     CHECK_FALSE(!(std::abs(tree[i].log_probability - oracle.log_probability(tokens[i])) <= 1e-12));
   }
-  // Every hypothesis found ends in a leaf of the tree. Each step keeps the width minus the earlier finished ones.
+  // Every found hypothesis ends in a leaf of the tree. Each step keeps the width minus the earlier finished ones.
   Index finished = 0;
   for (std::size_t step = 0; step < 7; ++step) {
     CHECK(kept[step] == 5 - finished);
@@ -159,13 +176,13 @@ TEST_CASE("beam search: the tree says what was kept, and what became of it", "[b
     CHECK(tree[node].log_probability == each.log_probability);
     CHECK(children[node] == 0);
   }
-  // Asked for or not, the search is the same.
+  // The search is the same with and without the tree.
   const std::vector<Hypothesis> again = beam_search(settings(5, 7), alone.next(), alone.copy());
   REQUIRE(again.size() == found.size());
   for (std::size_t i = 0; i < found.size(); ++i) CHECK((again[i].tokens == found[i].tokens));
 }
 
-TEST_CASE("beam search: of equals the earlier hypothesis and the lower token", "[beam_search]") {
+TEST_CASE("beam search: ties go to the earlier hypothesis and the lower token", "[beam_search]") {
   const std::vector<double> flat(4, 0.5);
   const auto next = [&](Token, Index, Index) { return std::span<const double>(flat); };
   const std::vector<Hypothesis> found = beam_search(settings(3, 2), next, [](Index, Index) {});
@@ -176,7 +193,7 @@ TEST_CASE("beam search: of equals the earlier hypothesis and the lower token", "
   CHECK((found[2].tokens == std::vector<Token>{0, 1}));
 }
 
-TEST_CASE("beam search: a width beyond what there is, and a logit that is no number", "[beam_search]") {
+TEST_CASE("beam search: a width beyond the hypotheses, and a NaN logit", "[beam_search]") {
   Oracle oracle(3, 50);
   CHECK(beam_search(settings(50, 1), oracle.next(), oracle.copy()).size() == 3);
   const std::vector<double> broken = {0, std::nan(""), 0};

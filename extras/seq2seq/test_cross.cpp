@@ -9,7 +9,7 @@
 namespace abh {
 namespace {
 
-// The block and what it reads.
+// The block and its inputs.
 template <class T>
 struct HasSource {
   Source<T> source;
@@ -90,7 +90,7 @@ CrossCase cross_case(Index D, Index E, Index N, Index K, Index B, Index C, Index
   return layer;
 }
 
-TEST_CASE("cross: every derivative, every width, with biases and without", "[cross]") {
+TEST_CASE("cross: every derivative, at every SIMD width, with biases and without", "[cross]") {
   for (const bool bias : {false, true}) {
     for (CrossCase layer :
          {cross_case(5, 3, 2, 3, 2, 4, 7), cross_case(4, 6, 1, 4, 1, 5, 2), cross_case(1, 1, 1, 1, 1, 1, 1)}) {
@@ -100,7 +100,7 @@ TEST_CASE("cross: every derivative, every width, with biases and without", "[cro
   }
 }
 
-TEST_CASE("cross: with norm, residual and dropout, saved or computed again", "[cross]") {
+TEST_CASE("cross: with norm, residual and dropout, saved or recomputed", "[cross]") {
   for (const bool recompute : {false, true}) {
     CrossCase layer = cross_case(4, 6, 2, 3, 2, 3, 5);
     layer.options = {.dropout = 0.3, .layer = 2};
@@ -109,8 +109,8 @@ TEST_CASE("cross: with norm, residual and dropout, saved or computed again", "[c
   }
 }
 
-// Keys and values are made once, and a position asks them by itself.
-TEST_CASE("cross: step by step", "[cross][gpu]") {
+// Keys and values are computed once, and single positions attend to them.
+TEST_CASE("cross: inference equals the full pass", "[cross][gpu]") {
   CrossCase layer = cross_case(9, 5, 3, 4, 1, 6, 7);
   layer.options = {};
   layer.mask_bs = {1, 1, 0, 1, 1, 1, 0};
@@ -150,7 +150,7 @@ TEST_CASE("cross: a masked memory", "[cross]") {
   for (std::size_t i = 15; i < 30; ++i) CHECK(d_in[1][i] == 0);
 }
 
-TEST_CASE("cross: a sequence that is its own memory is dot-product attention in both directions", "[cross]") {
+TEST_CASE("cross: with itself as memory, a sequence has bidirectional dot-product attention", "[cross]") {
   const CrossCase layer = cross_case(6, 6, 2, 4, 2, 5, 5);
   BlockCase<MakeBlock<DotBlock>> dot;
   dot.config = layer.config;
@@ -199,7 +199,7 @@ TEST_CASE("cross: the worked example of the chapter", "[cross][gpu]") {
   for_each_device(1, [&](auto& device, const std::string& name) { check(device, name, float{}, 1e-6); });
 }
 
-TEST_CASE("cross: on the GPU", "[cross][gpu]") {
+TEST_CASE("cross: GPU kernels at every size", "[cross][gpu]") {
   CrossCase layer = cross_case(24, 17, 2, 8, 2, 70, 40);
   layer.mask_bs = Array<Token>(80, 1);
   for (std::size_t i = 30; i < 75; ++i) layer.mask_bs[i] = 0;

@@ -19,7 +19,7 @@
 namespace abh {
 namespace {
 
-TEST_CASE("dates: examples are those that everybody draws", "[dates]") {
+TEST_CASE("dates: examples are the same on every machine", "[dates]") {
   CHECK(drawn_date(0).written == "10/28/2074");
   CHECK(drawn_date(1).written == "3 january 2041");
   CHECK(drawn_date(2).written == "december the 17th, 2002");
@@ -36,13 +36,13 @@ TEST_CASE("dates: examples are those that everybody draws", "[dates]") {
   CHECK(test_days == 7321);
 }
 
-TEST_CASE("dates: no test day is trained on", "[dates]") {
+TEST_CASE("dates: no test day is in the training data", "[dates]") {
   std::set<std::string> tests;
   for (std::uint32_t i = 0; i < 1000; ++i) tests.insert(drawn_date(first_test_example + i).date);
   for (std::uint32_t i = 0; i < 20000; ++i) CHECK(tests.count(drawn_date(i).date) == 0);
 }
 
-TEST_CASE("dates: a row is a source with its mask, and a target that begins and ends", "[dates]") {
+TEST_CASE("dates: a row has a source with its mask, and a target with begin and end", "[dates]") {
   const DatesTask task;
   ModelConfig config;
   task.shape(config);
@@ -67,14 +67,25 @@ TEST_CASE("dates: a row is a source with its mask, and a target that begins and 
   CHECK(task.shown(batch, 0, wrong) == "04/14/2003 -> 2103-04-14, expected 2003-04-14");
 }
 
-TEST_CASE("dates: a source is read in small letters", "[dates]") {
+TEST_CASE("dates: an evaluation on the way takes whole examples, one at least", "[dates]") {
+  const DatesTask task;  // of 11 tokens each
+  for (const auto& [tokens, rows] : {std::pair{1, 1}, {10, 1}, {11, 1}, {12, 2}, {22, 2}, {23, 3}}) {
+    CAPTURE(tokens);
+    CHECK(task.evaluation_rows(tokens) == rows);
+  }
+  CHECK(task.evaluation_rows(0) == 1000);
+  CHECK(task.evaluation_rows(11000 - 10) == 1000);
+  CHECK(task.evaluation_rows(1 << 20) == 1000);
+}
+
+TEST_CASE("dates: a source is read in lower case", "[dates]") {
   const SequenceWords words = DatesTask::words_of_dates();
   CHECK((words.source_tokens("The 3rd of MAY, 1999", "it") == words.source_tokens("the 3rd of may, 1999", "it")));
   CHECK(error_of([&] { words.source_tokens("3 M\u00c4RZ", "it"); }) ==
         "it: character 4, '\u00c4' (U+00C4), is not one of the 40 characters of the vocabulary");
 }
 
-TEST_CASE("dates: texts that a beam finds twice share the better rank", "[dates]") {
+TEST_CASE("dates: equal texts in a beam share the better rank", "[dates]") {
   const SequenceWords words = DatesTask::words_of_dates();
   constexpr Token pad = SequenceWords::padding, begin = SequenceWords::begin, end = SequenceWords::end;
   std::vector<Hypothesis> found;
@@ -102,7 +113,7 @@ TEST_CASE("dates: a run has the same bits with more threads and resumed", "[date
                              .fixed = "--norm pre"});
 }
 
-TEST_CASE("dates: every mixer learns it, in encoder and decoder, on every device", "[dates][programs]") {
+TEST_CASE("dates: every mixer learns the task, in encoder and decoder, on every device", "[dates][programs]") {
   std::string names;
   for (const MixerProperties& mixer : Mixers::properties) {
     if (mixer.takes("segments") || mixer.takes("hashing")) continue;  // of no encoder or decoder
@@ -110,7 +121,7 @@ TEST_CASE("dates: every mixer learns it, in encoder and decoder, on every device
     const DatesPlace place;
     require_success(
         train(place.flags(std::string("--steps 30 --learning-rate 0.01 --warmup 5 --mixer ") + mixer.name)));
-    CHECK(model_of(place.run).validation_loss.value() < 2.2);  // that of guessing is ln 14 = 2.64
+    CHECK(model_of(place.run).validation_loss.value() < 2.2);  // the loss of guessing is ln 14 = 2.64
     CHECK_FALSE(
         whole_match(generated({"--checkpoint", place.run, "--prompt", "3 may 1999"}), "[-0-9]{0,11}\n").empty());
   }
@@ -121,7 +132,7 @@ TEST_CASE("dates: every mixer learns it, in encoder and decoder, on every device
                              {"--out", place / "larger"})));
 }
 
-TEST_CASE("dates: what it learned is evaluated and asked", "[dates][programs]") {
+TEST_CASE("dates: a trained model is evaluated and answers questions", "[dates][programs]") {
   const DatesPlace place;
   require_success(train(place.flags("--steps 250 --channels 32 --batch 32 --learning-rate 0.005 --warmup 50")));
   const Outcome tests = require_success(evaluate({"--checkpoint", place.run, "--errors", "2"}));
@@ -141,6 +152,9 @@ TEST_CASE("dates: what it learned is evaluated and asked", "[dates][programs]") 
   const std::vector<std::string> greedy = lines_of(generated(ask + Arguments{asked}));
   REQUIRE(greedy.size() == 3);
   CHECK((lines_of(generated(ask + Arguments{asked, "--beam", "1", "--length-penalty", "0"})) == greedy));
+  // An empty prompt is an empty source, not none; so is an empty standard input.
+  CHECK(generated(ask + Arguments{""}) == greedy[1] + "\n");
+  CHECK(generated(ask + Arguments{"-"}) == greedy[1] + "\n");
   require_refusal(generate(ask + Arguments{asked, "--beam", "1", "--length-penalty", "2"}), 2,
                   {"--length-penalty: expected a --beam of 2 at least beside it, found 1"});
   require_refusal(evaluate({"--checkpoint", place.run, "--decode", "--length-penalty", "2"}), 2,
@@ -160,7 +174,7 @@ TEST_CASE("dates: what it learned is evaluated and asked", "[dates][programs]") 
   }
   require_refusal(generate(ask + Arguments{"3 may 1999", "--n-best", "2"}), 2,
                   {"--n-best: expected at most the 1 of --beam, found 2"});
-  // A beam as wide as there are answers, and wider than there are texts.
+  // A beam as wide as the number of answers, and wider than the number of texts.
   const std::vector<std::string> all =
       lines_of(generated(ask + Arguments{"3 may 1999", "--beam", "1024", "--n-best", "1024"}));
   std::set<std::string> texts;
@@ -180,11 +194,14 @@ TEST_CASE("dates: what it learned is evaluated and asked", "[dates][programs]") 
                   {"prompt: line 2: character 4, '\u00e4' (U+00E4)"});
   require_refusal(generate(ask + Arguments{"1.1.2000\n\nthe 3rd of september or october"}), 1,
                   {"prompt: line 3: expected at most 26 characters, found 31"});
+  CHECK(lines_of(generated(ask + Arguments{"the 3rd of september, 1999"})).size() == 1);
+  require_refusal(generate(ask + Arguments{"the 3rd of september, 19990"}), 1,
+                  {"prompt: line 1: expected at most 26 characters, found 27"});
   require_refusal(generate({"--checkpoint", place.run}), 2, {"--prompt"});
   require_refusal(evaluate({"--checkpoint", place.run, "--beam", "3"}), 2, {"--beam: expected --decode beside it"});
 }
 
-TEST_CASE("dates: drawn, with what each character of the answer looks at", "[dates][drawing][programs]") {
+TEST_CASE("dates: a drawing shows the attention of each character of the answer", "[dates][drawing][programs]") {
   for (const std::string cross : {"dot", "bahdanau"}) {
     const DatesPlace place;
     require_success(train(place.flags("--steps 2 --cross " + cross)));
@@ -197,7 +214,7 @@ TEST_CASE("dates: drawn, with what each character of the answer looks at", "[dat
     CHECK(contains(read_bytes(out + "/beam.svg"), ">A beam of 4</text>"));
     require_success(draw({"--text", "3 may 1999", "--beam", "3", "--length-penalty", "0.6"}));
     CHECK(contains(read_bytes(out + "/index.html"), "the loss is that of the network"));
-    // The scores below the ends are those that generate prints.
+    // The scores below the ends equal those that generate prints.
     const std::string beam = read_bytes(out + "/beam.svg");
     const std::vector<std::string> found = lines_of(generated(
         words("--checkpoint " + place.run + " --device cpu --beam 3 --length-penalty 0.6 --n-best 3 --prompt") +
@@ -216,10 +233,10 @@ TEST_CASE("dates: drawn, with what each character of the answer looks at", "[dat
   }
 }
 
-TEST_CASE("dates: a drawn beam tells texts that it found twice", "[dates][drawing][programs]") {
+TEST_CASE("dates: a drawn beam marks equal texts", "[dates][drawing][programs]") {
   const DatesPlace place;
   require_success(train(place.flags("--steps 0")));
-  // All tokens are equally likely, and of equals the lowest win: padding and begin, which say nothing, and the end.
+  // All tokens are equally likely, and ties go to the lowest: padding and begin, which print nothing, and the end.
   Checkpoint model = model_of(place.run);
   std::fill(model.weights.begin(), model.weights.end(), 0.0F);
   write_checkpoint(place / "zeros", model);
@@ -232,7 +249,7 @@ TEST_CASE("dates: a drawn beam tells texts that it found twice", "[dates][drawin
   CHECK_FALSE(contains(drawn, "second: "));
 }
 
-TEST_CASE("dates: what cannot be", "[dates][programs]") {
+TEST_CASE("dates: impossible settings are refused", "[dates][programs]") {
   const DatesPlace place;
   require_refusal(train(place.flags("--context 20")), 2, {"--context: expected none, as dates have a length"});
   require_refusal(train(place.flags("--layers 2")), 2, {"--layers: expected --encoder-layers and --decoder-layers"});

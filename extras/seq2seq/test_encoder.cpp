@@ -9,7 +9,7 @@
 namespace abh {
 namespace {
 
-TEST_CASE("encoder: padding of a source changes nothing, bit by bit, and what is real does", "[encoder]") {
+TEST_CASE("encoder: padding of a source changes no bit, real tokens change the output", "[encoder]") {
   for (const MixerProperties& mixer : Mixers::properties) {
     if (mixer.takes("segments") || mixer.takes("hashing")) continue;  // of no encoder or decoder
     CAPTURE(mixer.name);
@@ -38,8 +38,8 @@ TEST_CASE("encoder: padding of a source changes nothing, bit by bit, and what is
   }
 }
 
-// Cross-attention to a source without a single real token gives 0, and no gradient.
-TEST_CASE("encoder: a source of one token, and one of none", "[encoder]") {
+// Cross-attention to a fully masked source gives 0 and zero gradients.
+TEST_CASE("encoder: a source of one token, and an empty source", "[encoder]") {
   for (const std::string mixer : {"dot", "additive", "metric", "bahdanau"}) {
     CAPTURE(mixer);
     NetworkCase network = encoder_case(mixer, 1, 1, mixer == "bahdanau" ? "cross=bahdanau" : "");
@@ -104,8 +104,8 @@ TEST_CASE("encoder: a model trains alike on every device, with sources of severa
   }
 }
 
-// Each hypothesis goes on from what it has read itself, and a copy from where its original stood.
-TEST_CASE("encoder: hypotheses keep their own past", "[encoder][gpu]") {
+// Each hypothesis continues from its own tokens, and a copy from the state of its original.
+TEST_CASE("encoder: each hypothesis has its own state", "[encoder][gpu]") {
   for (const std::string mixer : {"dot", "additive", "leap"}) {
     const ModelConfig config = encoder_case(mixer, 1, 1, "conv_kernel=3 conv_groups=0").config;
     for (const std::string& device : float_devices()) {
@@ -155,7 +155,7 @@ std::string usage_fault_of(const ModelConfig& config) {
   return "";
 }
 
-TEST_CASE("encoder: what makes no network", "[encoder][config]") {
+TEST_CASE("encoder: impossible networks are refused", "[encoder][config]") {
   const auto fault_of = [](const std::string& changes) {
     const ModelConfig config = encoder_case("dot", 1, 2, changes).config;
     return usage_fault_of(config);

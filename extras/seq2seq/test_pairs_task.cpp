@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "base/random.hpp"
 #include "base/text.hpp"
 #include "extras/seq2seq/bleu.hpp"
 #include "extras/seq2seq/paired_lines.hpp"
@@ -44,14 +45,14 @@ std::string numbered(Index first, Index pairs) {
   return text;
 }
 
-TEST_CASE("pairs: BLEU of words and of two of them", "[pairs]") {
+TEST_CASE("pairs: BLEU of single words and of pairs of words", "[pairs]") {
   CHECK(bleu("the cat sat", "the cat sat") == 1);
   CHECK(bleu("", "") == 1);
   CHECK(bleu("", "a") == 0);
   CHECK(bleu("a", "") == 0);
   CHECK(bleu("b", "a") == 0);
   CHECK(bleu("a", "a") == 1);  // one word has no pairs
-  // Three of four words, and one of three pairs, are there; none is short of the reference.
+  // Three of four words and one of three word pairs match; the length equals that of the reference.
   const double expected = std::pow(3.0 / 4, 0.5) * std::pow(1.0 / 3, 0.25);
   CHECK_FALSE(!(std::abs(bleu("a b x c", "a b c") - expected) <= 1e-15));
   // A word that comes twice counts as often as the reference has it.
@@ -73,7 +74,7 @@ TEST_CASE("pairs: lines of a file", "[pairs]") {
   CHECK(paired_lines("", "p.tsv").empty());
 }
 
-TEST_CASE("pairs: what is too long is left out, and the last tenth is held back", "[pairs]") {
+TEST_CASE("pairs: too long pairs are dropped, and the last tenth is held out", "[pairs]") {
   const std::string text = counting(100) + std::string(30, '7') + "\tlong\n" + "7\t" + std::string(30, 'l') + "\n";
   const auto task = task_of(text, 25);
   CHECK(task->left_out() > 2);
@@ -89,13 +90,16 @@ TEST_CASE("pairs: what is too long is left out, and the last tenth is held back"
   // A target of 25 characters has no room for its end.
   CHECK(task_of(counting(20) + "1\t" + std::string(24, 'o') + "\n", 25)->left_out() ==
         task_of(counting(20) + "1\t" + std::string(25, 'o') + "\n", 25)->left_out() - 1);
+  // A source needs no end.
+  CHECK(task_of(counting(20) + std::string(25, '1') + "\to\n", 25)->left_out() ==
+        task_of(counting(20) + std::string(26, '1') + "\to\n", 25)->left_out() - 1);
   CHECK(error_of([] { task_of(counting(12), 3); }) ==
         "p.tsv: holds 0 pairs that are not longer than --context 3, expected 10 at least: the last tenth is held back");
   CHECK(error_of([] { task_of(counting(9), 60); }) ==
         "p.tsv: holds 9 pairs, expected 10 at least: the last tenth is held back");
 }
 
-TEST_CASE("pairs: notes on pairs that are empty, left out, or on both sides of the split", "[pairs]") {
+TEST_CASE("pairs: notes on pairs that are empty, dropped or on both sides of the split", "[pairs]") {
   using Notes = std::vector<std::string>;
   CHECK((task_of(numbered(0, 40), 25)->notes() == Notes{"of the file"}));
   const std::string odd = "\tx\ny\t\n\tz\n" + std::string(30, '7') + "\tlong\n";
@@ -107,7 +111,7 @@ TEST_CASE("pairs: notes on pairs that are empty, left out, or on both sides of t
   CHECK((task_of(numbered(0, 39) + "7\t7\n", 25)->notes() == Notes{"of the file"}));
 }
 
-TEST_CASE("pairs: a batch has pairs of similar length, and as many as are drawn anywhere", "[pairs]") {
+TEST_CASE("pairs: a batch has pairs of similar length, each pair equally often", "[pairs]") {
   const auto task = task_of(counting(400), 60);
   double spread = 0;
   std::vector<Index> widths;
@@ -132,7 +136,38 @@ TEST_CASE("pairs: a batch has pairs of similar length, and as many as are drawn 
   CHECK(task->evaluation_targets(12) == targets);
 }
 
-TEST_CASE("pairs: one vocabulary for both, and bytes", "[pairs]") {
+// A group of 16 steps draws its pairs with one word each, sorts them by length, and deals them out to the steps in the
+// order of further words.
+TEST_CASE("pairs: the words of the stream that draw the pairs of a step and the order of steps", "[pairs][random]") {
+  const Index B = 3, group = 16, training = 90;
+  const std::uint64_t seed = 11;
+  const auto task = task_of(numbered(0, 100), 25);
+  const auto word = [&](Index index, Index step) {
+    return std::uint64_t{
+        philox_word(seed, static_cast<std::uint64_t>(index), static_cast<std::uint32_t>(step), sites::batch)};
+  };
+  const auto shown = [](Index example) { return std::to_string(example) + " -> " + std::to_string(example * example); };
+  for (const Index first : {Index{0}, group}) {
+    std::vector<Index> drawn;
+    for (Index i = 0; i < group * B; ++i) {
+      drawn.push_back(static_cast<Index>(word(i % B, first + i / B) * training >> 32));
+    }
+    const auto length = [&](Index example) { return shown(example).size(); };
+    std::stable_sort(drawn.begin(), drawn.end(), [&](Index a, Index b) { return length(a) < length(b); });
+    std::vector<std::pair<std::uint64_t, Index>> order;
+    for (Index i = 0; i < group; ++i) order.emplace_back(word(B + i, first), i);
+    std::sort(order.begin(), order.end());
+    for (Index i = 0; i < group; ++i) {
+      const Batch batch = task->training_batch(B, seed, first + i);
+      const Index part = order[static_cast<std::size_t>(i)].second;
+      for (Index b = 0; b < B; ++b) {
+        CHECK(task->shown(batch, b, batch.target_r) == shown(drawn[static_cast<std::size_t>(part * B + b)]));
+      }
+    }
+  }
+}
+
+TEST_CASE("pairs: one vocabulary for both languages, and bytes", "[pairs]") {
   const auto shared = task_of(counting(30), 60, false, true);
   CHECK(shared->words().source_size() == shared->words().target_size());
   const Batch batch = shared->test_batch(0, 1);
@@ -145,7 +180,7 @@ TEST_CASE("pairs: one vocabulary for both, and bytes", "[pairs]") {
   CHECK(again.source_size() == shared->words().source_size());
 }
 
-TEST_CASE("pairs: all of a file as the test set", "[pairs]") {
+TEST_CASE("pairs: a whole file as the test set", "[pairs]") {
   const auto all_of = [](const std::string& text, Index longest) {
     const std::vector<PairedLine> lines = paired_lines(text, "p.tsv");
     return PairsTask::of_lines(lines, words_of_lines(lines, "p.tsv", false, false), {}, "p.tsv", longest, true);
@@ -177,7 +212,7 @@ struct PairsPlace : TaskPlace {
   std::string data = *this / "numbers.tsv";
 };
 
-TEST_CASE("pairs: trained, resumed, evaluated, and asked", "[pairs][programs]") {
+TEST_CASE("pairs: training, resumption, evaluation and questions", "[pairs][programs]") {
   const PairsPlace place;
   const Outcome outcome = check_life_of_task(place, {.task = {"--task", "pairs", "--data", place.data},
                                                      .data = "270 pairs for training, 30 for testing",
@@ -203,6 +238,10 @@ TEST_CASE("pairs: trained, resumed, evaluated, and asked", "[pairs][programs]") 
   CHECK(generated({"--checkpoint", place.run, "--prompt", "-"}, {.input = "\uFEFF12\r\n"}) ==
         generated({"--checkpoint", place.run, "--prompt", "12"}));
 
+  // A source as long as the context, and one character more.
+  CHECK(lines_of(generated({"--checkpoint", place.run, "--prompt", std::string(40, '7')})).size() == 1);
+  require_refusal(generate({"--checkpoint", place.run, "--prompt", "1\n" + std::string(41, '7')}), 1,
+                  {"prompt: line 2: expected at most 40 characters, found 41"});
   // A file of one's own as a whole, however short it is.
   const Arguments all = {"--checkpoint", place.run, "--all", "--data"};
   CHECK(last_line(require_success(evaluate(all + Arguments{place.data})).out)
@@ -221,7 +260,7 @@ TEST_CASE("pairs: trained, resumed, evaluated, and asked", "[pairs][programs]") 
                   {"expected the data that the run was trained on"});
 }
 
-TEST_CASE("pairs: what cannot be", "[pairs][programs]") {
+TEST_CASE("pairs: impossible settings are refused", "[pairs][programs]") {
   const PairsPlace place;
   require_refusal(train(words("--task pairs --out " + place.run)), 2, {"--data: expected a file of lines"});
   require_refusal(train(with(place.flags(), {"--data", place / "none.tsv"})), 1, {"none.tsv"});
@@ -231,11 +270,34 @@ TEST_CASE("pairs: what cannot be", "[pairs][programs]") {
   require_refusal(train(place.flags()), 1, {"numbers.tsv: is empty, expected text"});
   write_bytes(place.data, "\xEF\xBB\xBF" + counting(300));
   const Outcome marked = require_success(train(place.flags("--steps 1 --embeddings shared --context 22")));
-  CHECK_FALSE(matches(marked.out, "numbers.tsv: [0-9]+ pairs are longer than --context 22 and left out\n").empty());
+  const std::string left_out = "numbers.tsv: " + to_text(task_of(counting(300), 22)->left_out()) +
+                               " pairs are longer than --context 22 and left out\n";
+  CHECK(contains(marked.out, left_out));
   CHECK(contains(marked.out, "numbers.tsv: begins with a UTF-8 byte order mark, which is dropped\n"));
   const Outcome judged = require_success(evaluate({"--checkpoint", place.run, "--data", place.data}));
-  CHECK_FALSE(matches(judged.out, "numbers.tsv: [0-9]+ pairs are longer than --context 22 and left out\n").empty());
+  CHECK(contains(judged.out, left_out));
   CHECK(contains(judged.out, "numbers.tsv: begins with a UTF-8 byte order mark, which is dropped\n"));
+  // The mark is no character of the first pair: with it the file is the one without, for every program that reads it.
+  const std::string plain = place / "plain.tsv";
+  write_bytes(plain, counting(300));
+  for (const char* tokenizer : {"char", "byte"}) {
+    require_success(train(place.flags(std::string("--steps 1 --context 22 --tokenizer ") + tokenizer)));
+    const std::string without = place / (std::string("without_") + tokenizer);
+    require_success(train(with(place.flags(std::string("--steps 1 --context 22 --tokenizer ") + tokenizer),
+                               {"--data", plain, "--out", without})));
+    CHECK(same_model(place.run, without));
+    const auto of_both = [&](const std::string& program, const Arguments& arguments, const auto& result) {
+      std::vector<std::string> results;
+      for (const std::string& data : {place.data, plain}) {
+        results.push_back(result(require_success(
+            run_program_of_build(program, Arguments{"--checkpoint", place.run, "--data", data} + arguments))));
+      }
+      CHECK(results[0] == results[1]);
+    };
+    of_both("evaluate", {"--all"}, [](const Outcome& outcome) { return last_line(outcome.out); });
+    of_both("draw", {"--example", "2", "--out", place / "page"},
+            [&](const Outcome&) { return read_bytes(place / "page/answers.svg"); });
+  }
   require_success(train(place.flags("--steps 1 --tokenizer byte --shards 2 --mixer additive")));
   // Random weights write any of the 256 bytes; each answer stays on its line.
   const std::string said =

@@ -45,7 +45,7 @@ TEST_CASE("relu of zero, of infinities and of NaN", "[relu][gpu]") {
   });
 }
 
-TEST_CASE("relu of nothing", "[relu][gpu]") {
+TEST_CASE("relu of an empty array", "[relu][gpu]") {
   for_each_device(2, [](auto& device) {
     using Device = std::remove_reference_t<decltype(device)>;
     relu_forward<Device, float>(device, nullptr, nullptr, 0);
@@ -54,11 +54,11 @@ TEST_CASE("relu of nothing", "[relu][gpu]") {
   });
 }
 
-TEST_CASE("relu: lane widths agree at every odd size", "[relu]") {
+TEST_CASE("relu: SIMD widths agree at every odd size", "[relu]") {
   check_widths([](Index size) { return ReluCase{.count = size}; });
 }
 
-TEST_CASE("relu: on the GPU", "[relu][gpu]") {
+TEST_CASE("relu: GPU kernels at every size", "[relu][gpu]") {
   check_gpu("relu", ReluCase{.count = 3 * 37 * 40});
   for (const Index count : {1, 3, 4, 5, 7, 8, 9, 2047, 2048, 2049}) {
     check_gpu("relu", ReluCase{.count = count});
@@ -76,7 +76,7 @@ void check_relu_row_sums(Device& device, const RowSizes& s) {
       });
 }
 
-TEST_CASE("relu: the gradient with the sums of its rows", "[relu][gpu]") {
+TEST_CASE("relu: the gradient with its bias gradient", "[relu][gpu]") {
   for_each_gpu(
       [&](auto& device, const std::string& name) {
         for (const RowSizes& s : all_row_sizes) {

@@ -6,7 +6,7 @@
 namespace abh {
 namespace {
 
-// Encoder and decoder, norms behind the sums, tables of every kind.
+// Encoder and decoder, post-norm, every kind of position table.
 const Rows<NetworkCase> networks([] {
   std::vector<NetworkCase> cases;
   const char* const around[] = {"embeddings=target", "norm=post activation=relu embedding_scale=2.5 logit_bias=1",

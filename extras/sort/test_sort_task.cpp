@@ -39,7 +39,7 @@ std::vector<std::string> evaluated_arrays(const SortTask& task) {
   return arrays;
 }
 
-TEST_CASE("sort: examples are those that everybody draws", "[sort]") {
+TEST_CASE("sort: examples are the same on every machine", "[sort]") {
   CHECK(philox_word(0, 0, 5, sites::sort) == 765463700);
   CHECK(philox_word(0, 1, 5, sites::sort) == 1762154269);
   CHECK(philox_word(0, 2, 5, sites::sort) == 624519504);
@@ -68,13 +68,13 @@ TEST_CASE("sort: no training example is a test array, and every other array is o
   CHECK((every == std::vector<std::string>(both.begin(), both.end())));
 }
 
-TEST_CASE("sort: a row is an array with its sorted digits, which alone are asked for", "[sort]") {
+TEST_CASE("sort: a row is an array with its sorted digits, which are the only targets", "[sort]") {
   const SortTask task({.length = 6, .digits = 3});
   ModelConfig config;
   task.shape(config);
   CHECK(config.vocabulary == 3);
   CHECK(config.context == 11);
-  // Step 1 takes the examples behind those of step 0; the seed of the run changes nothing.
+  // Step 1 takes the examples after those of step 0; the seed of the run changes nothing.
   const Batch batch = task.training_batch(2, 77, 1);
   REQUIRE(batch.B == 2);
   REQUIRE(batch.C == 11);
@@ -98,7 +98,7 @@ TEST_CASE("sort: a row is an array with its sorted digits, which alone are asked
   CHECK(task.shown(tests, 1, best_r) == "1 1 1 2 1 3 -> 1 3 1 1 2 3, expected 1 1 1 1 2 3");
 }
 
-TEST_CASE("sort: other lengths and digits have test arrays by the same rule, at most a thousand", "[sort]") {
+TEST_CASE("sort: other lengths and digits have at most 1,000 test arrays by the same rule", "[sort]") {
   const SortTask longer({.length = 8, .digits = 3});  // 6,561 arrays, 1,644 of them for testing
   CHECK(longer.validation_rows() == 1000);
   const std::vector<std::string> tests = evaluated_arrays(longer);
@@ -127,7 +127,7 @@ TEST_CASE("sort: other lengths and digits have test arrays by the same rule, at 
   CHECK(different.size() == 1000);
   CHECK(array_text(std::vector<Token>{9, 0, 3}) == "10 1 4");
 
-  // Sizes with nothing to learn or nothing to test.
+  // Sizes without training or test arrays.
   CHECK_THROWS_WITH(SortTask({.length = 2, .digits = 2}),
                     "--length 2 --digits 2: none of the 4 arrays are kept for testing; expected longer arrays, or more "
                     "digits");
@@ -156,21 +156,21 @@ TEST_CASE("sort: a run has the same bits with more threads, in shards and resume
   CHECK_FALSE(contains(outcome.out, "inference: "));
   CHECK((state_of(place / "half").task == keys));
 
-  // A preset knows of no arrays.
+  // A preset has no sizes of arrays.
   const std::string preset = place / "preset", tuned = place / "second";
   const Arguments by_preset = words("--task sort --preset tiny --layers 1 --channels 16 --steps 1 --batch 2");
   require_success(train(by_preset + Arguments{"--out", preset}));
   require_success(train(words("--preset tiny --layers 1 --channels 16 --batch 2 --resume " + preset)));
   require_refusal(train(words("--preset baby --resume " + preset)), 2, {"--preset: cannot change"});
 
-  // A new run begins with these weights, and with no others than those of its arrays.
+  // A new run starts with these weights only if they were trained on its arrays.
   require_refusal(train(words("--task sort --digits 4 --init-from " + place.run + " --out " + tuned)), 1,
                   {"--digits: expected 3, as in "});
   require_refusal(train(words("--task sort --context 13 --init-from " + place.run + " --out " + tuned)), 2,
                   {"--context: expected 11"});
 }
 
-TEST_CASE("sort: every mixer and every way of knowing positions learns it", "[sort][programs]") {
+TEST_CASE("sort: every mixer and every position encoding learns the task", "[sort][programs]") {
   for (const MixerProperties& mixer : Mixers::properties) {
     for (const std::string positions : {"learned", "none", "rotary"}) {
       const std::string name = mixer.name;
@@ -178,7 +178,7 @@ TEST_CASE("sort: every mixer and every way of knowing positions learns it", "[so
       INFO(name << " " << positions);
       const SortPlace place;
       require_success(train(place.flags("--steps 30 --positions " + positions + " " + flags_of(name))));
-      CHECK(model_of(place.run).validation_loss.value() < 1.05);  // that of guessing is ln 3 = 1.0986
+      CHECK(model_of(place.run).validation_loss.value() < 1.05);  // the loss of guessing is ln 3 = 1.0986
       if (mixer.takes("hashing")) continue;                       // it has no steps
       const std::string answer = generated({"--checkpoint", place.run, "--prompt", "1 1 2 3 2 1"});
       CHECK_FALSE(whole_match(answer, "([123] ){5}[123]\n").empty());
@@ -188,7 +188,7 @@ TEST_CASE("sort: every mixer and every way of knowing positions learns it", "[so
   require_success(train(place.flags("--steps 2 --optimizer muon --device plain --chunk 4 --weight-average 2")));
 }
 
-TEST_CASE("sort: what it learned is evaluated and asked", "[sort][programs]") {
+TEST_CASE("sort: a trained model is evaluated and answers questions", "[sort][programs]") {
   const SortPlace place;
   require_success(train(place.flags("--steps 150 --positions rotary --channels 24 --batch 32 --eval-every 50")));
   const Outcome tests = require_success(evaluate({"--checkpoint", place.run, "--errors", "2"}));
@@ -230,7 +230,7 @@ TEST_CASE("sort: what it learned is evaluated and asked", "[sort][programs]") {
                   {"--all: expected at most 65536"});
 }
 
-TEST_CASE("sort: longer arrays of more digits", "[sort][programs]") {
+TEST_CASE("sort: longer arrays with more digits", "[sort][programs]") {
   const SortPlace place;
   const Outcome outcome = require_success(train(place.flags("--length 8 --digits 12 --context 15")));
   CHECK(contains(outcome.out, "data: arrays of 8 digits from 1 to 12, 1000 for validation\n"));
@@ -245,7 +245,7 @@ TEST_CASE("sort: longer arrays of more digits", "[sort][programs]") {
 }
 
 #if defined(ABH_EMULATOR)
-TEST_CASE("sort: the emulated GPU learns it and answers", "[sort][programs][gpu]") {
+TEST_CASE("sort: the emulated GPU learns the task and answers", "[sort][programs][gpu]") {
   const SortPlace place;
   require_success(train(place.flags("--device emulated --type bf16 --steps 3 --shards 2")));
   const Outcome tests = require_success(evaluate({"--checkpoint", place.run, "--device", "emulated"}));
@@ -255,7 +255,7 @@ TEST_CASE("sort: the emulated GPU learns it and answers", "[sort][programs][gpu]
 }
 #endif
 
-TEST_CASE("sort: what makes no sense is refused in one line", "[sort][programs]") {
+TEST_CASE("sort: invalid settings are refused in one line", "[sort][programs]") {
   const SortPlace place;
   const auto refused = [&](const std::string& flags, const std::string& message) {
     INFO(flags);

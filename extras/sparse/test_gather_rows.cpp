@@ -5,7 +5,7 @@
 namespace abh {
 namespace {
 
-// Every third position, then those before them; some rows come from nowhere.
+// Every third position, then the positions before them; some rows have no source.
 const Token* some_of(Index P, Index C) {
   Array<Token> index_p(static_cast<std::size_t>(P), -1);
   Index p = 0;
@@ -16,11 +16,11 @@ const Token* some_of(Index P, Index C) {
   return kept(std::move(index_p));
 }
 
-TEST_CASE("gather_rows: every derivative, every width", "[gather_rows]") {
+TEST_CASE("gather_rows: every derivative, at every SIMD width", "[gather_rows]") {
   check_layer(GatherRowsCase{.B = 2, .P = 5, .C = 4, .columns = 7, .index_p = some_of(5, 4)});
   check_layer(
       GatherRowsCase{.B = 2, .P = 3, .C = 8, .columns = 5, .index_p = some_of(3, 8), .from_gap = 3, .d_from_gap = 4});
-  check_layer(GatherRowsCase{.B = 3, .P = 6, .C = 4, .columns = 3});  // without an index: the first ones, then none
+  check_layer(GatherRowsCase{.B = 3, .P = 6, .C = 4, .columns = 3});  // without an index: the first rows, then none
   check_layer(GatherRowsCase{.B = 1, .P = 1, .C = 1, .columns = 1});
   check_widths(
       [](Index size) { return GatherRowsCase{.B = 2, .P = 4, .C = 5, .columns = size, .index_p = some_of(4, 5)}; });
@@ -36,7 +36,7 @@ TEST_CASE("gather_rows: the worked example of the chapter", "[gather_rows][gpu]"
   });
 }
 
-TEST_CASE("gather_rows: gradients replace what stands there, or are added", "[gather_rows][gpu]") {
+TEST_CASE("gather_rows: gradients replace old values, or are added to them", "[gather_rows][gpu]") {
   for_each_device(2, []<class Device>(Device& device) {
     Array<Token> index_p = {2, -1, 0};
     Array<float> d_from(8, 0.5f), d_to = {1, 2, 3, 4, 5, 6};
@@ -58,7 +58,7 @@ TEST_CASE("gather_rows: gradients replace what stands there, or are added", "[ga
   });
 }
 
-TEST_CASE("gather_rows: masks", "[gather_rows][gpu]") {
+TEST_CASE("gather_rows: masks are gathered, too", "[gather_rows][gpu]") {
   for_each_device(2, []<class Device>(Device& device) {
     Array<Token> index_p = {3, -1, 0, 4}, mask_bc = {1, 0, 1, 0, /**/ 0, 1, 1, 1}, to(8, 7);
     gather_mask<Device>(device, to.data(), mask_bc.data(), index_p.data(), 2, 4, 4);
@@ -95,6 +95,16 @@ TEST_CASE("gather_rows: on the GPU, rows of any size", "[gather_rows][gpu]") {
   check_gpu("gather_rows",
             GatherRowsCase{
                 .B = 2, .P = 9, .C = 19, .columns = 8, .index_p = some_of(9, 19), .from_gap = 16, .d_from_gap = 8});
+  // Rows of packs, where the distance between those of one array alone is none of packs.
+  const GatherRowsCase packs{.B = 2, .P = 9, .C = 19, .columns = 8, .index_p = some_of(9, 19)};
+  for (Index GatherRowsCase::*const gap :
+       {&GatherRowsCase::from_gap, &GatherRowsCase::d_from_gap, &GatherRowsCase::to_gap}) {
+    GatherRowsCase odd = packs;
+    odd.*gap = 3;
+    check_gpu("gather_rows", odd);
+    odd.*gap = 4;
+    check_gpu("gather_rows", odd);
+  }
   check_alignment(GatherRowsCase{.B = 2, .P = 9, .C = 7, .columns = 8, .index_p = some_of(9, 7)});
 }
 

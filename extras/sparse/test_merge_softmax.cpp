@@ -17,7 +17,7 @@ struct Merged {
   Array<Accum<T>> lse, lse_first, lse_second;
 };
 
-// Two parts whose rows are those of the sequences, B = 1 and C = 1.
+// Two parts with rows of B = 1 and C = 1.
 template <class T, class Device>
 Merged<T> merge_two(Device& device, Array<T> first, Array<T> second, Accum<T> lse_first, Accum<T> lse_second,
                     int parts = 2) {
@@ -38,7 +38,7 @@ Merged<T> merge_two(Device& device, Array<T> first, Array<T> second, Accum<T> ls
 }
 
 TEST_CASE("merge_softmax: the worked example of the chapter", "[merge_softmax][gpu]") {
-  // Sums of 1 and of 3: a quarter of the one and three of the other.
+  // Sums of 1 and of 3: weights of a quarter and three quarters.
   const auto check = [&]<class T>(auto& device, T, double tolerance) {
     const auto merged =
         merge_two<T>(device, {T(8.0f), T(0.0f)}, {T(4.0f), T(-4.0f)}, Accum<T>(0), Accum<T>(std::log(3.0)));
@@ -58,7 +58,7 @@ TEST_CASE("merge_softmax: the worked example of the chapter", "[merge_softmax][g
       [&]<class T>(auto& device, const std::string&, T) { check(device, T{}, sizeof(T) == 2 ? 2e-2 : 1e-6); });
 }
 
-TEST_CASE("merge_softmax: who sees nothing, who sees enormous scores", "[merge_softmax][gpu]") {
+TEST_CASE("merge_softmax: empty parts and enormous scores", "[merge_softmax][gpu]") {
   for_each_device(1, [](auto& device) {
     const auto inf = static_cast<float>(infinity);
     const Array<float> a = {3, -5}, b = {7, 9}, zero = {0, 0};
@@ -76,7 +76,7 @@ TEST_CASE("merge_softmax: who sees nothing, who sees enormous scores", "[merge_s
     CHECK(merged.lse[0] == 3000);
     merged = merge_two<float>(device, a, b, -3000, -3000);
     CHECK(merged.out == Array<float>{5, 2});
-    merged = merge_two<float>(device, a, b, 0.25f, 5, 1);  // one part alone
+    merged = merge_two<float>(device, a, b, 0.25f, 5, 1);  // one part only
     CHECK(merged.out == a);
     CHECK((merged.lse[0] == 0.25f && merged.lse_second[0] == 5));
     merged = merge_two<float>(device, {std::nanf(""), 1}, b, std::nanf(""), 1);
@@ -178,7 +178,7 @@ void check_split(Device& device, const std::string& name, bool in_place, double 
   require_close(whole.inputs(), sums, expected, tolerance, "gradients");
 }
 
-TEST_CASE("merge_softmax: two parts are the whole, forward and backward", "[merge_softmax][gpu]") {
+TEST_CASE("merge_softmax: two parts equal the whole, forward and backward", "[merge_softmax][gpu]") {
   for (const bool in_place : {false, true}) {
     PlainDevice plain;
     check_split<double>(plain, "plain, double", in_place, 1e-14);
@@ -189,7 +189,7 @@ TEST_CASE("merge_softmax: two parts are the whole, forward and backward", "[merg
   }
 }
 
-TEST_CASE("merge_softmax: nothing to merge", "[merge_softmax][gpu]") {
+TEST_CASE("merge_softmax: empty inputs", "[merge_softmax][gpu]") {
   for_each_device(1, []<class Device>(Device& device) {
     Array<float> out(3, 0.5f), lse(3, 0.5f);
     MergeSoftmax<float> a{.out_bch = out.data(),

@@ -1,4 +1,4 @@
-// Patterns: who sees whom, in folds. extras/sparse/README.md.
+// Sparse attention patterns, computed as folds. extras/sparse/README.md.
 
 #include <algorithm>
 #include <cmath>
@@ -55,7 +55,7 @@ void for_each_pattern(const std::vector<std::pair<Index, Index>>& sizes, const B
   }
 }
 
-// All at once: a row of scores a query, and a softmax over those that the pattern lets it see.
+// In one pass: one row of scores per query, and a softmax over the keys in the pattern.
 Array<double> by_definition(const SparseAttentionCase& layer, const Values<double>& in) {
   const Index B = layer.B, C = layer.C, N = layer.N, K = layer.K, H = layer.H();
   Array<double> out(in[0].size());
@@ -79,7 +79,7 @@ Array<double> by_definition(const SparseAttentionCase& layer, const Values<doubl
   return out;
 }
 
-TEST_CASE("sparse: folds and their merge are the pattern", "[sparse]") {
+TEST_CASE("sparse: folds and their merge equal the pattern", "[sparse]") {
   for_each_pattern({{1, 1}, {3, 1}, {4, 2}, {4, 4}, {5, 3}, {30, 7}}, [](const Pattern& pattern) {
     for (const Index C : {1, 4, 8, 11, 23}) {
       for (const bool masked : {false, true}) {
@@ -103,7 +103,7 @@ TEST_CASE("sparse: every derivative", "[sparse]") {
   });
 }
 
-TEST_CASE("sparse: in tiles, at every edge", "[sparse][heavy]") {
+TEST_CASE("sparse: tiles, at every edge", "[sparse][heavy]") {
   for_each_pattern({{5, 2}, {16, 8}, {64, 8}, {70, 33}, {100, 64}, {300, 5}}, [](const Pattern& pattern) {
     for (const Index C : {64, 140, 257}) {
       CAPTURE(C);
@@ -116,7 +116,7 @@ TEST_CASE("sparse: in tiles, at every edge", "[sparse][heavy]") {
   });
 }
 
-TEST_CASE("sparse: on the GPU", "[sparse][gpu]") {
+TEST_CASE("sparse: GPU kernels", "[sparse][gpu]") {
   for_each_pattern({{5, 2}, {16, 16}, {70, 9}}, [](const Pattern& pattern) {
     const std::string what = std::string(pattern.form == Form::strided ? "strided, " : "fixed, ") +
                              name_of(pattern.part) + ", stride " + std::to_string(pattern.stride);
@@ -128,8 +128,8 @@ TEST_CASE("sparse: on the GPU", "[sparse][gpu]") {
   });
 }
 
-// A stair by itself: queries of a stretch stand at one key.
-TEST_CASE("sparse: stairs, whoever stands where", "[sparse][attention]") {
+// A single stair: all queries of a stretch attend to the same last key.
+TEST_CASE("sparse: stairs at every offset", "[sparse][attention]") {
   for (const auto& [queries, keys] :
        {std::pair<Index, Index>{1, 3}, {3, 1}, {4, 2}, {7, 7}, {40, 9}, {64, 64}, {100, 3}}) {
     for (const Index offset : {-1, 0, -9, 70}) {
@@ -176,7 +176,7 @@ TEST_CASE("sparse: stairs, whoever stands where", "[sparse][attention]") {
   check_layer(small);
 }
 
-TEST_CASE("sparse: a stair on the GPU", "[sparse][gpu]") {
+TEST_CASE("sparse: stairs on the GPU", "[sparse][gpu]") {
   for (const Index K : {8, 64, 130}) {
     check_gpu("attention", "a stair, K " + std::to_string(K),
               AttentionCase{.B = 2,
@@ -204,7 +204,7 @@ BlockCase<MakeBlock<DotBlock>> block_case(const Pattern& pattern, Index B, Index
   return block;
 }
 
-TEST_CASE("sparse: the block, its causality and its steps", "[sparse][gpu]") {
+TEST_CASE("sparse: the block is causal, and inference equals the full pass", "[sparse][gpu]") {
   for_each_pattern({{3, 2}, {4, 1}, {1, 1}, {50, 20}}, [](const Pattern& pattern) {
     check_causality(block_case(pattern, 2, 9));
     for (const Index N : {1, 2, 3}) check_steps(block_case(pattern, 1, 14, N));
@@ -219,7 +219,7 @@ TEST_CASE("sparse: the block, its causality and its steps", "[sparse][gpu]") {
   });
 }
 
-TEST_CASE("sparse: a shorter sequence than the network is for", "[sparse][gpu]") {
+TEST_CASE("sparse: a sequence shorter than the context", "[sparse][gpu]") {
   for_each_pattern({{4, 2}, {9, 1}}, [](const Pattern& pattern) {
     const BlockCase<MakeBlock<DotBlock>> block = block_case(pattern, 2, 11), longer = block_case(pattern, 3, 26);
     const Values<double> in = random_values(block.inputs(), 5);
@@ -242,8 +242,8 @@ TEST_CASE("sparse: a shorter sequence than the network is for", "[sparse][gpu]")
   });
 }
 
-// The shown weights are positive exactly where a query sees a key.
-TEST_CASE("sparse: weights that are looked at", "[sparse][inspector]") {
+// Inspected weights are positive exactly where a query attends to a key.
+TEST_CASE("sparse: inspected weights are positive exactly inside the pattern", "[sparse][inspector]") {
   for_each_pattern({{3, 2}, {5, 1}}, [](const Pattern& pattern) {
     const SparseAttentionCase layer = sparse_case(pattern, 2, 13, 2, 3, holes(2, 13));
     PlainDevice device;
@@ -274,7 +274,7 @@ TEST_CASE("sparse: weights that are looked at", "[sparse][inspector]") {
 
 // ---- Cost ----
 
-// Pairs in the tiles of 64 that the folds of a pattern look at, as a share of half of C^2.
+// Pairs in the tiles of 64 that the folds of a pattern compute, as a share of half of C^2.
 double share_of_pairs(const Pattern& pattern, Index C) {
   const Index tile = 64;
   const Folds folds = folds_of(pattern, pattern.part, {}, C, C);
@@ -298,7 +298,7 @@ double share_of_pairs(const Pattern& pattern, Index C) {
   return tiles * tile * tile / (0.5 * static_cast<double>(C) * static_cast<double>(C));
 }
 
-TEST_CASE("sparse: pairs that are looked at are those of the chapter", "[sparse]") {
+TEST_CASE("sparse: the numbers of computed pairs are those of the chapter", "[sparse]") {
   const std::vector<Parts> rows =
       matches(document("extras/sparse/README.md"),
               "\\| (\\d+), (\\d+), (\\d+) \\| (0\\.\\d{3}) \\| (0\\.\\d{3}) \\| (0\\.\\d{3}) \\|");
@@ -315,7 +315,7 @@ TEST_CASE("sparse: pairs that are looked at are those of the chapter", "[sparse]
   }
 }
 
-TEST_CASE("sparse: memory grows as the length does", "[sparse]") {
+TEST_CASE("sparse: memory grows linearly with the length", "[sparse]") {
   for (const Form form : {Form::strided, Form::fixed}) {
     for (const Part part : {Part::merged, Part::heads}) {
       const auto scratch = [&](Index C) {
@@ -337,7 +337,7 @@ TEST_CASE("sparse: memory grows as the length does", "[sparse]") {
 
 // ---- Settings ----
 
-TEST_CASE("sparse: settings that make no pattern", "[sparse]") {
+TEST_CASE("sparse: impossible settings are refused", "[sparse]") {
   const auto fault = [](const std::string& changes) {
     ModelConfig config{.layers = 2, .channels = 6, .heads = 2, .context = 7, .vocabulary = 11, .mixer = "dot"};
     config = changed(config, changes);

@@ -1,4 +1,4 @@
-// Patterns as users meet them: trained, resumed, asked to write, refused.
+// Sparse patterns in the programs: training, resumption, generation and errors.
 
 #include "tests/harness/catch.hpp"
 #include "tests/harness/program.hpp"
@@ -6,7 +6,7 @@
 namespace abh {
 namespace {
 
-TEST_CASE("programs: train with patterns, go on, and write", "[programs][sparse]") {
+TEST_CASE("programs: sparse patterns train, resume and generate", "[programs][sparse]") {
   for (const char* pattern : {"strided --stride 3 --part layers", "fixed --stride 4 --summary 2"}) {
     CAPTURE(pattern);
     const Workplace place;
@@ -20,7 +20,7 @@ TEST_CASE("programs: train with patterns, go on, and write", "[programs][sparse]
   }
 }
 
-TEST_CASE("programs: what makes no pattern is refused", "[programs][sparse]") {
+TEST_CASE("programs: impossible sparse patterns are refused", "[programs][sparse]") {
   const Workplace place;
   const auto refused = [&](const std::string& flags, const std::string& said) {
     CAPTURE(flags);

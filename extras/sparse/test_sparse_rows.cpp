@@ -1,6 +1,7 @@
 // The rows that this feature adds to lists of the core's tests.
 
 #include "tests/harness/config_rows.hpp"
+#include "tests/harness/flag_pairs.hpp"
 #include "tests/harness/golden_case.hpp"
 #include "tests/harness/network_rows.hpp"
 #include "tests/harness/program_rows.hpp"
@@ -8,7 +9,7 @@
 namespace abh {
 namespace {
 
-// Patterns, with a layer that has none.
+// Patterns, and a layer without one.
 const Rows<NetworkCase> networks([] {
   std::vector<NetworkCase> cases;
   for (const char* pattern :
@@ -57,6 +58,8 @@ const Rows<GoldenFault> golden_faults([] {
 
 const Rows<FlagNotes> notes = {
     {"--mixer metric --pattern strided --stride 3", {"pattern: no layer is dot", "stride: no layer is dot"}}};
+
+const Rows<PairedFlags> pairs = {PairedFlags{"--mixer dot --pattern strided --stride 3"}};
 
 }  // namespace
 }  // namespace abh

@@ -13,7 +13,7 @@ RelativeAttentionCase sized(Index B, Index C, Index N, Index K, Index segment, I
   return {{.B = B, .C = C, .N = N, .K = K, .S = offset + C, .query_offset = offset}, segment, memory, P};
 }
 
-TEST_CASE("relative_attention: every derivative, every width", "[relative_attention]") {
+TEST_CASE("relative_attention: every derivative, at every SIMD width", "[relative_attention]") {
   check_layer(sized(2, 7, 2, 3, 7, 0, 7));
   check_layer(sized(2, 11, 1, 5, 4, 3, 7));     // a memory shorter than the segments, the last of which is cut
   check_layer(sized(1, 13, 2, 4, 3, 7, 10));    // and longer
@@ -25,7 +25,7 @@ TEST_CASE("relative_attention: every derivative, every width", "[relative_attent
   check_layer(sized(1, 67, 1, 2, 33, 20, 53));
 }
 
-TEST_CASE("relative_attention: masked keys, positions that see nothing", "[relative_attention]") {
+TEST_CASE("relative_attention: masked keys, queries without keys", "[relative_attention]") {
   RelativeAttentionCase layer = sized(2, 11, 2, 3, 4, 3, 7);
   layer.mask_bs = holes(2, 11);
   check_layer(layer);
@@ -34,7 +34,7 @@ TEST_CASE("relative_attention: masked keys, positions that see nothing", "[relat
   check_layer(layer);
 }
 
-TEST_CASE("relative_attention: several tiles", "[relative_attention][heavy]") {
+TEST_CASE("relative_attention: sequences of several tiles", "[relative_attention][heavy]") {
   RelativeAttentionCase masked = sized(2, 131, 1, 8, 40, 100, 140);
   masked.mask_bs = holes(2, 131);
   for (const RelativeAttentionCase& layer :
@@ -46,7 +46,7 @@ TEST_CASE("relative_attention: several tiles", "[relative_attention][heavy]") {
   }
 }
 
-TEST_CASE("relative_attention: lane widths agree at every odd size", "[relative_attention]") {
+TEST_CASE("relative_attention: SIMD widths agree at every odd size", "[relative_attention]") {
   check_widths([](Index size) { return sized(1, size, 2, size, 5, 4, 9); });
 }
 
@@ -54,7 +54,7 @@ TEST_CASE("relative_attention: later tokens change no bit of earlier outputs", "
   for (const Index K : {5, 33}) check_causality(sized(1, 75, 2, K, 20, 30, 50), 10, {1, 20, 63, 64, 74});
 }
 
-TEST_CASE("relative_attention: nothing before the memory is seen", "[relative_attention][gpu]") {
+TEST_CASE("relative_attention: positions before the memory have no influence", "[relative_attention][gpu]") {
   const RelativeAttentionCase layer = sized(1, 75, 1, 5, 20, 7, 27);  // the last segment begins at 60, its memory at 53
   for_each_number([&]<class T>(auto& device, const std::string& name, T) {
     INFO(name);
@@ -71,14 +71,24 @@ TEST_CASE("relative_attention: nothing before the memory is seen", "[relative_at
   });
 }
 
-TEST_CASE("relative_attention: a row that sees nothing is 0 with infinite lse, and so are its gradients",
+TEST_CASE("relative_attention: a masked key has no influence and no gradient", "[relative_attention][gpu]") {
+  for (const Index K : {5, 33}) {
+    RelativeAttentionCase layer = sized(1, 75, 1, K, 30, 20, 50);
+    Array<Token> mask_c(75, 1);
+    mask_c[45] = 0;
+    layer.mask_bs = kept(std::move(mask_c));
+    check_hidden_key(layer, 45);
+  }
+}
+
+TEST_CASE("relative_attention: a query without keys has output 0, infinite lse and zero gradients",
           "[relative_attention][gpu]") {
   RelativeAttentionCase layer = sized(1, 40, 1, 3, 16, 8, 24);
   layer.mask_bs = kept(Array<Token>(40, 0));
   check_nothing_seen(layer);
 }
 
-TEST_CASE("relative_attention: a position that sees one key has no score to learn", "[relative_attention][gpu]") {
+TEST_CASE("relative_attention: a query with one key has zero score gradients", "[relative_attention][gpu]") {
   const RelativeAttentionCase layer = sized(70, 1, 1, 16, 4, 3, 2);
   for_each_number([&]<class T>(auto& device, const std::string& name, T) {
     INFO(name);
@@ -90,7 +100,7 @@ TEST_CASE("relative_attention: a position that sees one key has no score to lear
   });
 }
 
-TEST_CASE("relative_attention: scores of any size", "[relative_attention][gpu]") {
+TEST_CASE("relative_attention: scores of any magnitude", "[relative_attention][gpu]") {
   const auto layer_of = [](double scale) {
     RelativeAttentionCase layer = sized(2, 37, 2, 6, 10, 12, 22);
     layer.query_scale = scale;
@@ -99,7 +109,7 @@ TEST_CASE("relative_attention: scores of any size", "[relative_attention][gpu]")
   check_scales({1e3, 1e15, 1e30}, layer_of, 1e-3);
 }
 
-TEST_CASE("relative_attention: what is not a number stays so, where it is seen", "[relative_attention][gpu]") {
+TEST_CASE("relative_attention: NaN reaches only the rows that attend to it", "[relative_attention][gpu]") {
   const RelativeAttentionCase layer = sized(1, 40, 1, 8, 15, 9, 24);
   Values<float> in = converted<float>(random_values(layer.inputs(), 3));
   const Index at = 21;
@@ -156,8 +166,8 @@ OneCall call(Device& device, const RelativeAttentionCase& layer, const Values<do
   return result;
 }
 
-// Two segments in one pass, and each in a pass of its own, the second with the first before it.
-TEST_CASE("relative_attention: a pass over all segments is a pass over each of them", "[relative_attention]") {
+// Two segments in one pass, and each in its own pass, the second with the first as its memory.
+TEST_CASE("relative_attention: a pass over all segments equals separate passes", "[relative_attention]") {
   const Index S = 6, H = 6;
   const RelativeAttentionCase all = sized(1, 2 * S, 2, 3, S, 4, S + 4), first = sized(1, S, 2, 3, S, 4, S + 4),
                               second = sized(1, S, 2, 3, S, 4, S + 4, S);
@@ -192,7 +202,7 @@ TEST_CASE("relative_attention: a pass over all segments is a pass over each of t
   }
 }
 
-TEST_CASE("relative_attention: step by step is the same as at once", "[relative_attention][gpu]") {
+TEST_CASE("relative_attention: inference equals the full pass", "[relative_attention][gpu]") {
   const RelativeAttentionCase layer = sized(1, 40, 3, 13, 40, 0, 30);
   PlainDevice plain;
   for_each_number([&]<class T>(auto& device, const std::string& name, T) {
@@ -215,13 +225,13 @@ TEST_CASE("relative_attention: step by step is the same as at once", "[relative_
   });
 }
 
-TEST_CASE("relative_attention: the weights of whoever looks are those of the output", "[relative_attention]") {
+TEST_CASE("relative_attention: inspected weights reproduce the output", "[relative_attention]") {
   RelativeAttentionCase layer = sized(2, 7, 2, 3, 3, 2, 4);
   layer.mask_bs = holes(2, 7);
   check_weights(layer);
 }
 
-TEST_CASE("relative_attention: scratch memory grows with C, not with C x C", "[relative_attention]") {
+TEST_CASE("relative_attention: scratch memory grows linearly with C", "[relative_attention]") {
   const auto peak = [](Index C) { return scratch_peak(sized(1, C, 1, 2, C, 0, C)); };
   const std::size_t half = peak(1024);
   CHECK(half > 0);
@@ -253,7 +263,7 @@ TEST_CASE("relative_attention: the worked example of the chapter", "[relative_at
   require_close(keys, apart.d_past, {{-2, 0, 0}, {3, 0, 0}}, 1e-14, "as memory");
 }
 
-TEST_CASE("relative_attention: on the GPU", "[relative_attention][gpu]") {
+TEST_CASE("relative_attention: GPU kernels at every size", "[relative_attention][gpu]") {
   const auto check = [](const std::string& what, RelativeAttentionCase layer, const Token* mask_bs = nullptr) {
     layer.mask_bs = mask_bs;
     check_gpu("relative_attention", what, layer);

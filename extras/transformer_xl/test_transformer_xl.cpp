@@ -17,8 +17,8 @@ BlockCase<MakeTransformerXl> xl_case(Index D, Index N, Index K, Index B, Index C
   return block;
 }
 
-// Without a memory: dual numbers know nothing of a constant.
-TEST_CASE("transformer_xl: every derivative, every width", "[transformer_xl]") {
+// Without a memory, as dual numbers would differentiate the constant memory.
+TEST_CASE("transformer_xl: every derivative, at every SIMD width", "[transformer_xl]") {
   check_layer(xl_case(4, 1, 4, 2, 3, 3, 0));
   check_layer(xl_case(6, 3, 0, 1, 7, 3, 0));
   check_layer(xl_case(4, 2, 5, 1, 5, 8, 6, 2));  // H != D, a segment longer than the sequence, a clamp
@@ -36,7 +36,7 @@ TEST_CASE("transformer_xl: with dropout, without norm, without residual", "[tran
   check_without_norm_and_residual(xl_case(4, 1, 4, 1, 4, 3, 0));
 }
 
-TEST_CASE("transformer_xl: causal, and step by step the same", "[transformer_xl][gpu]") {
+TEST_CASE("transformer_xl: causal, and inference equals the full pass", "[transformer_xl][gpu]") {
   check_causality(xl_case(10, 2, 5, 2, 9, 4, 3));
   check_steps(xl_case(6, 2, 4, 1, 12, 4, 4));
   check_steps(xl_case(6, 2, 3, 1, 23, 5, 3));  // a memory shorter than a segment, which does not divide the sequence
@@ -46,8 +46,7 @@ TEST_CASE("transformer_xl: causal, and step by step the same", "[transformer_xl]
   check_steps(xl_case(4, 1, 3, 1, 9, 20, 5));
 }
 
-TEST_CASE("transformer_xl: gradients reach the norm and the maps through a memory, not the rows in it",
-          "[transformer_xl]") {
+TEST_CASE("transformer_xl: gradients pass through a memory to norm and maps, not to its rows", "[transformer_xl]") {
   // The input has two segments; the upstream gradient is 0 in the first.
   const auto gradients = [](Index memory) {
     BlockCase<MakeTransformerXl> block = xl_case(4, 2, 2, 1, 6, 3, memory);

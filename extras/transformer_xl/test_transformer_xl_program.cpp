@@ -1,4 +1,4 @@
-// Programs with the mixer transformer_xl: what it refuses, runs that end in the same bits, other memories than in
+// Programs with the mixer transformer_xl: its errors, runs with the same bits, and other memory lengths than in
 // training.
 
 #include <cmath>
@@ -22,7 +22,7 @@ double loss_of(const Arguments& flags) {
 
 }  // namespace
 
-TEST_CASE("programs: what transformer_xl cannot be is refused", "[programs][transformer_xl]") {
+TEST_CASE("programs: impossible settings of transformer_xl are refused", "[programs][transformer_xl]") {
   const Workplace place;
   const auto refused = [&](const std::string& flags, const std::string& what) {
     require_refusal(train(place.flags(with(small_xl, words(flags)))), 2, {what});
@@ -43,7 +43,7 @@ TEST_CASE("programs: what transformer_xl cannot be is refused", "[programs][tran
   refused("--chunk 6", "--chunk: expected a multiple of the segment, 4, found 6");
 }
 
-TEST_CASE("programs: transformer_xl ends in the same bits with any threads, shards and stops",
+TEST_CASE("programs: transformer_xl has the same bits with any threads, shards and stops",
           "[programs][transformer_xl]") {
   const TestFolder folder;
   const Workplace place;
@@ -51,7 +51,7 @@ TEST_CASE("programs: transformer_xl ends in the same bits with any threads, shar
   check_interrupted_run(with(all, {"--layers", "2"}), "step 3/", folder);
 }
 
-TEST_CASE("programs: transformer_xl in chunks, truncated or not, learns the same", "[programs][transformer_xl]") {
+TEST_CASE("programs: transformer_xl learns the same in chunks, truncated or not", "[programs][transformer_xl]") {
   const Workplace place;
   const Arguments flags = place.flags(with(small_xl, words("--layers 2 --dropout 0.1 --conv-kernel 0")));
   require_success(train(flags));
@@ -64,7 +64,7 @@ TEST_CASE("programs: transformer_xl in chunks, truncated or not, learns the same
   }
 }
 
-TEST_CASE("programs: a trained transformer_xl takes another memory", "[programs][transformer_xl]") {
+TEST_CASE("programs: a trained transformer_xl accepts another memory length", "[programs][transformer_xl]") {
   const Workplace place;
   require_success(train(place.flags(with(small_xl, words("--steps 60 --learning-rate 0.01 --log-every 0")))));
   const Arguments asked = {"--checkpoint", place.run, "--data", place.data};

@@ -1,5 +1,6 @@
 // The rows that this feature adds to lists of the core's tests.
 
+#include "tests/harness/flag_pairs.hpp"
 #include "tests/harness/golden_case.hpp"
 #include "tests/harness/import_case.hpp"
 #include "tests/harness/weight_order.hpp"
@@ -33,6 +34,8 @@ const Rows<ModelConfig, ForPython> in_python([] {
   return std::vector{
       changed(model_for_python("transformer_xl"), "segment=2 memory=5 clamp=3 head_channels=5 conv_kernel=2")};
 });
+
+const Rows<PairedFlags> pairs = {PairedFlags{"--mixer transformer_xl --segment 4 --memory 4"}};
 
 }  // namespace
 }  // namespace abh

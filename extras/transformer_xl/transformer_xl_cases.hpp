@@ -72,7 +72,7 @@ struct TransformerXlCases {
   template <class Bench>
   static void measure(Bench& bench) {
     const Index B = bench.B(), C = bench.C(), N = bench.N(), K = bench.K();
-    const Index segment = (C + 1) / 2;  // of two, the second of which remembers the first: every pair is seen
+    const Index segment = (C + 1) / 2;  // two; the first is the memory of the second: every pair
     bench.layer("relative_attention",
                 RelativeAttentionCase{{.B = B, .C = C, .N = N, .K = K}, segment, segment, 2 * segment},
                 B * N * K * C * (C + 1) / 2, 6, 16);

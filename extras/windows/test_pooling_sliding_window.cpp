@@ -1,5 +1,5 @@
-// Pooling over a window. What holds for every pooling is checked by functions of tests/layers/test_pooling*.cpp, which
-// these tests call with windows.
+// Pooling over a window. Properties of every pooling are checked with windows by functions of
+// tests/layers/test_pooling*.cpp.
 
 #include <cmath>
 #include <numeric>
@@ -11,7 +11,7 @@
 namespace abh {
 namespace {
 
-TEST_CASE("pooling: windowed pooling, every derivative, every width", "[pooling_sliding_window]") {
+TEST_CASE("pooling: windowed pooling, every derivative, at every SIMD width", "[pooling_sliding_window]") {
   for (Index window : {1, 2, 3, 4, 8, 9, 10, 1000})
     check_layer(PoolingCase{.shape = {.B = 2, .C = 9, .N = 2, .K = 5, .window = window}});
   check_layer(PoolingCase{.shape = {.B = 3, .C = 7, .N = 6, .K = 3, .window = 3}});
@@ -59,33 +59,35 @@ TEST_CASE("pooling_sliding_window: the worked example of the chapter", "[pooling
   require_numbers("weights", example_weights({1, 3, 1, 2, 2}), {1, 0, 0, 0.25, 0.75, 0, 0, 3.0 / 7, 4.0 / 7});
 }
 
-TEST_CASE("pooling_sliding_window: masks, strides, gradients added up", "[pooling_sliding_window]") {
+TEST_CASE("pooling_sliding_window: masks, strides, accumulated gradients", "[pooling_sliding_window]") {
   for (Index window : {1, 2, 4, 10}) check_masks_and_strides(window);
 }
 
-TEST_CASE("pooling_sliding_window: logits from the payload", "[pooling_sliding_window]") { check_own_logits(3); }
+TEST_CASE("pooling_sliding_window: logits computed from the payload", "[pooling_sliding_window]") {
+  check_own_logits(3);
+}
 
-TEST_CASE("pooling_sliding_window: pooling is its definition", "[pooling_sliding_window][gpu]") {
+TEST_CASE("pooling_sliding_window: matches the definition", "[pooling_sliding_window][gpu]") {
   for (Index C : {1, 2, 31, 64}) {
     for (Index window : {Index{1}, Index{2}, Index{4}, Index{7}, C - 1, C, C + 5})
       check_window_against_definition(C, window);
   }
 }
 
-TEST_CASE("pooling_sliding_window: logits of any size", "[pooling_sliding_window][gpu]") {
+TEST_CASE("pooling_sliding_window: logits of any magnitude", "[pooling_sliding_window][gpu]") {
   for (Index window : {1, 4, 7, 44}) check_logits_of_any_size(window);
 }
 
-TEST_CASE("pooling_sliding_window: gradients of logits add up to 0", "[pooling_sliding_window][gpu]") {
+TEST_CASE("pooling_sliding_window: gradients of logits sum to 0", "[pooling_sliding_window][gpu]") {
   check_sums_of_gradients({3, 8}, {3, 100, 300});
 }
 
-TEST_CASE("pooling_sliding_window: on a CPU a constant payload stays constant to the last bit",
+TEST_CASE("pooling_sliding_window: on a CPU a constant payload gives exactly that constant",
           "[pooling_sliding_window]") {
   for (Index window : {1, 4, 7}) check_constant_payload(window);
 }
 
-TEST_CASE("pooling_sliding_window: what is masked is 0 and gets exactly 0", "[pooling_sliding_window][gpu]") {
+TEST_CASE("pooling_sliding_window: masked positions have output 0 and gradient 0", "[pooling_sliding_window][gpu]") {
   check_zeros_of_masked({2, 5}, {5, 300});
 }
 
@@ -100,12 +102,12 @@ TEST_CASE("pooling_sliding_window: no sequences, no positions", "[pooling_slidin
   }
 }
 
-TEST_CASE("pooling_sliding_window: lane widths agree at every odd size", "[pooling_sliding_window]") {
+TEST_CASE("pooling_sliding_window: SIMD widths agree at every odd size", "[pooling_sliding_window]") {
   check_widths([](Index size) { return PoolingCase{.shape = {.B = 2, .C = size, .N = 2, .K = 5, .window = 4}}; });
   check_widths([](Index size) { return decaying({{2, size, 2, 5, 4, true, 2}}); });
 }
 
-TEST_CASE("pooling_sliding_window: step by step equals all at once", "[pooling_sliding_window][gpu]") {
+TEST_CASE("pooling_sliding_window: inference equals the full pass", "[pooling_sliding_window][gpu]") {
   for (Index window : {1, 2, 5, 8, 36, 37, 50}) {
     check_steps_of_pooling(window);
     check_steps_with_decay(window);
@@ -113,18 +115,20 @@ TEST_CASE("pooling_sliding_window: step by step equals all at once", "[pooling_s
   for (Index window : {1, 4}) check_steps_on_gpu(window);
 }
 
-TEST_CASE("pooling_sliding_window: a logit of -infinity leaves a step out", "[pooling_sliding_window][gpu]") {
+TEST_CASE("pooling_sliding_window: a logit of -infinity skips a position in inference",
+          "[pooling_sliding_window][gpu]") {
   for (Index window : {1, 3, 7}) check_minus_infinity(window);
 }
 
-TEST_CASE("pooling_sliding_window: the state does not grow, and a long stream stays right",
+TEST_CASE("pooling_sliding_window: inference on a long stream has constant memory and stays accurate",
           "[pooling_sliding_window]") {
   CHECK(pooling_state_size({1, 64, 4, 8, 3}) == 1 + 4 * 76);
   CHECK(pooling_state_size({1, 64, 4, 8, 3}, true) == 1 + 4 * 80);
   for (Index window : {16, 300}) check_long_stream(window);
 }
 
-TEST_CASE("pooling_sliding_window: steps know the weight behind them", "[pooling_sliding_window]") {
+TEST_CASE("pooling_sliding_window: inference steps return the log-sum-exp of the past weights",
+          "[pooling_sliding_window]") {
   for (Index window : {1, 3, 50}) check_lse_of_steps(window);
 }
 
@@ -140,18 +144,18 @@ TEST_CASE("pooling_sliding_window: several payloads, every derivative", "[poolin
   check_every_derivative({{9, 5, 2, 3, 2, true, 2}});
 }
 
-TEST_CASE("pooling_sliding_window: decay and payloads side by side", "[pooling_sliding_window]") {
+TEST_CASE("pooling_sliding_window: decay with several payloads", "[pooling_sliding_window]") {
   check_masked_distance(4);
   check_payloads_side_by_side(3);
   for (Index window : {1, 3, 36}) check_slope_of_zero(window);
   for (Index window : {1, 4, 6}) check_influence_with_decay(window);
 }
 
-TEST_CASE("pooling_sliding_window: decay where most is left out", "[pooling_sliding_window][gpu]") {
+TEST_CASE("pooling_sliding_window: decay with most positions masked", "[pooling_sliding_window][gpu]") {
   for (Index window : {3, 100, 300, 450}) check_decay_of_masked_tiles(window);
 }
 
-TEST_CASE("pooling_sliding_window: decay over thousands of positions in float, windows too",
+TEST_CASE("pooling_sliding_window: decay over thousands of positions in float, with windows",
           "[pooling_sliding_window][gpu]") {
   check_long_decay(700);
 }
@@ -161,7 +165,7 @@ TEST_CASE("pooling_sliding_window: heads of many channels, and three hundred hea
   check_wide_heads(4);
 }
 
-TEST_CASE("pooling: what lies outside the window has no influence on a single bit", "[pooling_sliding_window][gpu]") {
+TEST_CASE("pooling: positions outside the window change no bit", "[pooling_sliding_window][gpu]") {
   std::vector<Index> positions(23);
   std::iota(positions.begin(), positions.end(), 0);
   for (Index window : {0, 1, 4, 6}) {
@@ -178,12 +182,12 @@ TEST_CASE("pooling: what lies outside the window has no influence on a single bi
 
 PoolingCase pooling(Index B, Index C, Index N, Index K, Index window) { return {{B, C, N, K, window}}; }
 
-TEST_CASE("pooling: on the GPU, heads of any size, windows", "[pooling_sliding_window][gpu]") {
+TEST_CASE("pooling: on the GPU, windowed heads of any size", "[pooling_sliding_window][gpu]") {
   for (Index K : {1, 3, 8, 33, 64, 100, 300}) check_on_gpu(pooling(2, 19, 3, K, 4));
   check_on_gpu(pooling(1, 3, 1, 1024, 2));
 }
 
-TEST_CASE("pooling: on the GPU, tiles of positions, windows", "[pooling_sliding_window][gpu]") {
+TEST_CASE("pooling: on the GPU, windowed tiles of positions", "[pooling_sliding_window][gpu]") {
   const Index C = 519;
   for (Index window : {1, 2, 5, 64, 255, 256, 257, 259, 512, 518, 519, 1038}) {
     check_on_gpu(pooling(1, C, 2, 2, window));
@@ -227,14 +231,14 @@ TEST_CASE("pooling_sliding_window: on the GPU, several payloads", "[pooling_slid
   for (Index window : {7, 256, 300}) check_payload_tiles_on_gpu(window);
 }
 
-TEST_CASE("pooling_sliding_window: on the GPU, step by step with decay and several payloads",
+TEST_CASE("pooling_sliding_window: on the GPU, inference with decay and several payloads",
           "[pooling_sliding_window][gpu]") {
   for (Index window : {1, 2, 5, 8, 36, 37, 50}) check_decay_steps_on_gpu(window);
   for (Index K : {1, 64, 130}) check_decay_steps_on_gpu(decaying({{1, 11, 2, K, 4, true, 2}}), 1, 0.5);
   check_decay_steps_on_gpu(decaying({{1, 5, 300, 1, 2}}), 1, 0.5);
 }
 
-TEST_CASE("pooling_sliding_window: on the GPU, what lies outside the window has no influence, with decay",
+TEST_CASE("pooling_sliding_window: on the GPU, positions outside the window have no influence, with decay",
           "[pooling_sliding_window][gpu]") {
   for (Index window : {1, 6, 256, 300}) check_decay_influence_on_gpu(window);
 }

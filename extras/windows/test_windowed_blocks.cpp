@@ -22,14 +22,14 @@ TEST_CASE("windows: additive, every derivative", "[windows]") {
   }
 }
 
-TEST_CASE("windows: one shorter than the sequence is not global", "[windows]") {
+TEST_CASE("windows: a window shorter than the sequence is not global", "[windows]") {
   const Values<double> in = random_values(additive_case(2, 3, 2, 6).inputs(), 3);
   CpuDevice<Isa::baseline> device(1);
   CHECK(run_forward<double>(additive_case(2, 3, 2, 6, 5), device, in) !=
         run_forward<double>(additive_case(2, 3, 2, 6), device, in));
 }
 
-TEST_CASE("windows: additive is causal, and step by step the same", "[windows][gpu]") {
+TEST_CASE("windows: additive is causal, and inference equals the full pass", "[windows][gpu]") {
   check_causality(additive_case(1, 9, 1, 9, 4));
   for (const Index window : {1, 2, 3, 5, 12, 20}) check_steps(additive_case(2, 4, 1, 13, window));
   for (const Index window : {1, 4, 20}) {
@@ -46,7 +46,7 @@ TEST_CASE("windows: average, every derivative", "[windows]") {
   check_average_example(average_case(1, 1, 1, 4, 2), {2, 3, 6.5, 5}, {2, 2.5, 3.5, 2});
 }
 
-TEST_CASE("windows: average is causal, and step by step the same", "[windows][gpu]") {
+TEST_CASE("windows: average is causal, and inference equals the full pass", "[windows][gpu]") {
   for (const Index window : {1, 3}) {
     CAPTURE(window);
     check_causality(average_case(2, 3, 2, 5, window));
@@ -54,7 +54,7 @@ TEST_CASE("windows: average is causal, and step by step the same", "[windows][gp
   }
 }
 
-TEST_CASE("windows: kernels of additive", "[windows][gpu]") {
+TEST_CASE("windows: GPU kernels of additive", "[windows][gpu]") {
   for (const char* positions : {"none", "alibi"}) {
     BlockCase<MakeAdditive> block = additive_case(2, 16, 3, 21, 4);
     block.config.positions = positions;

@@ -56,14 +56,14 @@ struct BlockCapacity {
 struct MixerProperties {
   const char* name;                       // value of --mixer, and name in checkpoints
   const char* summary;                    // description, one line
-  const char* golden_case = nullptr;      // case of golden files with the block alone, without residual, ...
-  bool golden_norm = false;               // ... and true: with its norm
+  const char* golden_case = nullptr;      // case of golden files with only the block, without residual
+  bool golden_norm = false;               // true: with its norm in this case
   const char* head_projection = nullptr;  // weight with N K rows if K is free; null: K = D / N
   bool has_cache = false;                 // true: decoding caches every position; false: a state of constant size
   bool has_window = false;                // true: has --window
   bool has_scores = false;                // true: has a score per pair of positions; ALiBi adds its bias to the scores
-  bool pools = false;                     // true: averages positions; without a causal mask it has no window ...
-  bool decays = false;                    // ... and, if this is true, no ALiBi; true: ALiBi decays the averages
+  bool pools = false;                     // true: averages positions; allows no window without a causal mask
+  bool decays = false;                    // true: ALiBi decays the averages, which requires a causal mask
   bool has_products = false;              // true: has --additive-values, --additive-projection and --additive-skip
   bool in_chunks = false;                 // true: can compute a sequence chunk by chunk
   bool truncates = false;                 // true: also with truncated gradients between chunks
@@ -98,8 +98,8 @@ class Block {
  public:
   virtual ~Block() = default;
 
-  // In a chunk of a sequence, forward reads the state of the previous chunk from its chunk boundaries and overwrites it
-  // with the state for the next chunk (at first_c = 0 it reads nothing). Backward finds the incoming state there, and
+  // In a chunk of a sequence, forward reads the state of the previous chunk from its chunk boundaries (at first_c = 0
+  // it reads nothing). It then stores the state for the next chunk there. Backward finds the incoming state there. It
   // replaces the gradient of the outgoing state by the gradient of the incoming state.
   //
   // in_bcd is not changed; backward needs it again.

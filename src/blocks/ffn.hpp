@@ -36,7 +36,7 @@ class Relu;
 //   d_x_bcd        = d_out_bcd + layernorm_backward(d_h_bcd)                            (ffn.12)
 //
 // Saved: statistics of the norm, up_bcf; unless recomputed, the output of the norm and hidden_bcf. Cost: 4 D F flops
-// per position forward, twice that backward. The default of F is 4 D.
+// per position forward, twice that backward. By default, F = 4 D.
 template <class Device, class T>
 class FfnBlock : public Block<Device, T> {
  public:

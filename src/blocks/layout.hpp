@@ -15,8 +15,8 @@ namespace abh {
 
 // Initial values of a weight. Matrices are normally distributed with standard deviation --init-std. Matrices that write
 // into the residual stream are divided by sqrt(2 layers), so the variance of the stream does not grow with depth. A
-// convolution has few inputs (4 if depthwise), for which --init-std is too small. Its standard deviation is (3
-// inputs)^(-1/2), as in Conv1d of PyTorch. The standard deviation of unit_normal is 1.
+// convolution has few inputs (4 if depthwise), for which --init-std is too small. Its standard deviation is
+// 1 / sqrt(3 inputs), as in Conv1d of PyTorch. The standard deviation of unit_normal is 1.
 enum class Init { zero, one, normal, normal_residual, unit_normal, convolution, identity_packed, identity_full };
 
 // Kind of a weight, for the optimizer.

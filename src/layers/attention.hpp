@@ -84,8 +84,8 @@ template <class Device, class T>
 void attention_backward(Device&, const AttentionBackward<T>&);
 
 // Gradient of the distance bias of causal attention, (attention.12), for at most `most` distances: from first_n on,
-// within the window of the head. Other elements do not change. Callable before or after attention_backward. Flops: 4 B
-// C N K per distance.
+// within the window of the head. Other elements do not change. Callable before or after attention_backward. Flops per
+// distance: 4 B C N K.
 template <class T>
 struct AttentionBiasBackward {
   Accum<T>* d_distance_bias_np;
@@ -108,8 +108,8 @@ ABH_HOST_DEVICE constexpr Stretch distances_of(const AttentionBiasBackward<T>& a
 }
 
 // Decoding: one query at the last of `length` cached positions, with (attention.1) to (attention.3). The rows of the
-// caches are contiguous. A cache may be a ring: the oldest position is in row `oldest`, and row 0 follows row length -
-// 1. Only the window and the bias of the mask are used. key and value may be the same cache. out is 0 if length is 0.
+// caches are contiguous. A cache may be a ring: the oldest position is in row `oldest`, and row 0 follows the last row.
+// Only the window and the bias of the mask are used. key and value may be the same cache. out is 0 if length is 0.
 // Flops: 4 N K per row in the window; reads each of these rows once.
 template <class T>
 struct AttentionStep {

@@ -34,9 +34,9 @@ template <class Device, class T>
 void causal_conv_backward(Device&, T* d_in_bcd, Accum<T>* d_weight_dgj, const T* d_out_bcd, const T* in_bcd,
                           const T* weight_dgj, const CausalConvShape&);
 
-// Computes one position of one sequence. state_jd: (kernel - 1, D), a ring of the last inputs, initially 0; row i %
-// (kernel - 1) contains the input of position i. position: number of inputs before this one. out_d may be in_d. B and C
-// of the shape are ignored. 2 D G J flops.
+// Computes one position of one sequence. state_jd: (kernel - 1, D), a ring of the last inputs, initially 0; the input
+// of position i is in row i % (kernel - 1). position: number of inputs before this one. out_d may be in_d. B and C of
+// the shape are ignored. 2 D G J flops.
 template <class Device, class T>
 void causal_conv_step(Device&, T* out_d, T* state_jd, const T* in_d, const T* weight_dgj, Index position,
                       const CausalConvShape&);

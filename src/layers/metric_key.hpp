@@ -9,8 +9,8 @@ namespace abh {
 // and its part of the backward pass. Derivation: docs/layers/metric_key.md, after the Metaformer README, whose errors
 // the chapter lists. project: the rows of p. metric_nkk': the matrix M_n of a head.
 //
-// packed: M is symmetric; metric_nl is the upper triangle k <= k', row by row, N x K(K+1)/2 (metric attention). full: M
-// is unconstrained; metric_nkk is N x K x K (quadratic attention). (metric_key.1) does not apply.
+// packed: M is symmetric; metric_nl is the upper triangle k <= k', row by row, N x K(K+1)/2 (metric attention).
+// full: M is unconstrained; metric_nkk is N x K x K (quadratic attention). (metric_key.1) does not apply.
 //
 //   metric_nkk' = metric_nk'k = metric_nl,  l = k K - k (k - 1)/2 + k' - k,  k <= k'   (metric_key.1)
 //   key_bcnk = sum_k' metric_nkk' project_bcnk'                                (metric_key.2)

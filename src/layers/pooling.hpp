@@ -12,8 +12,8 @@ namespace abh {
 //
 //   out_c = (sum over c' <= c of e^logit_c' x_c') / (sum over c' <= c of e^logit_c')         (pooling.1) definition
 //
-// If all positions so far are masked, out_c is 0. These sums are never computed, because e^logit overflows. The state
-// of a head is (max, sum, out). It starts as (-infinity, 0, 0), and the recurrence is
+// These two sums are never computed, because e^logit can overflow. If all positions so far are masked, out_c is 0. The
+// state of a head is (max, sum, out). It starts as (-infinity, 0, 0). The recurrence:
 //
 //   max_c   = max(max_{c-1}, logit_c)                                                        (pooling.2)
 //   sum_c   = sum_{c-1} e^(max_{c-1} - max_c) + e^(logit_c - max_c)                          (pooling.3)

@@ -15,8 +15,8 @@ namespace abh {
 //   d_x_bcnk  += d_logit_bnc pool_nk / sqrt(K)                                                (pooling_logits.2)
 //   d_pool_nk += sum_bc d_logit_bnc x_bcnk / sqrt(K)                                          (pooling_logits.3)
 
-// A row of x_bch contains N heads of K channels, h = n K + k. A stride is the distance between consecutive rows; 0: N
-// K. With a stride, x may be a slice of wider rows.
+// A row of x_bch contains N heads of K channels, h = n K + k. A stride is the distance between consecutive rows (0: no
+// gap, N K). With a stride, x may be a slice of wider rows.
 template <class T>
 struct PoolingLogitsInputs {
   const T* x_bch;

@@ -49,9 +49,9 @@ struct RunState {
   std::optional<double> pending_gradient_norm;
 };
 
-// Bytes of the files, piece by piece, and the reverse. Messages contain `path` or the path of the file. Error, with the
-// file and the tensor or key, unless the file contains exactly the tensors of its configuration, finite, with the right
-// types and shapes, and a task of one of these kinds.
+// Bytes of the files, piece by piece, and the reverse. Messages contain `path` or the path of the file. A file must
+// contain exactly the tensors of its configuration, finite, with the right types and shapes. Its task must be one of
+// `kinds`. Otherwise: Error with the file and the tensor or key.
 using WriteBytes = std::function<void(const void* data, std::size_t size)>;
 void checkpoint_bytes(const std::string& path, const Checkpoint& checkpoint, const WriteBytes& write);
 void run_state_bytes(const std::string& path, const RunState& state, const WriteBytes& write);

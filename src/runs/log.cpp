@@ -60,7 +60,8 @@ void append_to_file(const std::string& path, std::string_view text) {
 
 // Parses one line of a log, without its line break. Error, beginning with `where`, if it is not a row.
 LogRow parse_row(std::string_view line, const std::string& where, const RunLog::Columns& columns) {
-  const std::size_t behind_losses = 3 + std::size_t{columns.accuracy} + std::size_t{columns.span};
+  const std::size_t behind_losses =
+      3 + std::size_t{columns.accuracy} + std::size_t{columns.span} + std::size_t{columns.loss};
   const std::size_t field_count = behind_losses + 3;
   std::vector<std::string_view> fields;
   for (std::size_t begin = 0; begin <= line.size();) {
@@ -84,7 +85,9 @@ LogRow parse_row(std::string_view line, const std::string& where, const RunLog::
   if (!fields[1].empty()) read(fields[1], "train_loss", row.train_loss.emplace());
   if (!fields[2].empty()) read(fields[2], "val_loss", row.val_loss.emplace());
   if (columns.accuracy && !fields[3].empty()) read(fields[3], "accuracy", row.accuracy.emplace());
-  if (columns.span && !fields[behind_losses - 1].empty()) read(fields[behind_losses - 1], "span", row.span.emplace());
+  const std::size_t span = 3 + std::size_t{columns.accuracy};
+  if (columns.span && !fields[span].empty()) read(fields[span], "span", row.span.emplace());
+  if (columns.loss && !fields[behind_losses - 1].empty()) read(fields[behind_losses - 1], "loss", row.loss.emplace());
   read(fields[behind_losses], "learning_rate", row.learning_rate);
   read(fields[behind_losses + 1], "grad_norm", row.grad_norm);
   read(fields[behind_losses + 2], "tokens_per_s", row.tokens_per_s);
@@ -95,25 +98,27 @@ LogRow parse_row(std::string_view line, const std::string& where, const RunLog::
 
 std::string RunLog::header() const {
   return std::string("step,train_loss,val_loss,") + (columns_.accuracy ? "accuracy," : "") +
-         (columns_.span ? "span," : "") + "learning_rate,grad_norm,tokens_per_s";
+         (columns_.span ? "span," : "") + (columns_.loss ? "loss," : "") + "learning_rate,grad_norm,tokens_per_s";
 }
 
 std::string RunLog::line_of(const LogRow& row) const {
   const auto optional_text = [](const std::optional<double>& value) { return value ? to_text(*value) : std::string(); };
   return to_text(row.step) + ',' + optional_text(row.train_loss) + ',' + optional_text(row.val_loss) + ',' +
          (columns_.accuracy ? optional_text(row.accuracy) + ',' : "") +
-         (columns_.span ? optional_text(row.span) + ',' : "") + to_text(row.learning_rate) + ',' +
-         to_text(row.grad_norm) + ',' + to_text(row.tokens_per_s) + '\n';
+         (columns_.span ? optional_text(row.span) + ',' : "") + (columns_.loss ? optional_text(row.loss) + ',' : "") +
+         to_text(row.learning_rate) + ',' + to_text(row.grad_norm) + ',' + to_text(row.tokens_per_s) + '\n';
 }
 
 RunLog::RunLog(const std::string& path, std::optional<Index> resume_at, const Columns& columns)
     : path_(path), columns_(columns) {
-  const std::string first_line = header() + '\n';
   const std::optional<std::string> content = resume_at ? read_if_present(path) : std::nullopt;
   if (!content) {
     clear();
     return;
   }
+  columns_.loss = false;
+  columns_.loss = !content->starts_with(header() + '\n');
+  const std::string first_line = header() + '\n';
   if (!content->starts_with(first_line)) {
     throw Error(path + ": line 1: expected the header " + header() + ", found \"" +
                 one_line(content->substr(0, std::min(content->find('\n'), first_line.size() + 19))) + '"');
@@ -149,6 +154,7 @@ std::string RunLog::position() const {
 }
 
 void RunLog::clear() {
+  columns_.loss = true;
   write_file_atomically(path_, header() + '\n');
   rows_.clear();
 }

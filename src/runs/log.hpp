@@ -19,6 +19,7 @@ struct LogRow {
   std::optional<double> val_loss;    // nullopt if the step was not evaluated
   std::optional<double> accuracy{};  // share of correct answers; nullopt if not evaluated or not counted
   std::optional<double> span{};      // mean learned attention span, in tokens; nullopt: none
+  std::optional<double> loss{};      // loss of the batch of this step; train_loss is the mean of recent steps
   double learning_rate = 0;
   double grad_norm = 0;  // before clipping
   Index tokens_per_s = 0;
@@ -31,9 +32,10 @@ class RunLog {
  public:
   // Starts a new log that replaces the file at `path`. With `resume_at`, continues the existing log: later rows and an
   // incomplete last line are removed. If the file is missing, starts a new log, because the checkpoint is sufficient to
-  // resume. Error, with file and line, if the file is not such a log. columns: optional columns after val_loss.
+  // resume. Error, with file and line, if the file is not such a log. columns: optional columns after val_loss. A
+  // log of an older version has no column `loss` and continues without it.
   struct Columns {
-    bool accuracy = false, span = false;
+    bool accuracy = false, span = false, loss = true;
   };
   RunLog(const std::string& path, std::optional<Index> resume_at, const Columns& columns);
   explicit RunLog(const std::string& path, std::optional<Index> resume_at = std::nullopt)
@@ -47,7 +49,7 @@ class RunLog {
 
   // Identifies the content: the number of rows and a CRC-32 of all columns except tokens_per_s.
   std::string position() const;
-  // Removes all rows.
+  // Removes all rows; the new log has every column.
   void clear();
 
  private:

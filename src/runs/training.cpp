@@ -211,6 +211,7 @@ class Trainer {
                      .val_loss = val_loss,
                      .accuracy = measured.accuracy,
                      .span = mean_span(),
+                     .loss = recent_losses_.empty() ? std::nullopt : std::optional(recent_losses_.back()),
                      .learning_rate = shown_learning_rate_at(training, state_.step - 1),
                      .grad_norm = gradient_norm,
                      .tokens_per_s = tokens_per_second()});

@@ -11,8 +11,8 @@
 
 namespace abh {
 
-// Bytes that are recognised as something other than UTF-8 text: archives by their first bytes; UTF-16 and UTF-32 by
-// their byte order mark or, without a mark, by the characters they would contain.
+// Bytes that are recognised as something other than UTF-8 text. Archives are recognised by their first bytes, UTF-16
+// and UTF-32 by their byte order mark or by their characters.
 struct ForeignBytes {
   std::string what;      // "UTF-16 text (little-endian)", "a gzip file"
   std::string encoding;  // name for iconv; empty: not a text

@@ -28,7 +28,7 @@ struct OldFile : TestFolder {
   OldFile() { write_file_atomically(path, "old"); }
   const std::string path = *this / "file";
 
-  // Everything beside the file: the temporaries of its writers.
+  // All files except the given one: the temporaries of its writers.
   std::vector<std::string> temporaries() const {
     std::vector<std::string> found;
     for (const auto& entry : fs::directory_iterator(this->TestFolder::path())) {
@@ -54,7 +54,7 @@ std::string error_of(const std::string& path, std::string_view content) {
 
 }  // namespace
 
-TEST_CASE("atomic_file: writes, replaces, and leaves nothing else behind", "[atomic_file]") {
+TEST_CASE("atomic_file: writes and replaces, without leftover files", "[atomic_file]") {
   const TestFolder folder;
   const std::string path = folder / "file";
   const std::string binary("\0\r\n\xff", 4);
@@ -65,7 +65,7 @@ TEST_CASE("atomic_file: writes, replaces, and leaves nothing else behind", "[ato
   }
 }
 
-TEST_CASE("atomic_file: who may read a new file is for the umask to say", "[atomic_file]") {
+TEST_CASE("atomic_file: the umask determines the permissions of a new file", "[atomic_file]") {
   const TestFolder folder;
   const mode_t before = ::umask(022);
   write_file_atomically(folder / "file", "content");
@@ -73,7 +73,7 @@ TEST_CASE("atomic_file: who may read a new file is for the umask to say", "[atom
   CHECK(fs::status(folder / "file").permissions() == fs::perms(0644));
 }
 
-TEST_CASE("atomic_file: a name without a folder is one in the working directory", "[atomic_file]") {
+TEST_CASE("atomic_file: a name without a folder lies in the working directory", "[atomic_file]") {
   const TestFolder folder;
   const fs::path before = fs::current_path();
   fs::current_path(folder.path());
@@ -82,7 +82,7 @@ TEST_CASE("atomic_file: a name without a folder is one in the working directory"
   CHECK(read_bytes(folder / "plain") == "content");
 }
 
-TEST_CASE("atomic_file: pieces are appended, and invisible before the commit", "[atomic_file]") {
+TEST_CASE("atomic_file: appended pieces are invisible before the commit", "[atomic_file]") {
   const OldFile folder;
   const std::string& path = folder.path;
   AtomicFile file(path);
@@ -107,7 +107,7 @@ TEST_CASE("atomic_file: without a commit the old file stays", "[atomic_file]") {
   CHECK(folder.entries() == 1);
 }
 
-TEST_CASE("atomic_file: a killed writer leaves the old file, and the next one in the folder removes the rest",
+TEST_CASE("atomic_file: a killed writer leaves the old file, the next writer in the folder removes its temporary",
           "[atomic_file]") {
   const OldFile folder;
   const std::string& path = folder.path;
@@ -125,8 +125,7 @@ TEST_CASE("atomic_file: a killed writer leaves the old file, and the next one in
   CHECK(folder.temporaries().size() == (other == "file" ? 0 : 1));
 }
 
-TEST_CASE("atomic_file: the temporary of a living writer is left alone, in this process and in another",
-          "[atomic_file]") {
+TEST_CASE("atomic_file: the temporary of a live writer stays, in this process and in another", "[atomic_file]") {
   const OldFile folder;
   const std::string& path = folder.path;
   AtomicFile first(path), second(path);
@@ -147,7 +146,7 @@ TEST_CASE("atomic_file: the temporary of a living writer is left alone, in this 
   CHECK(folder.temporaries().empty());
 }
 
-TEST_CASE("atomic_file: many writers of one file at a time all succeed, and leave it whole", "[atomic_file]") {
+TEST_CASE("atomic_file: many concurrent writers of one file succeed and leave it complete", "[atomic_file]") {
   const OldFile folder;
   const std::string& path = folder.path;
   const int writers = 8, rounds = 40;
@@ -182,7 +181,7 @@ TEST_CASE("atomic_file: many writers of one file at a time all succeed, and leav
   CHECK(folder.temporaries().empty());
 }
 
-TEST_CASE("atomic_file: a symbolic link stays and its file is replaced", "[atomic_file]") {
+TEST_CASE("atomic_file: a symbolic link stays and its target is replaced", "[atomic_file]") {
   const TestFolder folder;
   fs::create_directory(folder / "elsewhere");
   write_file_atomically(folder / "elsewhere/file", "old");
@@ -194,7 +193,7 @@ TEST_CASE("atomic_file: a symbolic link stays and its file is replaced", "[atomi
   CHECK(error_of(folder / "dangling", "x") == folder / "dangling" + ": cannot write: No such file or directory");
 }
 
-TEST_CASE("atomic_file: other files beside it stay, whatever they are called", "[atomic_file]") {
+TEST_CASE("atomic_file: other files in the folder stay, whatever their names", "[atomic_file]") {
   const OldFile folder;
   const std::vector<std::string> names = {"file.tmp", "file.1.tmp", "file.abh-1-1", "file.abh-x.tmp", "abh-1-1.tmp"};
   for (const std::string& name : names) write_file_atomically(folder / name, "mine");
@@ -221,7 +220,7 @@ TEST_CASE("atomic_file: errors name the path and the reason", "[atomic_file]") {
   CHECK(folder.entries() == 2);
 }
 
-TEST_CASE("atomic_file: a folder without permission to write", "[atomic_file]") {
+TEST_CASE("atomic_file: a folder without write permission", "[atomic_file]") {
   const TestFolder folder;
   fs::permissions(folder.path(), fs::perms::owner_read | fs::perms::owner_exec);
   // Root may write anywhere.

@@ -25,7 +25,7 @@ struct Machine : TestFolder {
     file(path, std::to_string(mebibytes * mebibyte) + "\n");
   }
   void groups(const std::string& lines) const { file("/proc/self/cgroup", lines); }
-  // Each line: what of a hierarchy is mounted, where, its type and options.
+  // One line per mount: the mounted part of a hierarchy, the mount point, its type and options.
   void mounts(const std::string& lines) const { file("/proc/self/mountinfo", lines); }
 
   std::size_t memory() const { return available_memory(path()); }
@@ -36,19 +36,19 @@ const std::string first = "20 1 0:20 / / rw,relatime shared:1 - ext4 /dev/root r
 const std::string second_version =
     first + "31 20 0:28 / /sys/fs/cgroup rw,nosuid shared:9 master:1 - cgroup2 cgroup2 rw\n";
 
-// The expected thread count: a quota shows only where it is below the machine's own processor count.
+// Expected number of threads: a quota counts only if it is below the machine's processor count.
 Index granted(Index processors) { return std::min(processors, available_threads("/nowhere")); }
 
 }  // namespace
 
-TEST_CASE("available: without control groups, what the machine says", "[available]") {
+TEST_CASE("available: without control groups, the machine's limits", "[available]") {
   const Machine machine;
   CHECK(machine.memory() == std::size_t{2048000} * 1024);
   CHECK(machine.threads() == available_threads("/nowhere"));
   CHECK(available_threads("/nowhere") >= 1);
   CHECK(available_memory("/nowhere") > mebibyte);  // all that is built in
   CHECK(available_memory() > mebibyte);
-  // Groups that nobody limits, mounts that are none of theirs, lines that say nothing.
+  // Groups without limits, mounts of other types, incomplete lines.
   machine.groups("0::/a/b\n");
   machine.mounts(second_version);
   machine.file("/sys/fs/cgroup/a/b/memory.max", "max\n");
@@ -59,7 +59,7 @@ TEST_CASE("available: without control groups, what the machine says", "[availabl
   CHECK(machine.memory() == std::size_t{2048000} * 1024);
 }
 
-TEST_CASE("available: version 2, the group and all around it", "[available]") {
+TEST_CASE("available: version 2: limits of the group and its ancestors", "[available]") {
   const Machine machine;
   machine.groups("0::/user.slice/my session:1/run\n");
   machine.mounts(second_version);
@@ -69,7 +69,7 @@ TEST_CASE("available: version 2, the group and all around it", "[available]") {
   machine.size(run + "/memory.max", 300);
   machine.size(run + "/memory.current", 100);
   CHECK(machine.memory() == 200 * mebibyte);
-  // The page cache that it can give back.
+  // The page cache, which can be reclaimed.
   machine.file(run + "/memory.stat", "anon 5\nfile 7\ninactive_file " + std::to_string(40 * mebibyte) + "\nslab 1\n");
   CHECK(machine.memory() == 240 * mebibyte);
   // A group around it has less left.
@@ -78,11 +78,11 @@ TEST_CASE("available: version 2, the group and all around it", "[available]") {
   CHECK(machine.memory() == 50 * mebibyte);
   machine.size(slice + "/memory.current", 501);
   CHECK(machine.memory() == 0);
-  // That of a neighbour is none of ours.
+  // The limit of a neighbouring group does not count.
   machine.file(slice + "/memory.max", "max\n");
   machine.file(slice + "/other/memory.max", "1\n");
   CHECK(machine.memory() == 240 * mebibyte);
-  // In a container all that is seen is what is mounted.
+  // A container sees only what is mounted in it.
   machine.size(top + "/memory.max", 7);
   CHECK(machine.memory() == 7 * mebibyte);
 
@@ -99,7 +99,7 @@ TEST_CASE("available: version 2, the group and all around it", "[available]") {
   CHECK(machine.threads() == 1);
 }
 
-TEST_CASE("available: version 1, a hierarchy for each controller", "[available]") {
+TEST_CASE("available: version 1: one hierarchy per controller", "[available]") {
   const Machine machine;
   machine.groups("9:name=systemd:/\n8:pids:/other\n4:memory:/jobs/mine\n3:cpuset:/wrong\n2:cpu,cpuacct:/batch\n0::/\n");
   machine.mounts(first + "31 20 0:28 / /sys/fs/cgroup rw - tmpfs tmpfs rw,mode=755\n" +
@@ -116,7 +116,7 @@ TEST_CASE("available: version 1, a hierarchy for each controller", "[available]"
   CHECK(machine.memory() == std::size_t{2048000} * 1024);
   machine.size(mine + "/memory.limit_in_bytes", 120);
   CHECK(machine.memory() == 20 * mebibyte);
-  // inactive_file is the group's own, the total that of all within it, which is what usage counts.
+  // inactive_file is the group's own; total_inactive_file includes its descendants, like the usage.
   machine.file(mine + "/memory.stat", "inactive_file 0\nhierarchical_memory_limit 1\ntotal_inactive_file " +
                                           std::to_string(30 * mebibyte) + "\n");
   CHECK(machine.memory() == 50 * mebibyte);

@@ -41,7 +41,7 @@ TEST_CASE("crc32: known values", "[crc32]") {
   CHECK(crc32(ones.data(), 32) == 0xFF6CAB0BU);
 }
 
-TEST_CASE("crc32: any length at any alignment equals the bitwise definition", "[crc32]") {
+TEST_CASE("crc32: any length at any alignment matches the bitwise definition", "[crc32]") {
   const auto bytes = some_bytes(64);
   for (std::size_t begin = 0; begin < 9; ++begin) {
     for (std::size_t end = begin; end <= bytes.size(); ++end) {
@@ -51,7 +51,7 @@ TEST_CASE("crc32: any length at any alignment equals the bitwise definition", "[
   }
 }
 
-TEST_CASE("crc32: pieces chain to the value of the whole", "[crc32]") {
+TEST_CASE("crc32: chained pieces give the value of the whole", "[crc32]") {
   const auto bytes = some_bytes(1000);
   const std::uint32_t whole = crc32(bytes.data(), bytes.size());
   CHECK(whole == bitwise_crc32(bytes, 0, bytes.size()));

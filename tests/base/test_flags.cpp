@@ -101,7 +101,7 @@ TEST_CASE("flags of every kind are read in both spellings", "[flags]") {
   }
 }
 
-TEST_CASE("what is not given keeps its default and is known not to be given", "[flags]") {
+TEST_CASE("an absent flag keeps its default and is reported as absent", "[flags]") {
   Program program;
   CHECK(!program.parse({"--seed", "5", "--steps", "3"}).has_value());
   CHECK(program.steps == 3);
@@ -113,7 +113,7 @@ TEST_CASE("what is not given keeps its default and is known not to be given", "[
   CHECK(program.flags.changes().size() == 2);
 }
 
-TEST_CASE("a flag that says what is so already changes nothing", "[flags]") {
+TEST_CASE("a flag with its default value is no change", "[flags]") {
   Program program;
   program.parse({"--seed", "5", "--learning-rate", "3e-3", "--device", "auto", "--steps", "3"});
   const auto changes = program.flags.changes();
@@ -125,7 +125,7 @@ TEST_CASE("a flag that says what is so already changes nothing", "[flags]") {
   CHECK(changes[1].default_value != "3");
 }
 
-TEST_CASE("a value may hold an equals sign, be empty, or begin with dashes after an equals sign", "[flags]") {
+TEST_CASE("a value may contain an equals sign, be empty, or start with dashes after an equals sign", "[flags]") {
   CHECK(Program(Arguments{"--data=--a=b"}).data == "--a=b");
   Program empty;
   empty.data = "something";
@@ -135,7 +135,7 @@ TEST_CASE("a value may hold an equals sign, be empty, or begin with dashes after
   CHECK(Program(Arguments{"--data", "-"}).data == "-");
 }
 
-TEST_CASE("whole numbers are strict", "[flags]") {
+TEST_CASE("whole numbers are parsed strictly", "[flags]") {
   const std::string expected = "--steps: expected a whole number from 0 to 1000000000, found ";
   for (const char* bad : {"abc", "", "1e3", "12abc", "+5", " 5", "5 ", "0x10", "1.0", "-1", "1000000001", "-",
                           "9223372036854775808", "99999999999999999999999", "nan", "1,000"}) {
@@ -148,7 +148,7 @@ TEST_CASE("whole numbers are strict", "[flags]") {
   }
 }
 
-TEST_CASE("seeds are any 64 bits", "[flags]") {
+TEST_CASE("seeds are any 64-bit number", "[flags]") {
   for (const char* bad : {"-1", "18446744073709551616", "1.5", "", "+1"}) {
     CHECK(message_of({"--seed", bad}) ==
           "--seed: expected a whole number from 0 to 18446744073709551615, found \"" + std::string(bad) + '"');
@@ -172,7 +172,7 @@ TEST_CASE("real numbers are finite and within their limits", "[flags]") {
   CHECK(!std::signbit(Program(Arguments{"--dropout", "-0"}).dropout));
 }
 
-TEST_CASE("limits are told in words", "[flags]") {
+TEST_CASE("limits are stated in words", "[flags]") {
   Index low = 0, high = 0;
   double both = 0;
   Flags flags("prog", "");
@@ -184,7 +184,7 @@ TEST_CASE("limits are told in words", "[flags]") {
   CHECK(message_of(flags, {"--both=1.5"}) == "--both: expected a number from 0 to 1, found \"1.5\"");
 }
 
-TEST_CASE("choices and toggles take their words only", "[flags]") {
+TEST_CASE("choices and toggles accept only their words", "[flags]") {
   CHECK(message_of({"--device", "gpu"}) == "--device: expected one of auto, cpu, cuda, found \"gpu\"");
   CHECK(message_of({"--device", ""}) == "--device: expected one of auto, cpu, cuda, found \"\"");
   CHECK(message_of({"--device", "CPU"}) == "--device: expected one of auto, cpu, cuda, found \"CPU\"");
@@ -211,13 +211,13 @@ TEST_CASE("a bare flag takes no value", "[flags]") {
   CHECK(message_of({"--overwrite", "1"}) == "--overwrite: takes no value, found \"1\"");
   CHECK(message_of({"--overwrite", "--overwrite"}) == "--overwrite: given twice, expected once");
   CHECK(message_of({"--overwrit"}) == "unknown flag --overwrit; did you mean --overwrite?");
-  // Where there are arguments that are no flags, they stand before it or behind `--`.
+  // A program with positional arguments accepts them before it or after `--`.
   CHECK(message_of({"--overwrite", "FILE"}, "FILE...") == "--overwrite: takes no value, found \"FILE\"");
   Program program("FILE...");
   program.parse({"a", "--overwrite", "--", "b"});
   CHECK(program.overwrite);
   CHECK(program.flags.positionals() == std::vector<std::string>{"a", "b"});
-  // peek_flag finds the flag behind --overwrite before --overwrite is known to be a bare flag.
+  // peek_flag finds the flag after --overwrite, before --overwrite is known as a bare flag.
   const Arguments line{"--overwrite", "--preset", "baby"};
   CHECK(peek_flag(line.argc(), line.argv(), "preset") == "baby");
 }
@@ -229,7 +229,7 @@ TEST_CASE("a missing value is not taken from the next flag", "[flags]") {
   CHECK(message_of({"--ffn-bias", "--seed=1"}) == "--ffn-bias: needs a value (0 or 1), found --seed=1");
 }
 
-TEST_CASE("an unknown flag is named, and the nearest one if it is near", "[flags]") {
+TEST_CASE("an unknown flag is named, with the nearest flag if one is close", "[flags]") {
   CHECK(message_of({"--leraning-rate", "1"}) == "unknown flag --leraning-rate; did you mean --learning-rate?");
   CHECK(message_of({"--learning_rate=1"}) == "unknown flag --learning_rate; did you mean --learning-rate?");
   CHECK(message_of({"--learning", "1"}) == "unknown flag --learning; did you mean --learning-rate?");
@@ -245,7 +245,7 @@ TEST_CASE("an unknown flag is named, and the nearest one if it is near", "[flags
   CHECK(message_of({"-steps=3"}) == "unknown flag -steps; did you mean --steps?");
 }
 
-TEST_CASE("two letters that changed places are one mistake, two wrong ones are two", "[flags]") {
+TEST_CASE("two swapped letters count as one mistake, two wrong letters as two", "[flags]") {
   std::string same, seed;
   Flags flags("prog", "Does a thing.");
   flags.text("same", same, "TEXT", "two letters away");
@@ -253,7 +253,7 @@ TEST_CASE("two letters that changed places are one mistake, two wrong ones are t
   CHECK(message_of(flags, {"--sede", "1"}) == "unknown flag --sede; did you mean --seed?");
 }
 
-TEST_CASE("a flag given twice is an error", "[flags]") {
+TEST_CASE("a repeated flag is an error", "[flags]") {
   CHECK(message_of({"--steps", "3", "--steps=3"}) == "--steps: given twice, expected once");
 }
 
@@ -271,7 +271,7 @@ TEST_CASE("positional arguments are refused or kept", "[flags]") {
   CHECK(program.flags.positionals() == std::vector<std::string>{"a", "-", "--seed", "-b", "--help"});
 }
 
-TEST_CASE("help and version are printed whatever else is wrong", "[flags]") {
+TEST_CASE("help and version are printed despite other errors", "[flags]") {
   const CapturedOutput out(std::cout);
   Program program;
   CHECK(program.parse({"--version"}) == 0);
@@ -310,7 +310,7 @@ TEST_CASE("help shows every flag with placeholder, limits and default", "[flags]
   CHECK(Program("FILE...").flags.help() == expected);
 }
 
-TEST_CASE("help says once what several uses say of a flag that they share", "[flags]") {
+TEST_CASE("help of several tasks states a shared flag once", "[flags]") {
   std::string target;
   Flags flags("prog", "Does a thing.");
   const std::pair<const char*, const char*> uses[] = {{"text", "a file"}, {"sort", "arrays"},  {"dates", "a file"},
@@ -343,7 +343,7 @@ TEST_CASE("help stays within 100 columns", "[flags]") {
   CHECK(longest >= 95);
 }
 
-TEST_CASE("help fits any window and breaks no word", "[flags]") {
+TEST_CASE("help fits any terminal width and breaks no word", "[flags]") {
   std::string target;
   Flags flags("prog", "Does a thing that takes some words to say, more than fit a narrow window.", "FILE...");
   flags.text("a-name", target, "PLACEHOLDER", "a text of words of which none is longer than any line is wide");
@@ -370,7 +370,7 @@ TEST_CASE("help fits any window and breaks no word", "[flags]") {
   }
 }
 
-TEST_CASE("what other programs call a flag is told ours", "[flags]") {
+TEST_CASE("flag names of other programs are answered with ours", "[flags]") {
   Program program;
   program.flags.also_called("lr", "learning-rate");
   program.flags.also_called("epochs", "steps");
@@ -379,7 +379,7 @@ TEST_CASE("what other programs call a flag is told ours", "[flags]") {
   CHECK(message_of(program.flags, {"--epochs=1"}) == "unknown flag --epochs; did you mean --steps?");
   program.flags.also_called("max-iters", "steps");
   CHECK(message_of(program.flags, {"--max_iters", "1"}) == "unknown flag --max_iters; did you mean --steps?");
-  // No flag of this program: the nearest one it is.
+  // An unknown flag is answered with the nearest flag.
   CHECK(message_of(program.flags, {"--batch-size", "1"}) != "unknown flag --batch-size; did you mean --batch?");
 }
 
@@ -419,8 +419,8 @@ TEST_CASE("a program turns exceptions into one line and a status", "[flags]") {
   std::cout.clear();
 }
 
-TEST_CASE("a program finds out that its output was lost", "[flags]") {
-  // Runs a program that prints, in a process of its own whose standard output `prepare` spoils.
+TEST_CASE("a program detects that its output was lost", "[flags]") {
+  // Runs a program that prints, in its own process, with a standard output that `prepare` breaks.
   const auto run = [](void (*prepare)()) {
     int ends[2];
     REQUIRE(::pipe(ends) == 0);
@@ -470,15 +470,15 @@ TEST_CASE("a program finds out that its output was lost", "[flags]") {
   }
 }
 
-TEST_CASE("control characters do not leave a line", "[flags]") {
+TEST_CASE("control characters do not start a new line", "[flags]") {
   CHECK(one_line(std::string(3999, 'a') + "\xc3\xa9" + std::string(1 << 20, 'b')) == std::string(3999, 'a') + " ...");
   CHECK(one_line("a\nb\r\x1b[1m\x7f c\xc3\xa9") == "a b  [1m  c\xc3\xa9");
-  // CSI, separators of lines and paragraphs, turns of direction; not what scripts are made of, nor what is no UTF-8.
+  // CSI, line and paragraph separators and direction marks; but neither letters of other scripts nor invalid UTF-8.
   CHECK(one_line("a\u009bb\u2028\u2029c\u202ed\u2066e\u200ff") == "a b  c d e f");
   CHECK(one_line("e\u0301 \u0e01\u0e34 \u05d0 \u200d\xff\x9b") == "e\u0301 \u0e01\u0e34 \u05d0 \u200d\xff\x9b");
 }
 
-TEST_CASE("flags: a message quotes and lists no more than a line has room for", "[flags]") {
+TEST_CASE("flags: messages shorten long quotations and lists", "[flags]") {
   CHECK(in_quotes("a\tb") == "\"a b\"");
   CHECK(in_quotes(std::string(79, 'a') + "\u00e9" + std::string(1 << 20, 'b')) ==
         '"' + std::string(79, 'a') + " ...\"");
@@ -488,14 +488,14 @@ TEST_CASE("flags: a message quotes and lists no more than a line has room for", 
   CHECK(listed_briefly({}).empty());
 }
 
-TEST_CASE("flags: white space goes from both ends of a text, and stays within", "[flags]") {
+TEST_CASE("flags: white space is trimmed at both ends of a text only", "[flags]") {
   CHECK(trimmed(" \t\u3000\u00a0 a \u00a0b\r\n\u00a0\v\f") == "a \u00a0b");
   CHECK(trimmed(" \n ").empty());
   CHECK(trimmed("").empty());
   CHECK(trimmed("\u00e9") == "\u00e9");
 }
 
-TEST_CASE("control characters are escaped where a text is shown", "[flags]") {
+TEST_CASE("control characters in a shown text are escaped", "[flags]") {
   CHECK(escaped_line("a\n\x1b[1m\x7f\u009b\u2028\u202e\u05d0\u200d \\ \xff") ==
         "a\\u000A\\u001B[1m\\u007F\\u009B\\u2028\\u202E\u05d0\u200d \\ \xff");
   CHECK(escaped_line(std::string(1, '\0') + std::string(5000, 'a')) == "\\u0000" + std::string(5000, 'a'));
@@ -504,7 +504,7 @@ TEST_CASE("control characters are escaped where a text is shown", "[flags]") {
   CHECK(small_letters("AZ @[ az \u00c9") == "az @[ az \u00c9");
 }
 
-TEST_CASE("a path can be pasted into a shell", "[flags]") {
+TEST_CASE("a path is quoted for a shell", "[flags]") {
   CHECK(shell_word("runs/tiny-2_a.b,c:d+e@f%g=h") == "runs/tiny-2_a.b,c:d+e@f%g=h");
   CHECK(shell_word("") == "''");
   CHECK(shell_word("my run") == "'my run'");

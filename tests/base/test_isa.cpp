@@ -10,7 +10,7 @@
 
 using namespace abh;
 
-TEST_CASE("isa: the environment chooses among what the build and the machine have", "[isa]") {
+TEST_CASE("isa: the environment selects among the instruction sets of build and machine", "[isa]") {
   for (const Isa isa : {Isa::baseline, Isa::avx2, Isa::avx512, Isa::neon, Isa::avx512_bf16, Isa::amx}) {
     const std::string name = isa_name(isa);
     INFO(name);
@@ -27,7 +27,7 @@ TEST_CASE("isa: the environment chooses among what the build and the machine hav
         "ATTENTION_ISA: expected baseline, avx2, avx512, avx512_bf16, amx or neon, found \"sse\"");
 }
 
-TEST_CASE("isa: without a wish the widest is taken", "[isa]") {
+TEST_CASE("isa: the default is the widest instruction set", "[isa]") {
   Isa widest = Isa::baseline;
   for (const Isa wider : {Isa::avx2, Isa::avx512, Isa::neon}) {
     if (isa_available(wider)) widest = wider;
@@ -39,7 +39,7 @@ TEST_CASE("isa: without a wish the widest is taken", "[isa]") {
 }
 
 #if defined(ABH_AVX2)
-TEST_CASE("isa: AVX2 and AVX-512 are available where Linux lists their flags", "[isa]") {
+TEST_CASE("isa: AVX2 and AVX-512 are available if Linux lists their flags", "[isa]") {
   std::ifstream file("/proc/cpuinfo");
   std::string word;
   while (file >> word && word != "flags") {

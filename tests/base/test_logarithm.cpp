@@ -10,7 +10,8 @@
 namespace abh {
 namespace {
 
-// How many floats of the bit patterns first, first + step, ... below end have another logarithm than the library says.
+// Counts the floats with bit patterns first, first + step, ... below end for which logarithm() differs from the
+// library.
 [[maybe_unused]] std::uint64_t others(std::uint64_t first, std::uint64_t end, std::uint64_t step) {
   std::uint64_t count = 0;
   for (std::uint64_t bits = first; bits < end; bits += step) {
@@ -26,10 +27,10 @@ constexpr std::uint64_t infinity_bits = 0x7f800000;
 }  // namespace
 
 #if defined(__GLIBC__)
-TEST_CASE("a logarithm has the bits of glibc's", "[logarithm]") {
+TEST_CASE("a logarithm has the bits of glibc's for sampled floats", "[logarithm]") {
   CHECK(others(0, infinity_bits + 1, 1009) == 0);
   CHECK(others(0, 1 << 16, 1) == 0);                                      // the smallest subnormal numbers
-  CHECK(others((1 << 23) - 4096, (1 << 23) + 4096, 1) == 0);              // the least normal ones
+  CHECK(others((1 << 23) - 4096, (1 << 23) + 4096, 1) == 0);              // the smallest normal numbers
   CHECK(others(0x3f800000 - (1 << 16), 0x3f800000 + (1 << 16), 1) == 0);  // around 1
   CHECK(others(infinity_bits - 4096, infinity_bits + 1, 1) == 0);
   for (std::uint64_t octave = 0; octave < 255; ++octave) {  // the borders of the table
@@ -45,7 +46,7 @@ TEST_CASE("a logarithm has the bits of glibc's for every positive float", "[loga
 }
 #endif
 
-TEST_CASE("a logarithm of what has none", "[logarithm]") {
+TEST_CASE("a logarithm of zero, negative numbers, infinity and NaN", "[logarithm]") {
   using Limits = std::numeric_limits<float>;
   CHECK(logarithm(0.0f) == -Limits::infinity());
   CHECK(logarithm(-0.0f) == -Limits::infinity());

@@ -14,7 +14,7 @@
 #include "tests/harness/red_zones.hpp"
 #include "tests/harness/subprocess.hpp"
 
-// Sanitizers otherwise end the program where the system would refuse memory. Both symbols are theirs to look up.
+// Without this, sanitizers end the program when the system refuses memory. Both symbols are read by them.
 extern "C" const char* __asan_default_options() { return "allocator_may_return_null=1"; }
 extern "C" const char* __tsan_default_options() { return "allocator_may_return_null=1"; }
 
@@ -23,7 +23,7 @@ namespace {
 
 std::uintptr_t address(const void* memory) { return reinterpret_cast<std::uintptr_t>(memory); }
 
-// A source that counts what it gives; plain functions, so the counters are global.
+// A source that counts its allocations; it consists of plain functions, so the counters are global.
 int allocations = 0;
 int releases = 0;
 MemorySource counting_memory() {
@@ -40,7 +40,7 @@ MemorySource counting_memory() {
 
 constexpr std::size_t mebibyte = std::size_t{1} << 20;
 
-TEST_CASE("memory: host memory is aligned and can be written", "[memory]") {
+TEST_CASE("memory: host memory is aligned and writable", "[memory]") {
   const MemorySource source = host_memory();
   for (std::size_t bytes : {1u, 63u, 64u, 65u, 100000u}) {
     void* memory = source.allocate(bytes);
@@ -50,12 +50,12 @@ TEST_CASE("memory: host memory is aligned and can be written", "[memory]") {
   }
 }
 
-TEST_CASE("memory: too much to ask for is an error that says how much", "[memory]") {
+TEST_CASE("memory: an impossible size is an error that states the size", "[memory]") {
   const std::size_t bytes = std::numeric_limits<std::size_t>::max() / 4;
   CHECK(contains(error_of([&] { host_memory().release(host_memory().allocate(bytes)); }), std::to_string(bytes)));
 }
 
-TEST_CASE("memory: what a scope takes is aligned and does not overlap", "[memory]") {
+TEST_CASE("memory: blocks of a scope are aligned and do not overlap", "[memory]") {
   Workspace workspace(host_memory());
   Workspace::Scope scope(workspace);
   std::vector<unsigned char*> pieces;
@@ -80,7 +80,7 @@ TEST_CASE("memory: counts are elements, not bytes", "[memory]") {
   CHECK(address(second) - address(first) >= 100 * sizeof(double));
 }
 
-TEST_CASE("memory: an inner scope gives back, the outer keeps", "[memory]") {
+TEST_CASE("memory: an inner scope returns its memory, the outer scope keeps its own", "[memory]") {
   Workspace workspace(host_memory());
   Workspace::Scope outer(workspace);
   float* kept = outer.take<float>(10);
@@ -97,7 +97,7 @@ TEST_CASE("memory: an inner scope gives back, the outer keeps", "[memory]") {
   for (int i = 0; i < 10; ++i) CHECK(kept[i] == 2.5f);
 }
 
-TEST_CASE("memory: the second step allocates nothing and gets the same memory", "[memory]") {
+TEST_CASE("memory: the second step allocates nothing and reuses the same memory", "[memory]") {
   const MemorySource source = counting_memory();
   {
     Workspace workspace(source);
@@ -105,7 +105,7 @@ TEST_CASE("memory: the second step allocates nothing and gets the same memory", 
     std::vector<std::vector<void*>> steps(3);
     int after_first_step = 0;
     for (std::vector<void*>& step : steps) {
-      // A large piece that needs a chunk of its own, between small ones, and a scope within.
+      // A large block that needs its own chunk, between small blocks, and an inner scope.
       Workspace::Scope scope(workspace);
       step.push_back(scope.take<char>(100));
       step.push_back(scope.take<char>(static_cast<Index>(3 * mebibyte)));
@@ -126,7 +126,7 @@ TEST_CASE("memory: the second step allocates nothing and gets the same memory", 
   CHECK(releases == allocations);
 }
 
-TEST_CASE("memory: a chunk too small for a later step is left behind, not overrun", "[memory]") {
+TEST_CASE("memory: a chunk too small for a later step is replaced, not overrun", "[memory]") {
   Workspace workspace(host_memory());
   Workspace::Scope(workspace).take<char>(10);
   Workspace::Scope scope(workspace);
@@ -137,7 +137,7 @@ TEST_CASE("memory: a chunk too small for a later step is left behind, not overru
   CHECK(large[2 * mebibyte - 1] == 1);
 }
 
-TEST_CASE("memory: the peak is the most in use at one time", "[memory]") {
+TEST_CASE("memory: the peak is the most memory in use at one time", "[memory]") {
   Workspace workspace(host_memory());
   CHECK(workspace.peak() == 0);
   {
@@ -151,7 +151,7 @@ TEST_CASE("memory: the peak is the most in use at one time", "[memory]") {
   CHECK(workspace.peak() == 192);
 }
 
-TEST_CASE("memory: what is expected comes in one piece, and only once", "[memory]") {
+TEST_CASE("memory: expected memory is allocated in one piece, once", "[memory]") {
   Workspace workspace(counting_memory());
   workspace.expect(8 * mebibyte);
   CHECK(allocations == 0);
@@ -168,7 +168,7 @@ TEST_CASE("memory: what is expected comes in one piece, and only once", "[memory
   CHECK(allocations == 3);
 }
 
-TEST_CASE("memory: the process knows its peak and its page faults", "[memory]") {
+TEST_CASE("memory: the process reports its peak and its page faults", "[memory]") {
   reset_peak_memory();
   const std::size_t before = peak_memory();
   const long faults = page_faults();
@@ -178,12 +178,12 @@ TEST_CASE("memory: the process knows its peak and its page faults", "[memory]") 
     std::memset(memory.as<char>(), 1, bytes);
     CHECK(memory.as<char>()[bytes - 1] == 1);
   }
-  // Only Linux says.
+  // Only Linux reports them.
   if (exists("/proc/self/clear_refs")) CHECK(peak_memory() >= before + bytes * 9 / 10);
   CHECK(page_faults() > faults);
 }
 
-TEST_CASE("memory: nothing is a fair amount to take", "[memory]") {
+TEST_CASE("memory: zero elements can be taken", "[memory]") {
   Workspace workspace(host_memory());
   Workspace::Scope scope(workspace);
   const void* before = scope.take<float>(0);
@@ -191,7 +191,7 @@ TEST_CASE("memory: nothing is a fair amount to take", "[memory]") {
   CHECK(workspace.peak() == 0);
 }
 
-TEST_CASE("memory: a source that refuses leaves the workspace as it was", "[memory]") {
+TEST_CASE("memory: a failed allocation leaves the workspace unchanged", "[memory]") {
   static bool refuse;
   refuse = false;
   Workspace workspace({[](std::size_t bytes) {
@@ -228,7 +228,7 @@ TEST_CASE("memory: scratch memory of the tests lies between red zones", "[memory
   }
 }
 
-TEST_CASE("memory: where every take is a block of its own it is given back with its scope", "[memory]") {
+TEST_CASE("memory: separately allocated blocks are freed with their scope", "[memory]") {
   MemorySource source = counting_memory();
   source.each_take = true;
   Workspace workspace(source);
@@ -251,7 +251,7 @@ TEST_CASE("memory: where every take is a block of its own it is given back with 
   CHECK(workspace.peak() == 128 + 64 + 2 * mebibyte);
 }
 
-TEST_CASE("memory: addresses without memory", "[memory]") {
+TEST_CASE("memory: addresses without memory behind them", "[memory]") {
   const MemorySource source = no_memory();
   constexpr std::size_t terabyte = std::size_t{1} << 40;
   void* first = source.allocate(1000 * terabyte + 1);
@@ -265,7 +265,7 @@ TEST_CASE("memory: addresses without memory", "[memory]") {
     CHECK(subprocess_status([=] { *static_cast<volatile char*>(place) = 1; }) != 0);
   }
   source.release(first);
-  // All that can be addressed, once; and again when all was given back.
+  // The whole address space, once; and again after everything was freed.
   for (int time = 0; time < 2; ++time) {
     CHECK_THROWS_AS(source.allocate(std::numeric_limits<std::size_t>::max()), Error);
     CHECK_THROWS_AS(source.allocate(std::size_t{1} << 55), Error);
@@ -277,8 +277,8 @@ TEST_CASE("memory: addresses without memory", "[memory]") {
 }
 
 #if !defined(__SANITIZE_ADDRESS__) || defined(ABH_EMULATOR)
-// Aligned, and begun at another place: in both cases no byte lies between the array and the page.
-TEST_CASE("memory: who reads past an array of the tests is stopped", "[memory]") {
+// Arrays with aligned and with shifted start: in both cases no byte lies between the array and the page.
+TEST_CASE("memory: a read past an array of the tests is stopped", "[memory]") {
   if (has_real_gpu()) return;  // pinned memory has no guards
   for (const std::size_t shift : {0u, 4u}) {
     shift_array(shift > 0 ? 0 : -1, shift);

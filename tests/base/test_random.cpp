@@ -34,7 +34,7 @@ TEST_CASE("random: uniform numbers are never 0 or 1", "[random]") {
   CHECK(uniform_of(0x80000000) > 0.5);
 }
 
-TEST_CASE("random: normal numbers have the moments of the normal distribution", "[random]") {
+TEST_CASE("random: normally distributed numbers have the right moments", "[random]") {
   const std::uint64_t count = 200000;
   double sum = 0, squares = 0, cubes = 0, fourths = 0, product = 0, before = 0;
   std::uint64_t within_one = 0, beyond_three = 0;
@@ -63,7 +63,7 @@ TEST_CASE("random: normal numbers have the moments of the normal distribution", 
 }
 
 // Initial weights are made of these: other numbers would be another model for the same seed.
-TEST_CASE("random: a normal number is made of words 2 index and 2 index + 1, one cosine a pair", "[random]") {
+TEST_CASE("random: a normally distributed number comes from words 2 index and 2 index + 1", "[random]") {
   const double tau = 2 * std::acos(-1.0);
   for (const std::uint64_t index : {std::uint64_t{0}, std::uint64_t{1}, std::uint64_t{6}, std::uint64_t{1} << 35}) {
     const double radius = std::sqrt(-2 * std::log(uniform_of(philox_word(42, 2 * index, 3, 5))));
@@ -72,7 +72,7 @@ TEST_CASE("random: a normal number is made of words 2 index and 2 index + 1, one
   }
 }
 
-TEST_CASE("random: every use has a site of its own", "[random]") {
+TEST_CASE("random: every use has its own site", "[random]") {
   std::set<std::uint32_t> all = {sites::initial_weights, sites::batch, sites::sampling, sites::embedding_dropout};
   CHECK(all.size() == 4);
   for (std::uint32_t layer = 0; layer < 100; ++layer) {

@@ -28,7 +28,7 @@ std::string file_of(const std::string& header, const std::string& data = "") {
   return length_bytes(header.size()) + header + data;
 }
 
-// The check value of a file whose own is eight zeros.
+// The checksum of a file whose checksum field contains eight zeros.
 std::string crc_of(const std::string& header, const std::string& data = "") {
   char crc[9];
   std::snprintf(crc, sizeof crc, "%08x", crc32(data.data(), data.size(), crc32(header.data(), header.size())));
@@ -44,7 +44,7 @@ std::string parse_error(const std::string& file) {
   return error_of([&] { parse(file); });
 }
 
-// The message, less the path, of a header whose data section is `data_size` bytes.
+// The message without the path, for a header whose data section has `data_size` bytes.
 std::string header_error(const std::string& header, std::size_t data_size = 0) {
   const std::string message = parse_error(file_of(header, std::string(data_size, 'd')));
   return message.starts_with("x.st: ") ? message.substr(6) : message;
@@ -61,7 +61,7 @@ std::string data_of(const SafetensorsFile& file) {
   return data;
 }
 
-// A small file with everything in it, as the writer makes it.
+// A small file with every kind of content, as the writer writes it.
 std::string small_file() {
   const TestFolder folder;
   const std::string path = folder / "x.safetensors";
@@ -77,7 +77,7 @@ std::string small_file() {
 
 }  // namespace
 
-TEST_CASE("safetensors: round trip of every dtype", "[safetensors]") {
+TEST_CASE("safetensors: round trip of every data type", "[safetensors]") {
   const TestFolder folder;
   const std::string path = folder / "x.safetensors";
   unsigned char bytes[6 * 8];
@@ -125,7 +125,7 @@ TEST_CASE("safetensors: typed access", "[safetensors]") {
         "x.st: tensor \"scalar\" is I32 [], expected I32 [1]");
 }
 
-TEST_CASE("safetensors: the bytes that are written", "[safetensors]") {
+TEST_CASE("safetensors: the exact bytes of a file", "[safetensors]") {
   const TestFolder folder;
   const std::string path = folder / "x.safetensors";
   const std::uint8_t narrow[3] = {1, 2, 3};
@@ -137,7 +137,7 @@ TEST_CASE("safetensors: the bytes that are written", "[safetensors]") {
   // Check values that come with the metadata, as from a file that was read, are replaced.
   write_safetensors(path, outputs, {{"k", "v"}, {"crc32", "old"}, {"abh_crc32", "old"}, {"abh_version", "0"}});
 
-  // Wide before narrow, otherwise in the order given; header padded with spaces to a multiple of 8.
+  // Wide types before narrow types, otherwise in the given order; the header is padded with spaces to a multiple of 8.
   const std::string data = "\x04\x05\x06\x07\x01\x02\x03";
   std::string header =
       "{\"__metadata__\":{\"abh_crc32\":\"00000000\",\"abh_version\":\"3\",\"k\":\"v\"},"
@@ -154,7 +154,7 @@ TEST_CASE("safetensors: the bytes that are written", "[safetensors]") {
   CHECK(read_bytes(path) == first);
 }
 
-TEST_CASE("safetensors: names and metadata of any text come back", "[safetensors]") {
+TEST_CASE("safetensors: round trip of names and metadata of any text", "[safetensors]") {
   const TestFolder folder;
   const std::string path = folder / "x.safetensors";
   const float value = 1;
@@ -184,7 +184,7 @@ TEST_CASE("safetensors: names and metadata of any text come back", "[safetensors
   }
 }
 
-TEST_CASE("safetensors: what the writer refuses", "[safetensors]") {
+TEST_CASE("safetensors: the writer refuses invalid tensors", "[safetensors]") {
   const TestFolder folder;
   const std::string path = folder / "x.safetensors";
   const float value = 1;
@@ -208,7 +208,7 @@ TEST_CASE("safetensors: what the writer refuses", "[safetensors]") {
         who + "the header would take 100000120 bytes, at most 100000000 are allowed");
 }
 
-TEST_CASE("safetensors: JSON in every form the format allows", "[safetensors]") {
+TEST_CASE("safetensors: JSON in every form of the format", "[safetensors]") {
   // Members in any order, all kinds of white space, every escape, surrogate pairs, padding, names out of order.
   const std::string header =
       "{ \"b\" : {\"data_offsets\":[ 4 ,\t8 ],\n\"dtype\":\"\\u00463\\u0032\",\r\"shape\":[1 , 1]} , "
@@ -231,7 +231,7 @@ TEST_CASE("safetensors: JSON in every form the format allows", "[safetensors]") 
   CHECK(parse(file_of("{\"__metadata__\": null }")).metadata().empty());
 }
 
-TEST_CASE("safetensors: headers are read and refused as by other readers", "[safetensors]") {
+TEST_CASE("safetensors: headers are accepted and refused as by other readers", "[safetensors]") {
   std::istringstream list(read_bytes(ABH_SOURCE_DIR "/tests/base/safetensors_headers.txt"));
   int headers = 0;
   for (std::string line; std::getline(list, line);) {
@@ -252,8 +252,8 @@ TEST_CASE("safetensors: headers are read and refused as by other readers", "[saf
   CHECK(headers > 250);
 }
 
-TEST_CASE("safetensors: tensors that lie at odd addresses are aligned", "[safetensors]") {
-  // Header lengths of every remainder by 8, and a tensor behind a single byte.
+TEST_CASE("safetensors: tensors at odd addresses are copied to aligned memory", "[safetensors]") {
+  // Header lengths with every remainder modulo 8, and a tensor after a single byte.
   for (std::size_t padding = 0; padding < 8; ++padding) {
     const std::string header =
         "{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]},"
@@ -277,7 +277,7 @@ TEST_CASE("safetensors: tensors that lie at odd addresses are aligned", "[safete
   }
 }
 
-TEST_CASE("safetensors: files that are none", "[safetensors]") {
+TEST_CASE("safetensors: other files are refused", "[safetensors]") {
   const std::string who = "x.st: not a safetensors file: ";
   CHECK(parse_error("") == who + "0 bytes, expected at least 8 with the length of the header");
   CHECK(parse_error("1234567") == who + "7 bytes, expected at least 8 with the length of the header");
@@ -296,7 +296,7 @@ TEST_CASE("safetensors: files that are none", "[safetensors]") {
   CHECK(parse_error(file_of("[]")) == who + "header begins with byte 0x5b, expected '{'");
 }
 
-TEST_CASE("safetensors: headers that are not the JSON expected", "[safetensors]") {
+TEST_CASE("safetensors: headers that are not the expected JSON", "[safetensors]") {
   struct Case {
     std::string header;
     int byte;
@@ -324,7 +324,7 @@ TEST_CASE("safetensors: headers that are not the JSON expected", "[safetensors]"
       {"{\"__metadata__\":{\"k\":1}}", 21, "found '1', expected a string"},
       {"{\"__metadata__\":{\"k\":\"v\",\"k\":\"v\"}}", 28, "\"k\" appears twice, expected once"},
       {"{\"__metadata__\":{},\"__metadata__\":{}}", 33, "\"__metadata__\" appears twice, expected once"},
-      // Strings; the letters stand at byte 2 of the header.
+      // Strings; their letters start at byte 2 of the header.
       {"{\"", 2, end + "the closing quote of a string"},
       {"{\"abc", 5, end + "the closing quote of a string"},
       {"{\"\n\"", 2, "found byte 0x0a, expected no control character in a string"},
@@ -361,7 +361,7 @@ TEST_CASE("safetensors: invalid UTF-8 in a header", "[safetensors]") {
   }
 }
 
-TEST_CASE("safetensors: tensors described wrongly", "[safetensors]") {
+TEST_CASE("safetensors: wrong tensor descriptions", "[safetensors]") {
   const auto error = [](const std::string& members, std::size_t data_size = 4) {
     return header_error("{\"w\":{" + members + "}}", data_size);
   };
@@ -429,7 +429,7 @@ TEST_CASE("safetensors: tensors described wrongly", "[safetensors]") {
   }
 }
 
-TEST_CASE("safetensors: holes and overlaps in the data section", "[safetensors]") {
+TEST_CASE("safetensors: gaps and overlaps in the data section", "[safetensors]") {
   const auto header = [](const std::vector<std::pair<int, int>>& ranges) {
     std::string text;
     for (std::size_t i = 0; i < ranges.size(); ++i) {
@@ -455,7 +455,7 @@ TEST_CASE("safetensors: holes and overlaps in the data section", "[safetensors]"
         "tensor \"b\" overlaps tensor \"a\": it begins at byte 4 of the data section, expected 8");
 }
 
-TEST_CASE("safetensors: the two marks", "[safetensors]") {
+TEST_CASE("safetensors: the two checksums", "[safetensors]") {
   // A file with these metadata, its check value right where it holds eight zeros.
   const auto marked = [](const std::string& metadata) {
     std::string header = "{\"__metadata__\":{" + metadata + "}}";
@@ -486,7 +486,7 @@ TEST_CASE("safetensors: the two marks", "[safetensors]") {
   }
 }
 
-TEST_CASE("safetensors: the check value of older files", "[safetensors]") {
+TEST_CASE("safetensors: the checksum of older files", "[safetensors]") {
   const auto with_crc = [](const std::string& crc) {
     return header_error("{\"__metadata__\":{\"crc32\":\"" + crc + "\"}}");
   };
@@ -500,7 +500,7 @@ TEST_CASE("safetensors: the check value of older files", "[safetensors]") {
   }
 }
 
-TEST_CASE("safetensors: hostile names cannot spoil a message", "[safetensors]") {
+TEST_CASE("safetensors: hostile names cannot break a message", "[safetensors]") {
   // A line break is shown as an escape; a long name is cut between characters.
   CHECK(contains(header_error("{\"a\\nb\":{}}"), "tensor \"a\\u000ab\": dtype is missing"));
   std::string name(79, 'x');
@@ -508,7 +508,7 @@ TEST_CASE("safetensors: hostile names cannot spoil a message", "[safetensors]") 
   CHECK(contains(header_error("{\"" + name + "\":{}}"), "tensor \"" + std::string(79, 'x') + "\"...: dtype"));
 }
 
-TEST_CASE("safetensors: a file cut short anywhere is an Error", "[safetensors]") {
+TEST_CASE("safetensors: a truncated file is an Error at every length", "[safetensors]") {
   const TestFolder folder;
   const std::string path = folder / "x.safetensors";
   const std::string whole = small_file();
@@ -523,7 +523,7 @@ TEST_CASE("safetensors: a file cut short anywhere is an Error", "[safetensors]")
   CHECK(parse_error(whole + '\0') == "x.st: bytes 28 to 29 of the data section belong to no tensor, expected no holes");
 }
 
-TEST_CASE("safetensors: no bit of a file can change unseen", "[safetensors]") {
+TEST_CASE("safetensors: every flipped bit is detected", "[safetensors]") {
   const std::string whole = small_file();
   const std::size_t data_begin = whole.size() - data_of(parse(whole)).size();
   for (std::size_t i = 0; i < whole.size(); ++i) {
@@ -537,7 +537,7 @@ TEST_CASE("safetensors: no bit of a file can change unseen", "[safetensors]") {
   }
 }
 
-TEST_CASE("safetensors: paths that cannot be read", "[safetensors]") {
+TEST_CASE("safetensors: unreadable paths", "[safetensors]") {
   const TestFolder folder;
   const std::string path = folder / "x.safetensors";
   const auto read_error = [&] { return error_of([&] { SafetensorsFile::read(path); }); };

@@ -19,7 +19,7 @@ void run(Threads& threads, Index tasks, Body&& body) {
               tasks);
 }
 
-// How often each task ran, by whom, and how many tasks or workers were out of range.
+// Number of runs per task, the worker of each task, and the number of tasks or workers out of range.
 struct Record {
   explicit Record(Index tasks) : runs(static_cast<std::size_t>(tasks)), worker(static_cast<std::size_t>(tasks), -1) {}
 
@@ -55,9 +55,9 @@ TEST_CASE("threads: every task runs exactly once", "[threads]") {
   }
 }
 
-TEST_CASE("threads: nobody waits for a worker that is busy elsewhere", "[threads]") {
-  // The first task ends when all others are done: their shares have to be taken by whoever is free. A new team shares
-  // its first run, however short; later a run like one of two microseconds may be the caller's alone.
+TEST_CASE("threads: no run waits for a worker that is busy elsewhere", "[threads]") {
+  // The first task ends after all others, so free workers must take their shares. A new team shares its first run,
+  // however short. Later, the caller may do a run of about two microseconds without the workers.
   for (Index count : {2, 3, 7}) {
     for (int time = 0; time < 20; ++time) {
       Threads threads(count);
@@ -76,8 +76,8 @@ TEST_CASE("threads: nobody waits for a worker that is busy elsewhere", "[threads
   }
 }
 
-TEST_CASE("threads: a worker's number is one thread's at a time", "[threads]") {
-  // As scratch memory is found by it.
+TEST_CASE("threads: each worker number belongs to one thread at a time", "[threads]") {
+  // Scratch memory is found by the same number.
   std::vector<std::atomic<int>> busy(7);
   std::atomic<int> collisions = 0;
   Threads threads(7);
@@ -102,7 +102,7 @@ TEST_CASE("threads: the caller is worker 0", "[threads]") {
   CHECK(strangers == 0);
 }
 
-TEST_CASE("threads: at least one", "[threads]") {
+TEST_CASE("threads: the number of threads is at least one", "[threads]") {
   for (Index count : {0, -3}) {
     Threads threads(count);
     CHECK(threads.count() == 1);
@@ -112,7 +112,7 @@ TEST_CASE("threads: at least one", "[threads]") {
   }
 }
 
-TEST_CASE("threads: many runs in a row, each done when run returns", "[threads]") {
+TEST_CASE("threads: many consecutive runs, each complete on return", "[threads]") {
   for (Index count : {2, 3, 7}) {
     INFO(count << " threads");
     Threads threads(count);
@@ -126,7 +126,7 @@ TEST_CASE("threads: many runs in a row, each done when run returns", "[threads]"
   }
 }
 
-TEST_CASE("threads: a run sees what the run before wrote", "[threads]") {
+TEST_CASE("threads: a run reads the results of the run before", "[threads]") {
   // Each task reads its neighbour's number of the last run: plain memory, so that run is all that orders it.
   std::vector<long> from(64, 0), to(64, 0);
   Threads threads(3);
@@ -139,10 +139,10 @@ TEST_CASE("threads: a run sees what the run before wrote", "[threads]") {
   CHECK(from == std::vector<long>(64, 1000));
 }
 
-TEST_CASE("threads: workers that fell asleep wake up for a long run", "[threads]") {
+TEST_CASE("threads: sleeping workers wake up for a long run", "[threads]") {
   Threads threads(3);
   for (int time = 1; time <= 3; ++time) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));  // far longer than they look for work
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));  // far longer than workers spin
     Record record(3000);
     run(threads, 3000, [&](Index task, Index worker) {
       std::this_thread::sleep_for(std::chrono::microseconds(50));
@@ -155,7 +155,7 @@ TEST_CASE("threads: workers that fell asleep wake up for a long run", "[threads]
   }
 }
 
-TEST_CASE("threads: a caller that is done first waits for the rest", "[threads]") {
+TEST_CASE("threads: a caller that finishes first waits for the other workers", "[threads]") {
   Threads threads(2);
   std::atomic<bool> done = false;
   run(threads, 2, [&](Index task, Index) {
@@ -176,7 +176,7 @@ TEST_CASE("threads: a team may end without a run, asleep or awake", "[threads]")
   CHECK(ended == 20);  // or the test would hang
 }
 
-TEST_CASE("threads: two teams at once", "[threads]") {
+TEST_CASE("threads: two teams at the same time", "[threads]") {
   Threads first(3), second(2);
   Record a(100), b(100);
   std::thread other([&] {
@@ -188,7 +188,7 @@ TEST_CASE("threads: two teams at once", "[threads]") {
   CHECK(b.every_task_ran(200));
 }
 
-TEST_CASE("threads: a team whose work is only counted starts nothing and runs nothing", "[threads]") {
+TEST_CASE("threads: a dry-run team starts no thread and runs no task", "[threads]") {
   Threads threads(1'000'000, Mode::dry_run);
   CHECK(threads.count() == 1'000'000);
   for (const Index tasks : {1, 2, 100}) run(threads, tasks, [](Index, Index) { FAIL("a task ran"); });

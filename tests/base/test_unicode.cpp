@@ -56,7 +56,7 @@ TEST_CASE("unicode: known characters", "[unicode]") {
   CHECK(code_text(0x10FFFF) == "U+10FFFF");
 }
 
-TEST_CASE("unicode: letters, numbers and marks are parts of words", "[unicode]") {
+TEST_CASE("unicode: letters, numbers and marks belong to words", "[unicode]") {
   const std::map<WordPart, std::vector<char32_t>> known = {
       // blanks, dashes, quotes, ellipsis, euro, full stops and commas, joiners, emoji, mark of byte order, surrogate
       {WordPart::none, {0,      ' ',    '-',    '\'',   0xA0,   0xAD,   0x2009, 0x200B, 0x200D,  0x2013, 0x2019, 0x201C,
@@ -74,7 +74,7 @@ TEST_CASE("unicode: letters, numbers and marks are parts of words", "[unicode]")
   }
 }
 
-TEST_CASE("unicode: the table is what its script makes of the same Unicode", "[unicode]") {
+TEST_CASE("unicode: the table matches its script's output for the same Unicode version", "[unicode]") {
   const std::string source = ABH_SOURCE_DIR, table = read_bytes(source + "/src/base/unicode_runs.inc");
   const std::string made = output_of("python3 " + source + "/tools/unicode_runs.py");
   const std::string version = "Unicode 14.0.0";

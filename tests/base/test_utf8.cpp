@@ -16,7 +16,7 @@ std::string utf8_of(char32_t code) {
   return text;
 }
 
-// Whether nothing valid starts at the front of `text`, and reading it stays there.
+// true: no valid sequence starts at the front of `text`, and reading stays at that place.
 bool is_refused(std::string_view text) {
   std::size_t position = 0;
   return next_code_point(text, position) == invalid_code_point && position == 0;
@@ -24,12 +24,13 @@ bool is_refused(std::string_view text) {
 
 }  // namespace
 
-TEST_CASE("utf8: known sequences, both ways", "[utf8]") {
+TEST_CASE("utf8: known sequences, encoded and decoded", "[utf8]") {
   struct Known {
     char32_t code;
     std::string_view text;
   };
-  // The first and the last code point of every length, those beside the surrogates, and noncharacters, which are valid.
+  // The first and the last code point of every length, the neighbours of the surrogates, and noncharacters, which are
+  // valid.
   const Known known[] = {{0, "\0"sv},
                          {'a', "a"},
                          {0x7F, "\x7F"},
@@ -54,7 +55,7 @@ TEST_CASE("utf8: known sequences, both ways", "[utf8]") {
   }
 }
 
-TEST_CASE("utf8: every code point but the surrogates comes back", "[utf8]") {
+TEST_CASE("utf8: every code point except surrogates survives a round trip", "[utf8]") {
   std::string text;
   for (char32_t code = 0; code < code_points; ++code) {
     if (code < 0xD800 || code > 0xDFFF) append_utf8(text, code);
@@ -67,14 +68,14 @@ TEST_CASE("utf8: every code point but the surrogates comes back", "[utf8]") {
   CHECK(position == text.size());
 }
 
-TEST_CASE("utf8: what is no UTF-8 is refused", "[utf8]") {
+TEST_CASE("utf8: invalid UTF-8 is refused", "[utf8]") {
   for (const std::string& text : invalid_utf8) {
     CAPTURE(text);
     CHECK(is_refused(text));
   }
 }
 
-TEST_CASE("utf8: a text is read from place to place", "[utf8]") {
+TEST_CASE("utf8: code points are read one after the other", "[utf8]") {
   const std::string_view text = "a\xC3\xA9\xFFz";
   std::size_t position = 0;
   CHECK(next_code_point(text, position) == U'a');

@@ -3,15 +3,15 @@
 namespace abh {
 namespace {
 
-TEST_CASE("additive: every derivative, every width, every form", "[additive]") {
+TEST_CASE("additive: every derivative, at every SIMD width, in every form", "[additive]") {
   for_each_form(additive_case(1, 3, 2, 5), [](const auto& block) { check_layer(block); });
   for_each_form(additive_case(3, 2, 1, 4), [](const auto& block) { check_layer(block); });
   check_layer(additive_case(2, 3, 3, 7));
-  // One channel: the norms return their bias, and divide rounding errors by sqrt(epsilon). In double alone.
+  // One channel: the norms return their bias, and divide rounding errors by sqrt(epsilon). In double only.
   check_gradients(additive_case(1, 1, 1, 1), 1);
 }
 
-TEST_CASE("additive: a window as long as the sequence is global", "[additive]") {
+TEST_CASE("additive: a window of the sequence length equals global pooling", "[additive]") {
   const Values<double> in = random_values(additive_case(2, 3, 2, 6).inputs(), 3);
   CpuDevice<Isa::baseline> device(1);
   const Values<double> global = run_forward<double>(additive_case(2, 3, 2, 6), device, in);
@@ -32,7 +32,7 @@ TEST_CASE("additive: with decay", "[additive]") {
   for_each_form(block, [](const auto& each) { check_layer(each); });
 }
 
-TEST_CASE("additive: what the mask leaves out does not reach other positions", "[additive]") {
+TEST_CASE("additive: masked positions do not influence other positions", "[additive]") {
   BlockCase<MakeAdditive> block = additive_case(2, 3, 1, 4);
   block.mask_bc = {0, 1, 0, 1};
   Values<double> in = random_values(block.inputs(), 4);
@@ -47,7 +47,7 @@ TEST_CASE("additive: what the mask leaves out does not reach other positions", "
   }
 }
 
-TEST_CASE("additive: with dropout and its fixed masks", "[additive]") {
+TEST_CASE("additive: with dropout and fixed masks", "[additive]") {
   BlockCase<MakeAdditive> block = additive_case(1, 5, 2, 3);
   block.options.dropout = 0.35;
   block.options.layer = 3;
@@ -63,9 +63,9 @@ TEST_CASE("additive: with dropout and its fixed masks", "[additive]") {
   }
 }
 
-TEST_CASE("additive: dropout of the first pooling has a mask of its own", "[additive]") {
-  // With everything of the first pooling dropped, what follows does not depend on the keys. A projection mixes what is
-  // left, and nothing is dropped behind it.
+TEST_CASE("additive: dropout of the first pooling has its own mask", "[additive]") {
+  // If the first pooling is dropped completely, the output does not depend on the keys. A projection mixes the
+  // remaining vectors, without dropout after it.
   for (const bool projection : {false, true}) {
     BlockCase<MakeAdditive> block = additive_case(1, 6, 1, 1);
     block.config.additive.skip = "normed";
@@ -76,7 +76,8 @@ TEST_CASE("additive: dropout of the first pooling has a mask of its own", "[addi
     const Array<double> out = run_forward<double>(block, device, in)[0];
     std::size_t key = 0;
     while (block.inputs()[key].name != "key_dd") ++key;
-    // Row d of the key matrix matters exactly where element d of the first mask is kept, or anything with a projection.
+    // Row d of the key matrix has an influence exactly if element d of the first mask is kept, or always with a
+    // projection.
     bool any_kept = false, any_dropped = false;
     for (std::size_t d = 0; d < 6; ++d) {
       Values<double> moved = in;
@@ -90,7 +91,7 @@ TEST_CASE("additive: dropout of the first pooling has a mask of its own", "[addi
   }
 }
 
-TEST_CASE("additive: without norm, without residual", "[additive]") {
+TEST_CASE("additive: without norm, and without residual", "[additive]") {
   BlockCase<MakeAdditive> block = additive_case(2, 2, 1, 4);
   block.options.norm = false;
   for_each_form(block, [](const auto& each) { check_layer(each); });
@@ -100,7 +101,7 @@ TEST_CASE("additive: without norm, without residual", "[additive]") {
   for_each_form(block, [](const auto& each) { check_layer(each); });
 }
 
-TEST_CASE("additive: against its definition", "[additive]") {
+TEST_CASE("additive: matches the definition", "[additive]") {
   // Own values, projection: README and multi-head form written down, the poolings with plain sums.
   for (const char* skip : {"stream", "normed"}) {
     BlockCase<MakeAdditive> block = additive_case(2, 2, 1, 3);
@@ -163,19 +164,19 @@ TEST_CASE("additive: against its definition", "[additive]") {
   }
 }
 
-TEST_CASE("additive: causal, and step by step the same", "[additive][gpu]") {
+TEST_CASE("additive: causal, and inference equals the full pass", "[additive][gpu]") {
   check_causality(additive_case(2, 5, 2, 9));
   for_each_form(additive_case(3, 3, 1, 12), [](const auto& block) { check_steps(block); });
 }
 
-TEST_CASE("additive: with decay causal, and step by step the same", "[additive][gpu]") {
+TEST_CASE("additive: causal with decay, and inference equals the full pass", "[additive][gpu]") {
   BlockCase<MakeAdditive> block = additive_case(2, 4, 1, 13);
   block.config.positions = "alibi";
   check_causality(block);
   check_steps(block);
 }
 
-TEST_CASE("additive: kernels", "[additive][gpu]") {
+TEST_CASE("additive: GPU kernels", "[additive][gpu]") {
   for (const char* positions : {"none", "alibi"}) {
     BlockCase<MakeAdditive> block = additive_case(2, 16, 3, 21);
     block.config.positions = positions;

@@ -3,7 +3,7 @@
 namespace abh {
 namespace {
 
-TEST_CASE("average: every derivative, every width", "[average]") {
+TEST_CASE("average: every derivative, at every SIMD width", "[average]") {
   check_layer(average_case(1, 5, 2, 3));
   check_layer(average_case(3, 3, 1, 7));
   check_layer(average_case(1, 19, 1, 5));
@@ -24,19 +24,19 @@ TEST_CASE("average: with dropout, without norm, without residual", "[average]") 
   check_without_norm_and_residual(average_case(1, 7, 3, 5));
 }
 
-TEST_CASE("average: heads make no difference", "[average]") {
+TEST_CASE("average: the number of heads changes nothing", "[average]") {
   const Values<double> in = random_values(average_case(1, 12, 2, 9).inputs(), 3);
   PlainDevice device;
   const Values<double> out = run_forward<double>(average_case(1, 12, 2, 9), device, in);
   CHECK(run_forward<double>(average_case(4, 3, 2, 9), device, in) == out);
 }
 
-TEST_CASE("average: causal, and step by step the same", "[average][gpu]") {
+TEST_CASE("average: causal, and inference equals the full pass", "[average][gpu]") {
   check_causality(average_case(2, 3, 2, 5));
   check_steps(average_case(2, 3, 1, 11));
 }
 
-TEST_CASE("average: kernels", "[average][gpu]") { check_gpu("average", "block", average_case(1, 37, 3, 5)); }
+TEST_CASE("average: GPU kernels", "[average][gpu]") { check_gpu("average", "block", average_case(1, 37, 3, 5)); }
 
 }  // namespace
 }  // namespace abh

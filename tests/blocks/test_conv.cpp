@@ -17,11 +17,11 @@ BlockCase<MakeConv> conv_case(Index D, Index groups, Index kernel, Index B, Inde
   return block;
 }
 
-TEST_CASE("conv: every derivative, every width", "[conv]") {
+TEST_CASE("conv: every derivative, at every SIMD width", "[conv]") {
   check_layer(conv_case(6, 0, 4, 2, 7));  // depthwise
   check_layer(conv_case(6, 2, 3, 1, 5));
   check_layer(conv_case(5, 1, 4, 2, 3));  // dense; the kernel is longer than the sequence
-  check_layer(conv_case(9, 3, 1, 2, 3));  // one tap: every position alone
+  check_layer(conv_case(9, 3, 1, 2, 3));  // one tap: positions are independent
   check_layer(conv_case(1, 1, 2, 1, 1));
 }
 
@@ -30,9 +30,9 @@ TEST_CASE("conv: with dropout, without norm, without residual", "[conv]") {
   check_without_norm_and_residual(conv_case(4, 2, 3, 1, 5));
 }
 
-TEST_CASE("conv: what lies before the first position is 0 after the norm", "[conv]") {
-  // With weights of 0 in all taps but the first, the first kernel - 1 positions pass unchanged, although the norm's
-  // bias is not 0; the next one gets what the norm made of position 0.
+TEST_CASE("conv: before the first position the normalized input is 0", "[conv]") {
+  // With weights of 0 in all taps except the first, the first kernel - 1 positions pass unchanged, although the norm's
+  // bias is not 0. The next position receives the normalized position 0.
   const BlockCase<MakeConv> block = conv_case(3, 0, 3, 1, 4);
   Values<double> in = random_values(block.inputs(), 11);
   REQUIRE(block.inputs()[3].name == "weight_dgj");
@@ -49,7 +49,7 @@ TEST_CASE("conv: what lies before the first position is 0 after the norm", "[con
   }
 }
 
-TEST_CASE("conv: causal, and step by step the same", "[conv][gpu]") {
+TEST_CASE("conv: causal, and inference equals the full pass", "[conv][gpu]") {
   check_causality(conv_case(6, 0, 4, 2, 9));
   check_causality(conv_case(6, 2, 4, 1, 9));
   for (const Index groups : {0, 1, 2}) {

@@ -5,7 +5,7 @@
 namespace abh {
 namespace {
 
-TEST_CASE("dot: every derivative, every width, every form", "[dot]") {
+TEST_CASE("dot: every derivative, at every SIMD width, in every form", "[dot]") {
   for_each_form(dot_case(5, 1, 5, 2, 3), [](const auto& block) { check_layer(block); });
   for_each_form(dot_case(6, 3, 0, 1, 5), [](const auto& block) { check_layer(block); });
   for_each_form(dot_case(3, 2, 5, 1, 4), [](const auto& block) { check_layer(block); });  // H != D
@@ -17,7 +17,7 @@ TEST_CASE("dot: with a mask", "[dot]") {
   block.mask_bc = {1, 1, 0, 0, 1, /**/ 0, 0, 1, 1, 0};  // a hole; padding on both sides
   for_each_form(block, [](const auto& each) { check_layer(each); });
 
-  // Row 0 of the second sequence sees no key: only the residual and the biases are left of it.
+  // Row 0 of the second sequence has no key: its output is the residual plus the biases.
   block.config.attention_bias = false;
   const Values<double> in = random_values(block.inputs(), 4);
   CpuDevice<Isa::baseline> device(1);
@@ -32,7 +32,7 @@ TEST_CASE("dot: biases by distance", "[dot][gpu]") {
   check_causality(block);
   check_steps(block);
 
-  // Query and key are 0: what is left of a score is -slope * distance. The slopes of 2 heads are 1/16 and 1/256.
+  // Query and key are 0, so a score is -slope * distance. The slopes of 2 heads are 1/16 and 1/256.
   block = dot_case(2, 2, 1, 1, 3);
   block.config.positions = "alibi";
   block.options.norm = block.options.residual = false;
@@ -47,7 +47,7 @@ TEST_CASE("dot: biases by distance", "[dot][gpu]") {
 
 // As above, at the second of two positions, with one channel a head. Interleaved, the slopes of 3 heads are 1/16, 1/256
 // and 1/4.
-TEST_CASE("dot: interleaved slopes, by hand", "[dot][gpu]") {
+TEST_CASE("dot: interleaved slopes, computed by hand", "[dot][gpu]") {
   BlockCase<MakeDot> block = dot_case(3, 3, 1, 1, 2);
   block.config.positions = "alibi";
   block.config.alibi_slopes = "interleaved";
@@ -67,7 +67,7 @@ TEST_CASE("dot: with dropout, without norm, without residual", "[dot]") {
   check_without_norm_and_residual(dot_case(4, 1, 4, 1, 4));
 }
 
-TEST_CASE("dot: a key bias changes nothing when every key is moved alike", "[dot]") {
+TEST_CASE("dot: a key bias has zero gradients", "[dot]") {
   BlockCase<MakeDot> block = dot_case(5, 1, 5, 2, 6);
   block.config.attention_bias = true;
   const Values<double> in = random_values(block.inputs(), 7);
@@ -80,7 +80,7 @@ TEST_CASE("dot: a key bias changes nothing when every key is moved alike", "[dot
   }
 }
 
-TEST_CASE("dot: causal, and step by step the same", "[dot][gpu]") {
+TEST_CASE("dot: causal, and inference equals the full pass", "[dot][gpu]") {
   check_causality(dot_case(10, 2, 5, 2, 9));
   for_each_form(dot_case(6, 2, 4, 1, 12), [](const auto& block) {
     if (block.options.causal) check_steps(block);

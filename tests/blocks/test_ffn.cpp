@@ -17,7 +17,7 @@ BlockCase<MakeFfn> ffn_case(Index D, Index B, Index C) {
   return block;
 }
 
-TEST_CASE("ffn: every derivative, every width", "[ffn]") {
+TEST_CASE("ffn: every derivative, at every SIMD width", "[ffn]") {
   check_layer(ffn_case(5, 2, 3));
   BlockCase<MakeFfn> plain = ffn_case(7, 1, 5);
   plain.config.ffn_bias = false;
@@ -25,7 +25,7 @@ TEST_CASE("ffn: every derivative, every width", "[ffn]") {
   check_layer(ffn_case(1, 1, 1));
 }
 
-TEST_CASE("ffn: the tanh form of the GELU, every derivative, every width", "[ffn][gelu]") {
+TEST_CASE("ffn: every derivative of the tanh form, at every SIMD width", "[ffn][gelu]") {
   const BlockCase<MakeFfn> exact = ffn_case(5, 2, 3);
   BlockCase<MakeFfn> fitted = exact;
   fitted.config.activation = "gelu_tanh";
@@ -48,12 +48,12 @@ TEST_CASE("ffn: with dropout, without norm, without residual", "[ffn]") {
   check_without_norm_and_residual(ffn_case(5, 1, 4));
 }
 
-TEST_CASE("ffn: positions do not see each other, and a step is a pass", "[ffn][gpu]") {
+TEST_CASE("ffn: positions are independent, and inference equals the full pass", "[ffn][gpu]") {
   check_causality(ffn_case(9, 2, 7));
   check_steps(ffn_case(9, 1, 7));
 }
 
-TEST_CASE("ffn: F is four times D", "[ffn]") {
+TEST_CASE("ffn: the hidden size F is 4 D", "[ffn]") {
   // norm 2 D, up 4 D^2 + 4 D, down 4 D^2 + D.
   Index count = 0;
   for (const TensorSpec& spec : ffn_case(6, 1, 1).inputs()) count += spec.weight ? spec.count() : 0;

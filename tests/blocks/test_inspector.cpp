@@ -9,7 +9,8 @@
 namespace abh {
 namespace {
 
-// How far numbers are from those wanted, and how large these are. Both may hold the logarithm of a sum over nothing.
+// Largest distance of the numbers from the expected numbers, and the largest expected number. Both may contain the
+// logarithm of an empty sum.
 std::pair<double, double> error_and_size(const std::vector<double>& got, const std::vector<double>& wanted) {
   double error = 0, largest = 0;
   for (std::size_t i = 0; i < wanted.size(); ++i) {
@@ -39,9 +40,9 @@ Shown shown_by(Built<Device, T>& built) {
   return shown;
 }
 
-// The arrays shown are the arrays computed: every device shows the same numbers up to rounding. The rows that leave a
-// block satisfy the equations, and looking changes nothing.
-TEST_CASE("inspector: a network shows what it computed", "[inspector]") {
+// Inspected arrays are the computed arrays: every device shows the same numbers up to rounding. The output rows of a
+// block satisfy the equations, and inspection changes nothing.
+TEST_CASE("inspector: a network shows the arrays that it computed", "[inspector]") {
   for (NetworkCase network : all_cases()) {
     network.dropout = 0;
     CAPTURE(network.config.mixer, network.config.window, network.config.positions, network.config.conv_kernel);
@@ -68,8 +69,8 @@ TEST_CASE("inspector: a network shows what it computed", "[inspector]") {
       }
     });
 
-    // The feed-forward net, by hand: out = x + W gelu(up), whose gelu is what was saved, or relu. A reversible network
-    // adds it to another stream.
+    // The feed-forward net from its definition: out = x + W gelu(up), with the saved gelu, or relu. A reversible
+    // network adds it to the other stream.
     const std::string block = encodes ? "decoder.blocks.0." : "blocks.0.", ffn = block + "ffn.";
     const std::string before = block + (encodes ? "cross." : "mixer.") + (after ? "normed_bcd" : "out_bcd");
     const Index D = network.config.channels, F = network.config.ffn_channels(), BC = network.B * network.C;
@@ -94,7 +95,7 @@ TEST_CASE("inspector: a network shows what it computed", "[inspector]") {
 }
 
 // The same of a model on any device, on a batch with a mask.
-TEST_CASE("inspector: a model shows what it computes of a batch", "[inspector][gpu]") {
+TEST_CASE("inspector: a model shows the arrays of a batch", "[inspector][gpu]") {
   for (const MixerProperties& mixer : Mixers::properties) {
     const ModelConfig config =
         with_mixer({.layers = 1, .channels = 12, .heads = 2, .context = 9, .vocabulary = 7}, mixer.name);
@@ -154,7 +155,7 @@ TEST_CASE("inspector: a model shows what it computes of a batch", "[inspector][g
       for (const auto& [name, check] : Rows<ShownBlock>::all()) {
         if (mixer.name == name) check(shown);
       }
-      // A packed metric is symmetric, and a matrix that makes keys of p.
+      // A packed metric is symmetric, and its matrix computes the keys from p.
       if (const auto metric = shown.find("blocks.0.mixer.metric_nkk"); metric != shown.end()) {
         const std::vector<double>&p = shown.at("blocks.0.mixer.p_bch"), &key = shown.at("blocks.0.mixer.key_bch");
         for (std::size_t i = 0; i < 2 * 9 * 12; ++i) {

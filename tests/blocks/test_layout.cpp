@@ -6,7 +6,7 @@
 namespace abh {
 namespace {
 
-// The weights of a network in miniature, in the order in which blocks claim theirs.
+// The weights of a small network, in the order of the blocks' declarations.
 std::vector<Weight<float>> claim_weights(Layout<float>& layout) {
   return {layout.weight("norm_d", {3}, Init::one, Kind::undecayed),
           layout.weight("query_dd", {3, 3}, Init::normal, Kind::linear),
@@ -15,7 +15,7 @@ std::vector<Weight<float>> claim_weights(Layout<float>& layout) {
           layout.weight("value_dd", {3, 3}, Init::normal, Kind::linear)};
 }
 
-TEST_CASE("layout: weights that decay come first, without gaps, in the order of their claims", "[layout]") {
+TEST_CASE("layout: weights with decay come first, without gaps, in declaration order", "[layout]") {
   Layout<float> measured;
   for (const Weight<float>& weight : claim_weights(measured)) {
     CHECK(weight.value == nullptr);
@@ -34,7 +34,7 @@ TEST_CASE("layout: weights that decay come first, without gaps, in the order of 
   }
   CHECK(layout.weight_count() == 35);
 
-  // The table says where they are, whether the layout has memory or not.
+  // The table has the places of the weights with and without memory.
   for (const Layout<float>* each : {&measured, &layout}) {
     const std::vector<Parameter> table = each->parameters();
     REQUIRE(table.size() == 5);
@@ -48,7 +48,7 @@ TEST_CASE("layout: weights that decay come first, without gaps, in the order of 
   }
 }
 
-TEST_CASE("layout: without gradients there are none", "[layout]") {
+TEST_CASE("layout: without gradients, none are allocated", "[layout]") {
   Layout<float> measured;
   claim_weights(measured);
   std::vector<float> weights(35);
@@ -79,7 +79,7 @@ TEST_CASE("layout: activations and states start at multiples of 64 bytes and do 
                                             activations + 256, states, states + 128});
 }
 
-TEST_CASE("layout: states are those of the hypothesis at work", "[layout]") {
+TEST_CASE("layout: states are those of the current hypothesis", "[layout]") {
   const auto claim = [](Layout<float>& layout) {
     return std::vector<PerHypothesis<float>>{layout.state<float>(17), layout.state<float>(3)};
   };
@@ -94,12 +94,12 @@ TEST_CASE("layout: states are those of the hypothesis at work", "[layout]") {
   of_hypothesis = states + measured.state_bytes();
   CHECK(static_cast<float*>(kept[0]) == at(3));
   CHECK(static_cast<float*>(kept[1]) == at(5));
-  // A place that all share stays where it is.
+  // A shared place does not move.
   CHECK(static_cast<float*>(PerHypothesis<float>(at(1))) == at(1));
   CHECK(static_cast<float*>(PerHypothesis<float>()) == nullptr);
 }
 
-TEST_CASE("layout: what is cheap to compute again has memory only where it is saved", "[layout]") {
+TEST_CASE("layout: recomputable activations have memory only where they are saved", "[layout]") {
   alignas(64) std::byte activations[192];
   for (const bool recompute : {false, true}) {
     const auto claim = [](Layout<float>& layout) {
@@ -117,7 +117,7 @@ TEST_CASE("layout: what is cheap to compute again has memory only where it is sa
   }
 }
 
-TEST_CASE("layout: what cannot be counted or addressed is an error", "[layout]") {
+TEST_CASE("layout: sizes beyond Index or the address space are errors", "[layout]") {
   const Index largest = std::numeric_limits<Index>::max();
   Layout<float> layout;
   CHECK_THROWS_WITH(layout.weight("a_dd", {Index{1} << 32, Index{1} << 31}, Init::normal, Kind::linear),

@@ -3,7 +3,7 @@
 namespace abh {
 namespace {
 
-TEST_CASE("metric: every derivative, every width, every form", "[metric]") {
+TEST_CASE("metric: every derivative, at every SIMD width, in every form", "[metric]") {
   for_each_form(metric_case(MetricForm::packed, 5, 1, 5, 2, 3), [](const auto& block) { check_layer(block); });
   for_each_form(metric_case(MetricForm::packed, 6, 3, 0, 1, 5), [](const auto& block) { check_layer(block); });
   // H != D, from both sides.
@@ -17,7 +17,7 @@ TEST_CASE("metric: with a mask", "[metric]") {
   block.mask_bc = {1, 1, 0, 0, 1, /**/ 0, 0, 1, 1, 0};  // a hole; padding on both sides
   for_each_form(block, [](const auto& each) { check_layer(each); });
 
-  // The first two rows of the second sequence see no key: only the residual is left of them.
+  // The first two rows of the second sequence have no key: their output is the residual.
   const Values<double> in = random_values(block.inputs(), 4);
   CpuDevice<Isa::baseline> device(1);
   const Array<double> out = run_forward<double>(block, device, in)[0];
@@ -77,7 +77,7 @@ TEST_CASE("metric: packed and full agree on a symmetric metric", "[metric]") {
   require_close(specs, run_backward<double>(packed, device, in, d_out), d_full, 1e-13, "gradients");
 }
 
-TEST_CASE("metric: causal, and step by step the same", "[metric][gpu]") {
+TEST_CASE("metric: causal, and inference equals the full pass", "[metric][gpu]") {
   for (const MetricForm form : {MetricForm::packed, MetricForm::full}) {
     check_causality(metric_case(form, 10, 2, 5, 2, 9));
     check_steps(metric_case(form, 6, 2, 3, 1, 12));

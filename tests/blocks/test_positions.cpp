@@ -14,7 +14,7 @@ void check_slopes(double (*slope)(Index, Index), const std::vector<double>& powe
   }
 }
 
-TEST_CASE("positions: slopes of alibi, by the formula and interleaved", "[positions]") {
+TEST_CASE("positions: alibi slopes, by the formula and interleaved", "[positions]") {
   // The same where heads are a power of two.
   for (const auto slope : {alibi_slope, interleaved_alibi_slope}) {
     check_slopes(slope, {-8});
@@ -28,7 +28,7 @@ TEST_CASE("positions: slopes of alibi, by the formula and interleaved", "[positi
   check_slopes(interleaved_alibi_slope, {-1, -2, -3, -4, -5, -6, -7, -8, -0.5, -1.5, -2.5, -3.5});
 }
 
-TEST_CASE("positions: every mixer that weighs distances has the slopes of its network", "[positions]") {
+TEST_CASE("positions: every mixer with distance biases uses the network's slopes", "[positions]") {
   for (const MixerProperties& mixer : Mixers::properties) {
     for (const Index heads : {3, 4}) {
       CAPTURE(mixer.name, heads);

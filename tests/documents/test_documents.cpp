@@ -12,7 +12,7 @@
 namespace abh {
 namespace {
 
-TEST_CASE("documents: chapters of mixers name the size of the pooling's state", "[documents]") {
+TEST_CASE("documents: mixer chapters state the size of the pooling's state", "[documents]") {
   struct Chapter {
     std::string path;
     Index poolings, payloads;
@@ -23,7 +23,7 @@ TEST_CASE("documents: chapters of mixers name the size of the pooling's state", 
                               {"docs/blocks/average.md", 1, 1, {false}}};
   for (const auto& [path, poolings, payloads, decays] : chapters) {
     CAPTURE(path);
-    // The last sizes of a chapter are those of the state.
+    // The last sizes in a chapter are the sizes of the state.
     std::vector<Parts> sizes = matches(document(path), "\\$(\\d+)D \\+ (\\d+)N\\$");
     REQUIRE(sizes.size() >= decays.size());
     sizes.erase(sizes.begin(), sizes.end() - static_cast<std::ptrdiff_t>(decays.size()));
@@ -37,7 +37,7 @@ TEST_CASE("documents: chapters of mixers name the size of the pooling's state", 
   }
 }
 
-TEST_CASE("documents: the embedding's flops are the same in its chapter, its header and bench", "[documents]") {
+TEST_CASE("documents: chapter, header and bench state the same flops of the embedding", "[documents]") {
   const std::string chapter = document("docs/layers/embedding.md"), header = document("src/layers/embedding.hpp");
   const std::string bench = document("src/apps/bench/layers.hpp");
   REQUIRE(matches(bench, "layer\\(\"embedding\"[^;]*, 1, 2\\);").size() == 1);
@@ -47,7 +47,7 @@ TEST_CASE("documents: the embedding's flops are the same in its chapter, its hea
             .size() == 1);
 }
 
-TEST_CASE("documents: the reasons why numbers differ between machines are as many as announced", "[documents]") {
+TEST_CASE("documents: the number of reasons for machine-dependent numbers is the announced one", "[documents]") {
   const std::string text = document("docs/same_bits.md");
   const std::string reasons = text.substr(text.find("for four reasons only"));
   CHECK(matches(reasons.substr(0, reasons.find("##")), " \\d\\. \\*\\*").size() == 4);

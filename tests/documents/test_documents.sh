@@ -1,7 +1,7 @@
 #!/bin/sh
 # tests/documents/test_documents.sh BUILD_DIR: the links of the documents lead somewhere, tables of chapters are those
-# that their script prints, what exercises change is there, the README's Python reads a checkpoint that the program wrote,
-# and train takes the flags of make train. The last line counts the checks.
+# that their script prints, exercises and the changes that tests must notice can be made, the README's Python reads a
+# checkpoint that the program wrote, and train takes the flags of make train. The last line counts the checks.
 set -u
 build=$1
 passed=0
@@ -34,6 +34,8 @@ done
 
 tools/exercises.py --list
 check $? "the exercises of the chapters"
+tools/changes.py --list
+check $? "the changes that tests must notice"
 
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT

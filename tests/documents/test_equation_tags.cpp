@@ -32,21 +32,21 @@ struct Tag {
 struct Tags {
   std::vector<Tag> found;
   std::vector<std::string> malformed;  // a name, a point and a digit, but then something else
-  std::vector<std::string> at_tails;   // lines with a tag whose code computes nothing
+  std::vector<std::string> at_tails;   // lines with a tag on code that computes nothing
 };
 
 bool in_name(char c) { return std::islower(static_cast<unsigned char>(c)) || c == '_'; }
 bool is_digit(char c) { return std::isdigit(static_cast<unsigned char>(c)); }
 
-// Where the comment of a line starts, and whether code stands before it.
+// The start of a line's comment; true: code comes before it.
 bool has_code_before_comment(const std::string& line) {
   const std::size_t comment = line.find("//");
   const std::size_t first = line.find_first_not_of(" \t");
   return first != std::string::npos && comment != std::string::npos && first < comment;
 }
 
-// The code of a line that stands in no bracket that opens there, but for bodies of lambdas; and whether it closes a
-// bracket that an earlier line opened.
+// The code of a line outside brackets that open in this line, except for bodies of lambdas; true: the line closes a
+// bracket of an earlier line.
 struct OwnLevel {
   std::string code;
   bool closes = false;
@@ -127,10 +127,10 @@ bool is_in(const std::string& path, const std::string& folder, const std::string
 
 std::string folder_of(const std::string& path) { return std::filesystem::path(path).parent_path().string(); }
 
-// extras/FEATURE, where all files of a feature stand.
+// extras/FEATURE, the folder of all files of a feature.
 bool is_of_feature(const std::string& path) { return path.rfind("extras/", 0) == 0; }
 
-// The device that a file belongs to, by its folder or, in a feature's folder, by the end of its name; else nothing.
+// Device of a file: from its folder or, in a feature's folder, from the end of its name; else empty.
 std::string device_of(const std::string& path) {
   for (const std::string device : {"plain", "cpu", "cuda"}) {
     if (is_of_feature(path) ? ends_with(stem(path), "_" + device) : folder_of(path) == device) return device;
@@ -214,8 +214,8 @@ class TagCheck {
             .chapter = exists(own + ".md") ? own + ".md" : folder + "README.md"};
   }
 
-  // A large layer of a device is spread over files: beside cpu/gelu.cpp, cpu/gelu_tiles.hpp is a part of it, unless
-  // there is a layer gelu_tiles.
+  // A large layer of a device has several files: cpu/gelu_tiles.hpp is a part of cpu/gelu.cpp, unless there is a layer
+  // gelu_tiles.
   std::string layer_of(const std::string& path) const {
     const std::string name = device_stem(path);
     for (std::string part_of = name;; part_of.erase(part_of.rfind('_'))) {
@@ -254,7 +254,7 @@ class TagCheck {
     if (exists(path)) chapters_.insert(path);
   }
 
-  // Numbers of the tags of `name` in a file, and how often each stands there in a comment of its own or after code.
+  // Numbers of the tags of `name` in a file, and the number of their occurrences, alone in a comment or after code.
   struct Uses {
     int in_comment = 0, after_code = 0;
     bool definition = false;  // fast code computes it in another way
@@ -330,7 +330,7 @@ class TagCheck {
     if (next == 1) fault(header, "holds no tag");
   }
 
-  // In plain loops, each array that an equation of the header names before a sign of equality has a line of its own.
+  // In the plain loops, each array on the left of an equation in the header has its own line.
   void check_sides(const std::string& name, const std::string& header, const std::string& path) {
     const std::map<int, Uses> got = uses(path, name);
     for (const std::string& line : lines_of(sources_.at(header))) {
@@ -384,7 +384,7 @@ Sources read_sources() {
     for (const auto& entry : std::filesystem::directory_iterator(root / folder)) {
       if (!of_folder.count(entry.path().extension().string())) continue;
       const std::string name = entry.path().filename().string();
-      // Test files only have to exist: they may name any tags.
+      // Test files only have to exist; they may contain any tags.
       const bool is_test = name.rfind("test_", 0) == 0;
       sources[folder + "/" + name] = is_test ? "" : read_bytes(entry.path().string());
     }
@@ -402,6 +402,27 @@ TEST_CASE("equation tags: chapters, headers and devices agree", "[equation_tags]
   CHECK(check.layers().count("layernorm") == 1);
   CHECK(check.blocks().count("ffn") == 1);
   for (const std::string& fault : check.faults()) FAIL_CHECK(fault);
+}
+
+TEST_CASE("equation tags: those of the ladders of kernels are there", "[equation_tags]") {
+  const Sources sources = read_sources();
+  std::set<std::string> known;
+  for (const auto& [path, text] : sources) {
+    if (!ends_with(path, ".hpp")) continue;
+    for (const Tag& tag : tags_of(text).found) known.insert(printed(tag.name, tag.number));
+  }
+  std::size_t seen = 0;
+  for (const auto& entry :
+       std::filesystem::recursive_directory_iterator(std::string(ABH_SOURCE_DIR) + "/docs/kernels")) {
+    const std::string extension = entry.path().extension().string();
+    if (extension != ".cu" && extension != ".hpp" && extension != ".md") continue;
+    for (const Tag& tag : tags_of(read_bytes(entry.path().string())).found) {
+      CAPTURE(entry.path().string(), printed(tag.name, tag.number));
+      CHECK(known.count(printed(tag.name, tag.number)) == 1);
+      ++seen;
+    }
+  }
+  CHECK(seen > 50);
 }
 
 // Lists the math that Markdown alters before typesetting or that the typesetter refuses. Between `$`, Markdown removes
@@ -441,7 +462,7 @@ std::vector<std::string> math_faults(const std::string& text) {
   return faults;
 }
 
-TEST_CASE("equation tags: Markdown leaves the equations of the chapters alone", "[equation_tags]") {
+TEST_CASE("equation tags: Markdown does not alter the equations of the chapters", "[equation_tags]") {
   const Sources sources = read_sources();
   const TagCheck check(sources);
   for (const std::string& path : check.chapters()) {
@@ -456,7 +477,7 @@ TEST_CASE("equation tags: Markdown leaves the equations of the chapters alone", 
   CHECK(math_faults("$\\operatorname{softmax}$").size() == 1);
 }
 
-// The equations of a chapter that stand by themselves.
+// The displayed equations of a chapter.
 std::vector<std::string> displayed(const std::string& text) {
   std::vector<std::string> equations;
   for (const Parts& block : matches(text, "```math\\n([^`]*)```")) equations.push_back(block[1]);
@@ -477,7 +498,7 @@ std::set<char> unknown_letters(const std::string& chapter, const std::set<char>&
   return unknown;
 }
 
-TEST_CASE("equation tags: letters of dimensions are those of the conventions", "[equation_tags]") {
+TEST_CASE("equation tags: dimension letters follow the conventions", "[equation_tags]") {
   std::set<char> table;
   for (const Parts& cell :
        matches(read_bytes(ABH_SOURCE_DIR "/docs/conventions.md"), "\\| ((?:[a-z], )*[a-z]) (?=\\|)")) {
@@ -501,7 +522,7 @@ std::vector<std::string> bracket_faults(const std::string& text) {
   return faults;
 }
 
-TEST_CASE("equation tags: square brackets hold a condition, as the conventions say", "[equation_tags]") {
+TEST_CASE("equation tags: square brackets contain a condition, as in the conventions", "[equation_tags]") {
   CHECK(contains(read_bytes(ABH_SOURCE_DIR "/docs/conventions.md"), "1 where the condition in square brackets holds"));
   for (const auto& [path, text] : read_sources()) {
     for (const std::string& fault : bracket_faults(text)) FAIL_CHECK(path << ": no condition in " << fault);
@@ -537,7 +558,7 @@ TEST_CASE("equation tags: the parser", "[equation_tags]") {
   }
 }
 
-TEST_CASE("equation tags: a line that computes, and the tail of one", "[equation_tags]") {
+TEST_CASE("equation tags: lines that compute, and continuations of such lines", "[equation_tags]") {
   for (const char* code :
        {"a = b;", "sum += a;", "return {a / b, c};", "store<L>(a, b);", "multiply<T>({.out = a,", "p * a + q * b);",
         "[&](int c) { a[c] = b; });", "for (Index k = 0; k < K; ++k) {", "if (a > b) b = a;", ": b(c), d(e) {}"}) {
@@ -564,13 +585,13 @@ Sources good_sources() {
           {"docs/blocks/ffn.md", "(ffn.1), which uses (gelu.2)\n"}};
 }
 
-// The only fault of these sources, or how many there are.
+// The only fault of these sources, or the number of faults.
 std::string fault_of(const Sources& sources) {
   const TagCheck check(sources);
   return check.faults().size() == 1 ? check.faults()[0] : std::to_string(check.faults().size()) + " faults";
 }
 
-// The same where `path` holds `text` ("missing": there is no such file).
+// The same with `text` as the content of `path` ("missing": without this file).
 std::string fault_with(const std::string& path, const std::string& text) {
   Sources sources = good_sources();
   sources[path] = text;
@@ -625,7 +646,7 @@ TEST_CASE("equation tags: every fault is found and named", "[equation_tags]") {
   definition["cpu/gelu.cpp"] = "a();  // (gelu.1)\nb();  // (gelu.2)\nc();  // (gelu.3)\n";
   CHECK(fault_of(definition) == "cpu/gelu.cpp: holds (gelu.3), a definition");
 
-  // A part counts for its layer, on its own device, and not for a layer whose name begins alike.
+  // A part counts for its layer, on its own device, and not for a layer with a similar name.
   Sources parts = good_sources();
   parts["cpu/gelu.cpp"] = "a();  // (gelu.1)\n";
   parts["cpu/gelu_tiles_wide.hpp"] = "b();  // (gelu.2)\n";
@@ -649,7 +670,7 @@ TEST_CASE("equation tags: every fault is found and named", "[equation_tags]") {
   alike["cpu/gelu.cpp"] = "a();  // (gelu.1) (gelu_wide.2)\n";
   CHECK(fault_of(alike) == "3 faults");
 
-  // A feature: two layers of a family and a block in one folder, whose README.md is the chapter of one.
+  // A feature: two layers of a family and a block in one folder; README.md is the chapter of one layer.
   Sources feature = good_sources();
   const std::string folder = "extras/act/";
   for (const char* name : {"relu", "relu_wide"}) {

@@ -1,5 +1,5 @@
-// libFuzzer target: no bytes whatever may crash the safetensors reader, and what it accepts must survive being written
-// and read again. Run by run.sh.
+// libFuzzer target: no input may crash the safetensors reader, and accepted input must survive a round trip. run.sh
+// runs it.
 #include <unistd.h>
 
 #include <cstdint>
@@ -27,7 +27,7 @@ void require(bool condition, const char* what) {
   std::abort();
 }
 
-// The file, or nothing and the message in `error`. Any exception but abh::Error escapes and is a finding.
+// The file, or empty with the message in `error`. Any exception except abh::Error escapes and is a finding.
 template <class Load>
 std::optional<SafetensorsFile> load(Load load_file, std::string& error) {
   try {
@@ -133,7 +133,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     }
   }
 
-  // Files cost a thousand times what memory does. Every 256th input, and every 64th of those accepted, is enough.
+  // A file takes a thousand times as long as memory. Every 256th input, and every 64th accepted input, is enough.
   static std::uint64_t inputs = 0;
   static std::uint64_t accepted = 0;
   if (inputs++ % 256 == 0) {

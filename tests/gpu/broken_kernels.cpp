@@ -3,6 +3,8 @@
 // for a result as it should be, 1 for an Error of the emulator or another result (one line says which), 2 for a name
 // that is not known, and ThreadSanitizer's own 66 for a race.
 
+#include "tests/gpu/broken_kernels.hpp"
+
 #include <cstdio>
 #include <cstring>
 
@@ -10,23 +12,8 @@
 
 namespace {
 
+using namespace broken_kernels;
 using emulator::shared_memory;
-
-constexpr int threads = 64;
-
-struct Row {
-  float x[threads];
-};
-
-// out[t] = in[t + 1], through shared memory.
-template <bool broken>
-__global__ void missing_barrier(float* out, const float* in) {
-  auto& row = shared_memory<Row>();
-  const unsigned t = threadIdx.x;
-  row.x[t] = in[t];
-  if constexpr (!broken) __syncthreads();
-  out[t] = row.x[(t + 1) % threads];
-}
 
 // Lanes exchange numbers within their warp, for which the warp's barrier is enough, or both warps read the first one's.
 template <bool broken>
@@ -57,8 +44,8 @@ __global__ void reused_buffer(float* out, const float* in) {
   out[t] = sum / 2;
 }
 
-// All threads count in one place. A barrier orders the threads of its block, not those of two blocks. On the emulator
-// the racing sum is right, in every order; on a GPU it is not.
+// All threads add to one counter. A barrier orders the threads of its block, not the threads of two blocks. On the
+// emulator the racing sum is right, in every order; on a GPU it is not.
 template <bool broken>
 __global__ void racing_threads(int* count) {
   if constexpr (broken) {
@@ -80,24 +67,6 @@ __global__ void racing_blocks(int* count) {
   } else {
     atomicAdd(count, static_cast<int>(sum));
   }
-}
-
-// The threads of the lower half wait at one barrier, those of the upper half at another one.
-template <bool broken>
-__global__ void divergent_barrier(float* out, const float* in) {
-  auto& row = shared_memory<Row>();
-  const unsigned t = threadIdx.x;
-  row.x[t] = in[t];
-  if constexpr (broken) {
-    if (t < threads / 2) {
-      __syncthreads();
-    } else {
-      __syncthreads();
-    }
-  } else {
-    __syncthreads();
-  }
-  out[t] = row.x[(t + 1) % threads];
 }
 
 // The last thread writes one place too far.

@@ -1,5 +1,5 @@
-// Kernels whose accesses are known by hand, and what the emulator counts of them, in a build with EMULATOR_COUNTS.
-// Exit status: 0 if every count is as it should be; else 1, and a line for each that is not.
+// Kernels with known accesses, and the emulator's counts of them, in a build with EMULATOR_COUNTS. Exit status: 0 if
+// every count is right; else 1, with one line per wrong count.
 
 #include <cstdint>
 #include <cstdio>
@@ -34,7 +34,7 @@ void expect(const std::string& what, const emulator::GlobalCounts& found, const 
   expect(what + ", distinct sectors", found.distinct, expected.distinct);
 }
 
-// Launches the kernel and says what it has been counted.
+// Launches the kernel and returns its counts.
 template <class... Parameters, class... Arguments>
 emulator::Counts counts_of(void (*kernel)(Parameters...), dim3 grid, dim3 block, Arguments... arguments) {
   emulator::take_counts();
@@ -65,7 +65,7 @@ __global__ void pack_kernel(float* out, const float* in, float factor) {
   reinterpret_cast<Pack&>(out[4 * threadIdx.x]) = product;
 }
 
-// Rows of a loop: lane t reads number t of each, as often as it is odd or even. Half of the lanes go round once more.
+// Rows of a loop: lane t reads number t of each row. Half of the lanes run one more iteration.
 __global__ void loop_kernel(float* out, const float* in, int rows) {
   const int t = int(threadIdx.x);
   float sum = 0;

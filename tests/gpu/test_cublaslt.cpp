@@ -1,4 +1,4 @@
-// The emulator's stand-in for cuBLASLt: what it computes, and what it refuses.
+// The emulator's stand-in for cuBLASLt: its results and its errors.
 #if defined(ABH_EMULATOR)
 
 #include <array>
@@ -12,8 +12,8 @@ namespace {
 
 using emulator_test::require_words;
 
-// D = 2 op(A) op(B) + 3 C and a bias, of two batches, as it should be asked for: A is 4 x 2, B transposed 3 x 2. The
-// numbers between the columns, and between the batches, are NaN, and D's have to stay.
+// A valid product D = 2 op(A) op(B) + 3 C and a bias, for two batches: A is 4 x 2, B transposed 3 x 2. The numbers
+// between the columns and between the batches are NaN, and those of D must stay NaN.
 struct Product {
   cublasLtMatmulDescOpaque_t operation;
   cublasLtMatrixLayoutOpaque_t a, b, c, d;
@@ -112,7 +112,7 @@ std::string error_of(const Before& before, const After& after) {
 }
 constexpr auto nothing = [](Product&) {};
 
-TEST_CASE("cublaslt: a product, in place, of batches, with a bias", "[cublaslt][gpu]") {
+TEST_CASE("cublaslt: products in place, in batches, with a bias", "[cublaslt][gpu]") {
   Product p;
   cublasLtMatmulHeuristicResult_t result;
   REQUIRE(p.choose(result));
@@ -128,7 +128,7 @@ TEST_CASE("cublaslt: a product, in place, of batches, with a bias", "[cublaslt][
   CHECK(p.workspace.back() != 1);
 }
 
-TEST_CASE("cublaslt: with beta 0 nothing of C is read", "[cublaslt][gpu]") {
+TEST_CASE("cublaslt: with beta 0, C is not read", "[cublaslt][gpu]") {
   Product p;
   cublasLtMatmulHeuristicResult_t result;
   REQUIRE(p.choose(result));
@@ -139,8 +139,7 @@ TEST_CASE("cublaslt: with beta 0 nothing of C is read", "[cublaslt][gpu]") {
   for (const float x : p.d_numbers) CHECK(std::isfinite(x));
 }
 
-TEST_CASE("cublaslt: bf16 is rounded to the nearest, and has no algorithm where numbers do not lie in pairs",
-          "[cublaslt][gpu]") {
+TEST_CASE("cublaslt: bf16 rounds to nearest, and needs paired numbers", "[cublaslt][gpu]") {
   alignas(16) const std::uint16_t a[2] = {0x3F80, 0x3F81}, b[2] = {0x3F80, 0x3C00};  // 1, 1 + 2^-7; 1, 2^-7
   alignas(16) std::uint16_t d[2] = {0xFFFF, 0xFFFF};
   Product p;
@@ -170,8 +169,7 @@ TEST_CASE("cublaslt: bf16 is rounded to the nearest, and has no algorithm where 
   CHECK(d[1] == 0xFFFF);
 }
 
-TEST_CASE("cublaslt: what is recorded is done when it is replayed, and what is chosen is chosen before",
-          "[cublaslt][gpu]") {
+TEST_CASE("cublaslt: a captured product runs at replay, its algorithm is chosen before", "[cublaslt][gpu]") {
   Product p;
   cublasLtMatmulHeuristicResult_t result;
   REQUIRE(p.choose(result));
@@ -197,7 +195,7 @@ TEST_CASE("cublaslt: what is recorded is done when it is replayed, and what is c
   cudaStreamDestroy(p.stream);
 }
 
-TEST_CASE("cublaslt: matrices that do not fit each other are refused", "[cublaslt][gpu]") {
+TEST_CASE("cublaslt: mismatched matrices are refused", "[cublaslt][gpu]") {
   const auto error = [](const auto& before) { return error_of(before, nothing); };
   CHECK(error(nothing).empty());
   require_words(error([](Product& p) { p.a.leading = 3; }),
@@ -221,7 +219,7 @@ TEST_CASE("cublaslt: matrices that do not fit each other are refused", "[cublasl
   require_words(error([](Product& p) { p.handle = nullptr; }), {"no handle"});
 }
 
-TEST_CASE("cublaslt: batches of the result lie one behind the other or side by side", "[cublaslt][gpu]") {
+TEST_CASE("cublaslt: batches of the result lie one after the other or side by side", "[cublaslt][gpu]") {
   const auto error = [](std::int64_t stride, std::int64_t leading) {
     return error_of(
         [&](Product& p) {
@@ -238,7 +236,7 @@ TEST_CASE("cublaslt: batches of the result lie one behind the other or side by s
   }
 }
 
-TEST_CASE("cublaslt: what is less aligned than was promised is refused", "[cublaslt][gpu]") {
+TEST_CASE("cublaslt: less alignment than promised is refused", "[cublaslt][gpu]") {
   const auto error = [](const auto& after) { return error_of(nothing, after); };
   require_words(error([](Product& p) { p.at_a = p.a_numbers.data() + 1; }), {"A is not aligned to 16 bytes"});
   require_words(error([](Product& p) { p.at_b = p.b_numbers.data() + 2; }), {"B is not aligned to 16 bytes"});
@@ -259,8 +257,7 @@ TEST_CASE("cublaslt: what is less aligned than was promised is refused", "[cubla
       {"no power of two"});
 }
 
-TEST_CASE("cublaslt: an algorithm for another product, and attributes of another size, are refused",
-          "[cublaslt][gpu]") {
+TEST_CASE("cublaslt: algorithms of other products and attributes of a wrong size are refused", "[cublaslt][gpu]") {
   const auto error = [](const auto& after) { return error_of(nothing, after); };
   const char* other = "chosen for another product";
   require_words(error([](Product& p) { p.a.leading = 5; }), {other});

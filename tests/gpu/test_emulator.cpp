@@ -20,7 +20,7 @@ using namespace emulator_test;
 
 constexpr unsigned whole_warp = 0xFFFFFFFF;
 
-// Every thread says where it is.
+// Every thread writes its indices.
 __global__ void where_kernel(unsigned* found, int* visits) {
   const unsigned block = (blockIdx.z * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
   const unsigned thread = (threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x;
@@ -80,7 +80,7 @@ __global__ void votes_kernel(Votes* out) {
   votes.not_all = __all_sync(whole_warp, t % 32 != 7);
 }
 
-// Neighbouring warps work at different speeds: values of one operation must not mix with those of another one.
+// Neighbouring warps have different speeds: values of one operation must not mix with those of another.
 __global__ void many_shuffles_kernel(int* wrong) {
   const int lane = static_cast<int>(threadIdx.x % 32), warp = static_cast<int>(threadIdx.x / 32);
   for (int i = 0; i < 20 * (warp + 1); ++i) {
@@ -118,7 +118,7 @@ __global__ void write_kernel(float* to, int offset) { to[offset] = 1; }
 
 }  // namespace
 
-TEST_CASE("emulator: every thread of every block runs once and knows where it is", "[emulator]") {
+TEST_CASE("emulator: every thread of every block runs once with its own indices", "[emulator]") {
   struct Shape {
     dim3 grid, block;
   };
@@ -138,13 +138,13 @@ TEST_CASE("emulator: every thread of every block runs once and knows where it is
   }
 }
 
-TEST_CASE("emulator: a grid without blocks is nothing to do", "[emulator]") {
+TEST_CASE("emulator: a grid without blocks does nothing", "[emulator]") {
   CHECK(error_of(write_kernel, dim3(0), 32, 0, static_cast<float*>(nullptr), 0).empty());
   CHECK(error_of(write_kernel, dim3(5, 0), 32, 0, static_cast<float*>(nullptr), 0).empty());
   CHECK(error_of(write_kernel, dim3(5, 1, 0), 2000, 0, static_cast<float*>(nullptr), 0).empty());
 }
 
-TEST_CASE("emulator: sums over blocks through shared memory", "[emulator]") {
+TEST_CASE("emulator: block sums through shared memory", "[emulator]") {
   for (const unsigned threads : {1u, 32u, 256u}) {
     constexpr unsigned blocks = 3;
     std::vector<float> in(blocks * threads);
@@ -207,7 +207,7 @@ TEST_CASE("emulator: votes", "[emulator]") {
   });
 }
 
-TEST_CASE("emulator: warps that run apart do not mix their values", "[emulator]") {
+TEST_CASE("emulator: diverged warps do not mix their values", "[emulator]") {
   in_all_orders([&] { CHECK(results_of(many_shuffles_kernel, 2, 256, 1, 0)[0] == 0); });
 }
 
@@ -231,8 +231,8 @@ __global__ void partial_warp_kernel(float* out) {
   out[threadIdx.x] = sum;
 }
 
-// Whole warps leave; the others go on with operations of their own, and those of the last warp in halves: the mask
-// names lanes 0 to 15, which are all that are left.
+// Whole warps exit; the others continue with their own operations. The last warp works in halves: the mask has lanes 0
+// to 15, the only remaining lanes.
 __global__ void leaving_kernel(float* out) {
   const unsigned warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   if (warp == 1) return;
@@ -248,7 +248,7 @@ __global__ void leaving_kernel(float* out) {
 
 __global__ void dynamic_kernel(float* out, int* not_nan, int count) {
   auto* numbers = static_cast<float*>(dynamic_shared_memory());
-  auto& shared = shared_memory<Floats>();  // beside it
+  auto& shared = shared_memory<Floats>();  // next to it
   const int t = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
   for (int i = t; i < count; i += threads) {
     if (!std::isnan(numbers[i])) atomicAdd(not_nan, 1);
@@ -274,7 +274,7 @@ TEST_CASE("emulator: partial warps", "[emulator]") {
   });
 }
 
-TEST_CASE("emulator: lanes and warps that leave do not keep others from going on", "[emulator]") {
+TEST_CASE("emulator: lanes and warps that exit do not block the others", "[emulator]") {
   in_all_orders([&] {
     const auto out = results_of(leaving_kernel, 1, 128, 128, -1.0f);
     for (std::size_t t = 0; t < out.size(); ++t) {
@@ -296,7 +296,7 @@ TEST_CASE("emulator: dynamic shared memory", "[emulator]") {
   });
 }
 
-TEST_CASE("emulator: atomics return what was there", "[emulator]") {
+TEST_CASE("emulator: atomics return the old value", "[emulator]") {
   in_all_orders([&] {
     std::vector<int> seen(300);
     int sum = 0;
@@ -310,7 +310,7 @@ TEST_CASE("emulator: atomics return what was there", "[emulator]") {
   });
 }
 
-TEST_CASE("emulator: orders differ, and are the same again for the same seed", "[emulator]") {
+TEST_CASE("emulator: orders differ, and repeat with the same seed", "[emulator]") {
   const auto forward = list_of({}), reverse = list_of({Order::reverse, 0});
   const auto one = list_of({Order::shuffled, 1}), two = list_of({Order::shuffled, 2});
   for (unsigned i = 0; i < 40; ++i) {  // first block, before and after the barrier
@@ -328,7 +328,7 @@ TEST_CASE("emulator: orders differ, and are the same again for the same seed", "
   CHECK(forward == list_of({}));
 }
 
-TEST_CASE("emulator: mathematics", "[emulator]") {
+TEST_CASE("emulator: mathematical functions", "[emulator]") {
   CHECK(rsqrtf(4.0f) == 0.5f);
   CHECK(__popc(0xF0F1u) == 9);
   CHECK(__clz(1) == 31);
@@ -338,7 +338,7 @@ TEST_CASE("emulator: mathematics", "[emulator]") {
 
 // ---- Global memory
 
-TEST_CASE("emulator: fresh global memory is NaN, and aligned", "[emulator]") {
+TEST_CASE("emulator: fresh global memory is NaN and aligned", "[emulator]") {
   float* memory = nullptr;
   REQUIRE(cudaMalloc(&memory, 1000 * sizeof(float)) == cudaSuccess);
   CHECK(reinterpret_cast<std::uintptr_t>(memory) % 256 == 0);
@@ -349,7 +349,7 @@ TEST_CASE("emulator: fresh global memory is NaN, and aligned", "[emulator]") {
   CHECK(cudaFree(memory) == cudaSuccess);
 }
 
-TEST_CASE("emulator: writes beside global memory are errors of the launch", "[emulator]") {
+TEST_CASE("emulator: writes outside global memory are launch errors", "[emulator]") {
   float *first = nullptr, *second = nullptr;
   REQUIRE(cudaMalloc(&first, 101 * sizeof(float)) == cudaSuccess);
   REQUIRE(cudaMalloc(&second, 8 * sizeof(float)) == cudaSuccess);
@@ -381,7 +381,7 @@ TEST_CASE("emulator: other memory can be guarded", "[emulator]") {
   CHECK(error_of(write_kernel, 1, 1, 0, memory.data(), 102).empty());
 }
 
-TEST_CASE("emulator: memory can be short", "[emulator]") {
+TEST_CASE("emulator: allocations beyond the memory fail", "[emulator]") {
   void* memory = nullptr;
   CHECK(cudaMalloc(&memory, std::numeric_limits<std::size_t>::max() - 3) == cudaErrorMemoryAllocation);
   CHECK(memory == nullptr);
@@ -397,7 +397,7 @@ TEST_CASE("emulator: memory can be short", "[emulator]") {
   emulator::set_memory_limit(std::numeric_limits<std::size_t>::max());
 }
 
-TEST_CASE("emulator: copies are done when the call returns", "[emulator]") {
+TEST_CASE("emulator: copies are complete when the call returns", "[emulator]") {
   std::vector<int> from = {1, 2, 3}, to(3);
   CHECK(cudaMemcpyAsync(to.data(), from.data(), 12, cudaMemcpyDefault, nullptr) == cudaSuccess);
   CHECK(to == from);
@@ -415,7 +415,7 @@ Outcome broken_kernel(const std::string& name, bool corrected) {
   abh::RunOptions options;
   options.environment = {{"TSAN_OPTIONS", "atexit_sleep_ms=0"}};
 #if __has_include(<sys/personality.h>)
-  // Where addresses are very random, ThreadSanitizer does not find its place.
+  // With highly random addresses ThreadSanitizer cannot map its shadow memory.
   const int before = ::personality(0xFFFFFFFF);
   ::personality(static_cast<unsigned>(before) | ADDR_NO_RANDOMIZE);
 #endif
@@ -429,7 +429,7 @@ Outcome broken_kernel(const std::string& name, bool corrected) {
 
 }  // namespace
 
-TEST_CASE("emulator: ThreadSanitizer reports races and nothing else", "[emulator][slow]") {
+TEST_CASE("emulator: ThreadSanitizer reports races only", "[emulator][slow]") {
   for (const char* name : {"missing_barrier", "barrier_of_warp", "reused_buffer", "racing_threads", "racing_blocks"}) {
     INFO(name);
     const Outcome broken = broken_kernel(name, false);
@@ -442,7 +442,7 @@ TEST_CASE("emulator: ThreadSanitizer reports races and nothing else", "[emulator
   }
 }
 
-TEST_CASE("emulator: other mistakes are reported with ThreadSanitizer as well", "[emulator][slow]") {
+TEST_CASE("emulator: other faults are reported with ThreadSanitizer, too", "[emulator][slow]") {
   struct Mistake {
     const char *name, *message;
   };

@@ -63,7 +63,7 @@ __global__ void warp_kernel(int* out) {
     __syncthreads();
   } else if constexpr (mistake == 5) {  // different masks
     __syncwarp(lane < 16 ? 0xFFFF : 0xFFFF0000);
-  } else if constexpr (mistake == 6) {  // from a lane that is not there
+  } else if constexpr (mistake == 6) {  // from a lane outside the mask
     out[t] = __shfl_down_sync(whole_warp, 1, 1);
   } else if constexpr (mistake == 7) {
     out[t] = emulator::warp_gather(1)[0];
@@ -84,7 +84,7 @@ __global__ void big_kernel() { shared_memory<Big>().x[threadIdx.x] = 1; }
 
 __global__ void wide_kernel(const float* four) { require_aligned(four + 4 * threadIdx.x, 16); }
 
-// Eight bytes of shared memory that has ten numbers, and more behind the launch's 100 bytes; or of global memory.
+// Writes past the ten numbers of shared memory, past the launch's 100 bytes, or past global memory.
 struct Ten {
   float x[10];
 };
@@ -105,7 +105,7 @@ __global__ void launching_kernel() { launch(empty_kernel, 1, 1, 0, nullptr); }
 __global__ void beyond_shared_kernel(int i) { shared_memory<Ten>().x[i] = 1; }
 __global__ void beyond_dynamic_kernel(int i) { static_cast<char*>(dynamic_shared_memory())[i] = 1; }
 
-// Reads before anything was written, in blocks after others that wrote.
+// Reads before any write, in blocks that run after writing blocks.
 __global__ void uninitialised_kernel(float* out) {
   const float found = shared_memory<Ten>().x[4];
   __syncthreads();
@@ -133,7 +133,7 @@ TEST_CASE("emulator: barriers that not all threads reach are errors", "[emulator
   });
 }
 
-TEST_CASE("emulator: a block that waits for itself is an error", "[emulator]") {
+TEST_CASE("emulator: a block that deadlocks is an error", "[emulator]") {
   in_all_orders([&] {
     std::vector<int> out(64);
     require_words(error_of(warp_kernel<4>, 1, 32, 0, out.data()),
@@ -181,7 +181,7 @@ TEST_CASE("emulator: launches beyond CUDA's limits are refused", "[emulator]") {
   require_that_the_emulator_still_works();
 }
 
-TEST_CASE("emulator: exceptions and launches do not leave a kernel", "[emulator]") {
+TEST_CASE("emulator: exceptions and nested launches in a kernel are errors", "[emulator]") {
   require_words(error_of(throwing_kernel, 1, 40, 0), {"exception", "thread (2, 0, 0)"});
   require_words(error_of(launching_kernel, 1, 40, 0), {"launches a kernel"});
   require_that_the_emulator_still_works();
@@ -197,7 +197,7 @@ TEST_CASE("emulator: misaligned wide accesses are errors", "[emulator]") {
   require_that_the_emulator_still_works();
 }
 
-TEST_CASE("emulator: addresses in another memory than an instruction reads are errors", "[emulator]") {
+TEST_CASE("emulator: addresses in the wrong memory space are errors", "[emulator]") {
   const float numbers[10] = {};
   CHECK(error_of(shared_kernel, 1, 1, 0, 0).empty());
   CHECK(error_of(shared_kernel, 1, 1, 0, 8).empty());
@@ -215,7 +215,7 @@ TEST_CASE("emulator: addresses in another memory than an instruction reads are e
   require_that_the_emulator_still_works();
 }
 
-TEST_CASE("emulator: a block of more threads than a kernel's launch bounds is an error", "[emulator]") {
+TEST_CASE("emulator: a block with more threads than the launch bounds is an error", "[emulator]") {
   CHECK(error_of(bounded_kernel, 2, 64, 0).empty());
   CHECK(error_of(bounded_kernel, 2, dim3(4, 4, 4), 0).empty());
   require_words(error_of(bounded_kernel, 2, 65, 0), {"__launch_bounds__", "thread (0, 0, 0)"});
@@ -223,7 +223,7 @@ TEST_CASE("emulator: a block of more threads than a kernel's launch bounds is an
   require_that_the_emulator_still_works();
 }
 
-TEST_CASE("emulator: writes behind shared memory are errors", "[emulator]") {
+TEST_CASE("emulator: writes past shared memory are errors", "[emulator]") {
   CHECK(error_of(beyond_shared_kernel, 1, 1, 0, 9).empty());
   require_words(error_of(beyond_shared_kernel, 3, 1, 0, 10), {"block (0, 0, 0)", "byte 4", "Ten", "40 bytes"});
   CHECK(error_of(beyond_dynamic_kernel, 1, 1, 100, 99).empty());
@@ -232,7 +232,7 @@ TEST_CASE("emulator: writes behind shared memory are errors", "[emulator]") {
   require_that_the_emulator_still_works();
 }
 
-TEST_CASE("emulator: shared memory is NaN at the beginning of every block", "[emulator]") {
+TEST_CASE("emulator: shared memory is NaN at the start of every block", "[emulator]") {
   in_all_orders([&] {
     for (const float x : results_of(uninitialised_kernel, 3, 33, 3, 0.0f)) CHECK(std::isnan(x));
   });

@@ -1,5 +1,5 @@
-// Recorded work on the emulator: done as often as a graph is launched, in every order that it allows, and what breaks a
-// recording.
+// Captured work on the emulator: it runs at each launch of the graph, in every order that the graph allows. Also the
+// operations that invalidate a capture.
 
 #include <algorithm>
 #include <vector>
@@ -41,7 +41,7 @@ struct Streams {
     static_cast<void>(cudaStreamDestroy(first));
     static_cast<void>(cudaStreamDestroy(second));
   }
-  // Makes the later work of stream `to` wait for the work that stream `from` has so far.
+  // Makes later work of stream `to` wait for the current work of stream `from`.
   cudaError_t order(cudaStream_t from, cudaStream_t to) {
     require_success(cudaEventRecord(event, from));
     return cudaStreamWaitEvent(to, event);
@@ -66,7 +66,7 @@ struct Streams {
   }
 };
 
-TEST_CASE("emulator: a graph does what was recorded, with the arguments of then", "[emulator]") {
+TEST_CASE("emulator: a graph replays the captured work with the captured arguments", "[emulator]") {
   in_all_orders([] {
     Streams s;
     float factor = 2;
@@ -89,12 +89,12 @@ TEST_CASE("emulator: a graph does what was recorded, with the arguments of then"
     s.run(0);
     CHECK(*s.x == 8);
     s.begin();
-    s.run(1);  // nothing
+    s.run(1);  // no work
     CHECK(*s.x == 8);
   });
 }
 
-TEST_CASE("emulator: work of two streams is in the order that was asked for, and in no other", "[emulator]") {
+TEST_CASE("emulator: work of two streams keeps only the requested order", "[emulator]") {
   std::vector<float> found;
   in_all_orders([&] {
     Streams s;
@@ -104,7 +104,7 @@ TEST_CASE("emulator: work of two streams is in the order that was asked for, and
     launch(add_kernel, 1, 1, 0, s.second, s.y, s.x);  // 10 + 2
     require_success(s.order(s.second, s.first));
     launch(add_kernel, 1, 1, 0, s.first, s.x, s.y);         // 2 + 12
-    launch(multiply_kernel, 1, 1, 0, s.second, s.y, 1.0f);  // beside the last one
+    launch(multiply_kernel, 1, 1, 0, s.second, s.y, 1.0f);  // concurrent with the last one
     require_success(s.order(s.second, s.first));
     s.run(1);
     CHECK(*s.x == 14);
@@ -115,7 +115,7 @@ TEST_CASE("emulator: work of two streams is in the order that was asked for, and
     *s.y = 10;
     s.begin();
     require_success(s.order(s.first, s.second));
-    launch(multiply_kernel, 1, 1, 0, s.first, s.x, 2.0f);  // before or after what the other stream does
+    launch(multiply_kernel, 1, 1, 0, s.first, s.x, 2.0f);  // before or after the work of the other stream
     launch(add_kernel, 1, 1, 0, s.second, s.y, s.x);
     require_success(s.order(s.second, s.first));
     s.run(1);
@@ -127,7 +127,7 @@ TEST_CASE("emulator: work of two streams is in the order that was asked for, and
   CHECK(std::count(found.begin(), found.end(), 11.0f) + std::count(found.begin(), found.end(), 12.0f) == 4);
 }
 
-TEST_CASE("emulator: what must not be done while a stream is recorded breaks the recording", "[emulator]") {
+TEST_CASE("emulator: operations that capture forbids invalidate the capture", "[emulator]") {
   float of_host = 5;
   const auto broken_by = [&](const auto& body, cudaError_t expected) {
     Streams s;
@@ -187,7 +187,7 @@ TEST_CASE("emulator: what must not be done while a stream is recorded breaks the
   CHECK(of_host == 5);
 }
 
-TEST_CASE("emulator: recordings begin once and end with everything waited for", "[emulator]") {
+TEST_CASE("emulator: a capture begins once and ends with all streams joined", "[emulator]") {
   Streams s;
   CHECK(s.end() == cudaErrorIllegalState);
   CHECK(cudaStreamBeginCapture(nullptr, cudaStreamCaptureModeThreadLocal) == cudaErrorStreamCaptureUnsupported);
@@ -203,7 +203,7 @@ TEST_CASE("emulator: recordings begin once and end with everything waited for", 
   s.begin();
   require_success(s.order(s.first, s.second));
   require_success(s.order(s.second, s.first));
-  launch(multiply_kernel, 1, 1, 0, s.second, s.x, 2.0f);  // nobody waits for this one
+  launch(multiply_kernel, 1, 1, 0, s.second, s.x, 2.0f);  // no stream waits for this one
   CHECK(s.end() == cudaErrorStreamCaptureUnjoined);
   CHECK(*s.x == 1);
   launch(multiply_kernel, 1, 1, 0, s.second, s.x, 2.0f);  // no longer recorded

@@ -1,4 +1,4 @@
-// The device of cuda/gpu.hpp on every GPU of this build, and that there is one where there must be.
+// The device of cuda/gpu.hpp on every GPU of this build, and the presence of a GPU where one is required.
 
 #include <cstddef>
 #include <cstdlib>
@@ -13,7 +13,7 @@
 namespace abh {
 namespace {
 
-TEST_CASE("gpu device: a real GPU can be used where ABH_REQUIRE_GPU asks for one", "[gpu_device][gpu]") {
+TEST_CASE("gpu device: ABH_REQUIRE_GPU requires a usable GPU", "[gpu_device][gpu]") {
   if (!std::getenv("ABH_REQUIRE_GPU")) return;
   CHECK(has_real_gpu());
 }
@@ -23,7 +23,7 @@ void gelu(Device& device, Array<float>& out, const Array<float>& in) {
   gelu_forward<Device, float>(device, out.data(), in.data(), static_cast<Index>(in.size()), GeluForm::erf);
 }
 
-TEST_CASE("gpu device: a recording runs its body, whatever time it is", "[gpu_device][gpu]") {
+TEST_CASE("gpu device: a captured graph runs its body at every call", "[gpu_device][gpu]") {
   for_each_gpu([]<class Device>(Device& device, const std::string& name) {
     INFO(name);
     typename Device::CapturedGraph recording;
@@ -38,8 +38,7 @@ TEST_CASE("gpu device: a recording runs its body, whatever time it is", "[gpu_de
   });
 }
 
-TEST_CASE("gpu device: a body that throws leaves nothing recorded, and the next run is as good as ever",
-          "[gpu_device][gpu]") {
+TEST_CASE("gpu device: an exception in the body discards the capture, and the next run works", "[gpu_device][gpu]") {
   for_each_gpu([]<class Device>(Device& device, const std::string& name) {
     INFO(name);
     typename Device::CapturedGraph recording;
@@ -65,8 +64,8 @@ TEST_CASE("gpu device: a body that throws leaves nothing recorded, and the next 
   });
 }
 
-// On every GPU; on the emulator a recording's second run and those after it are done in the order of the graph's edges
-// alone, of three orders that these allow.
+// On every GPU. On the emulator, the second and later runs of a captured graph follow only the graph's edges, in three
+// orders.
 template <class Body>
 void in_every_order(const Body& body) {
   for_each_gpu([&](auto& device, const std::string& name) {
@@ -79,8 +78,7 @@ void in_every_order(const Body& body) {
   });
 }
 
-TEST_CASE("gpu device: a branch comes after what was asked for before it, and before what is asked for after it",
-          "[gpu_device][gpu]") {
+TEST_CASE("gpu device: a branch runs after earlier work and before later work", "[gpu_device][gpu]") {
   in_every_order([]<class Device>(Device& device) {
     typename Device::CapturedGraph recording;
     const Array<float> in(5, 100.0f);
@@ -108,7 +106,7 @@ TEST_CASE("gpu device: a branch comes after what was asked for before it, and be
   });
 }
 
-TEST_CASE("gpu device: a branch of a branch, and one that throws", "[gpu_device][gpu]") {
+TEST_CASE("gpu device: nested branches, and a branch that throws", "[gpu_device][gpu]") {
   in_every_order([]<class Device>(Device& device) {
     typename Device::CapturedGraph recording;
     const Array<float> in(5, 100.0f);
@@ -143,7 +141,7 @@ TEST_CASE("gpu device: a branch of a branch, and one that throws", "[gpu_device]
 }
 
 #if defined(ABH_EMULATOR)
-TEST_CASE("gpu device: a branch may be done after what is asked for while it goes on, or before", "[gpu_device][gpu]") {
+TEST_CASE("gpu device: a branch may run before or after concurrent work", "[gpu_device][gpu]") {
   GpuDevice<Backend::emulated> device;
   const Array<float> in(5, 100.0f);
   for (const int order : {0, 1}) {
@@ -155,7 +153,7 @@ TEST_CASE("gpu device: a branch may be done after what is asked for while it goe
       recording.run(device, [&] {
         GpuDevice<Backend::emulated>::SideStream branch(device);
         gelu(branch.fork(), found, read);
-        gelu(device, read, in);  // which a branch that is not joined may or may not find
+        gelu(device, read, in);  // an unjoined branch may or may not have it
       });
     }
     CHECK(found[0] == (order == 0 ? 0.0f : 100.0f));
@@ -164,8 +162,7 @@ TEST_CASE("gpu device: a branch may be done after what is asked for while it goe
 }
 #endif
 
-TEST_CASE("gpu device: scratch memory of branches is counted, and expected, with the device's own",
-          "[gpu_device][gpu]") {
+TEST_CASE("gpu device: scratch memory of branches is counted and expected with the device's own", "[gpu_device][gpu]") {
   for_each_gpu([]<class Device>(Device& like, const std::string& name) {
     INFO(name);
     const auto take = [](Device& device) {
@@ -195,12 +192,50 @@ TEST_CASE("gpu device: scratch memory of branches is counted, and expected, with
   });
 }
 
-TEST_CASE("gpu device: memory that is refused is no trouble for what comes after", "[gpu_device][gpu]") {
+#if defined(ABH_EMULATOR)
+// The GPU gives exactly as much memory as was counted: with a byte less the work fails.
+TEST_CASE("gpu device: the scratch memory that is counted is all that is asked of the GPU", "[gpu_device][gpu]") {
+  using Device = GpuDevice<Backend::emulated>;
+  const auto take = [](Device& device, Index own, Index parts, Index of_branch) {
+    Device::DeferredReductions late(device);
+    Device::Scope scratch(device.workspace);
+    if (own > 0) scratch.take<float>(own);
+    if (parts > 0) late.parts.take<float>(parts);
+    if (of_branch == 0) return;
+    Device::SideStream branch(device);
+    Device::Scope beside(branch.fork().workspace);
+    beside.take<float>(of_branch);
+  };
+  // Each of them is a piece of its own, of a megabyte at least.
+  const Index own = 3 << 18, parts = 5 << 18, of_branch = 7 << 18;
+  for (const auto& [a, b, c] : {std::tuple{own, parts, of_branch},
+                                {own, Index{0}, Index{0}},
+                                {Index{0}, parts, Index{0}},
+                                {Index{0}, Index{0}, of_branch}}) {
+    CAPTURE(a, b, c);
+    Device counter(usual_gemm<Backend::emulated>(), Mode::dry_run);
+    take(counter, a, b, c);
+    const std::size_t counted = counter.scratch_peak();
+    CHECK(counted == static_cast<std::size_t>(a + b + c) * sizeof(float));
+    for (const std::size_t missing : {0u, 1u}) {
+      Device device;
+      device.expect_scratch_of(counter);
+      emulator::set_memory_limit(counted - missing);
+      if (missing == 0) CHECK_NOTHROW(take(device, a, b, c));
+      if (missing == 1) CHECK_THROWS_AS(take(device, a, b, c), Error);
+      emulator::set_memory_limit(std::size_t{1} << 40);
+      if (missing == 0) CHECK(device.scratch_peak() == counted);
+    }
+  }
+}
+#endif
+
+TEST_CASE("gpu device: a refused allocation does not affect later work", "[gpu_device][gpu]") {
   for_each_gpu([](auto& device, const std::string& name) {
     INFO(name);
     CHECK_THROWS_AS(device.memory().allocate(std::size_t{1} << 50), Error);
 #if defined(ABH_EMULATOR)
-    CHECK(emulator::cudaGetLastError() == emulator::cudaSuccess);  // a real launch would ask for itself
+    CHECK(emulator::cudaGetLastError() == emulator::cudaSuccess);  // a real launch would check the error itself
 #endif
     const Array<float> in(5, 100.0f);
     Array<float> out(5);
@@ -210,7 +245,7 @@ TEST_CASE("gpu device: memory that is refused is no trouble for what comes after
   });
 }
 
-TEST_CASE("gpu device: what was copied from the host may go at once", "[gpu_device][gpu]") {
+TEST_CASE("gpu device: host memory may be freed right after its copy", "[gpu_device][gpu]") {
   for_each_gpu([](auto& device, const std::string& name) {
     INFO(name);
     Array<float> to(1 << 16);

@@ -106,7 +106,7 @@ Followed follow(const std::string& device, const Setting& s, const std::string& 
   return followed;
 }
 
-TEST_CASE("gpu network: fifty steps of training follow the CPU, dropout on", "[gpu_network][gpu]") {
+TEST_CASE("gpu network: fifty steps of training with dropout follow the CPU", "[gpu_network][gpu]") {
   for (const std::string& device : gpu_devices()) {
     for (const MixerProperties& properties : Mixers::properties) {
       const auto [loss, norm, first, last] = follow(device, setting_of(properties.name), "float", 50);
@@ -131,7 +131,7 @@ TEST_CASE("gpu network: training with Muon follows the CPU", "[gpu_network][gpu]
 }
 
 #if defined(ABH_EMULATOR)
-TEST_CASE("gpu network: with products as cuBLASLt is asked for them, training follows the CPU", "[gpu_network][gpu]") {
+TEST_CASE("gpu network: with products by cuBLASLt, training follows the CPU", "[gpu_network][gpu]") {
   for (const auto& [type, tolerance] : {std::pair<const char*, double>{"float", 1e-4}, {"bf16", 1e-2}}) {
     for (const std::string& mixers : Rows<std::string, FiveMixers>::all({"additive,dot,metric,quadratic,average"})) {
       Setting s = setting_of(mixers, "layers=5 conv_groups=1 attention_bias=1 logit_bias=1 projection=1");
@@ -163,14 +163,15 @@ TEST_CASE("gpu network: the recipe of every preset, on a small network, follows 
 }
 
 #if defined(ABH_EMULATOR)
-// The counts of docs/results/gpu.md: what a step gains or loses in launches should be meant, and in what has to wait
-// for each other.
-TEST_CASE("gpu network: a training step is so many pieces of work, on a way of so many", "[gpu_network][gpu]") {
+// The counts of docs/results/gpu.md. A change in the number of launches, or in the length of the critical path, should
+// be intended.
+TEST_CASE("gpu network: a training step has a fixed number of launches and a fixed critical path",
+          "[gpu_network][gpu]") {
   const auto check = [](const std::string& preset, const std::string& mixer, const std::string& optimizer,
                         std::size_t pieces, std::size_t way) {
     CAPTURE(preset, mixer, optimizer);
     Setting s = small_preset(preset);
-    // Heads and sequences that fit a tile of pooling, or do not, as those of the preset.
+    // Heads and sequences fit a tile of pooling exactly if those of the preset do.
     s.model.channels = 16 * s.model.heads;
     if (preset == "shakespeare") s.model.context = 257;
     if (!mixer.empty()) s.model.mixer = mixer;
@@ -198,7 +199,7 @@ TEST_CASE("gpu network: training in bf16 stays near float", "[gpu_network][gpu]"
   }
 }
 
-TEST_CASE("gpu network: the same bits in every order of threads, and again", "[gpu_network][gpu]") {
+TEST_CASE("gpu network: the same bits in every thread order and every repetition", "[gpu_network][gpu]") {
   for_each_gpu_and_type([&](const std::string& device, const std::string& type) {
     for (const std::string& changes : Rows<std::string, ThreeMixers>::all({""})) {
       Setting s = setting_of("additive,dot,metric", "layers=3 " + changes);
@@ -226,19 +227,20 @@ TEST_CASE("gpu network: the same bits in every order of threads, and again", "[g
   });
 }
 
-TEST_CASE("gpu network: what is computed again is the same, bit by bit", "[gpu_network][gpu]") {
+TEST_CASE("gpu network: recomputed activations have the same bits", "[gpu_network][gpu]") {
   for_each_gpu_and_type([&](const std::string& device, const std::string& type) {
     // Every mixer with a norm, and all that has a bias or is computed again in its place.
     for (const std::string& mixers : Rows<std::string, FiveMixers>::all({"additive,dot,metric,quadratic,average"})) {
       const Setting s =
           setting_of(mixers, "layers=5 embedding_norm=1 final_norm=1 logit_bias=1 projection=1 attention_bias=1");
       std::vector<std::vector<float>> runs;
-      for (const int order : {0, 1, 2}) {  // of what a graph leaves open: gradients of weights beside those of inputs
+      for (const int order :
+           {0, 1, 2}) {  // orders that a graph leaves open: weight gradients concurrent with input gradients
         set_thread_order(order);
         for (const bool recompute : {false, true}) {
           const auto model = model_on(device, s, type, recompute);
           std::vector<float>& run = runs.emplace_back();
-          for (Index step = 0; step < 3; ++step) {  // a GPU records the second one and replays what follows
+          for (Index step = 0; step < 3; ++step) {  // a GPU captures the second step and replays the graph after it
             const Model::StepResult result = train(*model, s, step);
             run.push_back(static_cast<float>(result.loss));
             run.push_back(static_cast<float>(result.gradient_norm));
@@ -253,11 +255,11 @@ TEST_CASE("gpu network: what is computed again is the same, bit by bit", "[gpu_n
   });
 }
 
-TEST_CASE("gpu network: evaluation and steps of inference follow the CPU", "[gpu_network][gpu]") {
+TEST_CASE("gpu network: evaluation and inference follow the CPU", "[gpu_network][gpu]") {
   for (const std::string& device : gpu_devices()) {
     std::vector<SteppedMixers> rows = {{"dot,additive", "positions=alibi"}, {"metric,quadratic", "positions=alibi"}};
     for (const MixerProperties& properties : Mixers::properties) {
-      if (!properties.takes("hashing")) rows.push_back({properties.name});  // what hashes has no steps
+      if (!properties.takes("hashing")) rows.push_back({properties.name});  // lsh has no inference
     }
     for (const auto& [mixers, changes] : Rows<SteppedMixers>::all(rows)) {
       const Setting s = setting_of(mixers, changes);
@@ -290,7 +292,7 @@ TEST_CASE("gpu network: evaluation and steps of inference follow the CPU", "[gpu
   }
 }
 
-TEST_CASE("gpu network: a step whose gradient is not finite changes nothing", "[gpu_network][gpu]") {
+TEST_CASE("gpu network: a step with a non-finite gradient changes nothing", "[gpu_network][gpu]") {
   for_each_gpu_and_type([&](const std::string& device, const std::string& type) {
     const Setting s = setting_of("additive");
     const auto model = model_on(device, s, type);
@@ -306,14 +308,13 @@ TEST_CASE("gpu network: a step whose gradient is not finite changes nothing", "[
   });
 }
 
-TEST_CASE("gpu network: the average is of the exact weights, and may take their place for a while",
-          "[gpu_network][gpu]") {
+TEST_CASE("gpu network: the average is of the exact weights, and may replace them temporarily", "[gpu_network][gpu]") {
   for_each_gpu_and_type([&](const std::string& device, const std::string& type) {
     Setting s = setting_of("additive,dot");
     s.training.weight_average = 3;
     const auto model = model_on(device, s, type), expected = model_on(device, s, type);
     std::vector<double> mean(static_cast<std::size_t>(model->weight_count()));
-    for (Index step = 0; step < 5; ++step) {  // a GPU records the second one and replays what follows
+    for (Index step = 0; step < 5; ++step) {  // a GPU captures the second step and replays the graph after it
       CHECK(train(*model, s, step).loss == train(*expected, s, step).loss);
       const std::vector<float> weights = model->read(Model::Arena::weights);
       const double share = 1 / static_cast<double>(std::min<Index>(step + 1, 3));
@@ -328,7 +329,7 @@ TEST_CASE("gpu network: the average is of the exact weights, and may take their 
   });
 }
 
-TEST_CASE("gpu network: bf16 keeps its weights in full precision", "[gpu_network][gpu]") {
+TEST_CASE("gpu network: bf16 keeps master weights in full precision", "[gpu_network][gpu]") {
   for (const std::string& device : gpu_devices()) {
     const Setting s = setting_of("dot");
     const auto model = model_on(device, s, "bf16");

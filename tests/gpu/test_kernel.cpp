@@ -21,7 +21,7 @@ __global__ void two_sums_kernel(double* first_t, double* second_t) {
   second_t[threadIdx.x] = block_sum<threads>(x * x);
 }
 
-TEST_CASE("kernel: sums over a block, one right after the other", "[kernel][gpu]") {
+TEST_CASE("kernel: two consecutive sums over a block", "[kernel][gpu]") {
   emulator_test::in_all_orders([] {
     Array<double> first_t(threads), second_t(threads);
     launch(two_sums_kernel, 1, threads, 0, nullptr, first_t.data(), second_t.data());
@@ -40,9 +40,9 @@ std::string argument_at(const std::string& text, std::size_t at) {
   return argument;
 }
 
-// One that does not wait would read what the kernel before it has not written yet, which no emulator shows; and one
-// that does not say what it is compiled for is launched here with any block.
-TEST_CASE("kernel: every one waits for the kernel before it, and says its launch bounds", "[kernel][gpu]") {
+// A kernel that does not wait could read data that its predecessor has not written, which the emulator cannot show. A
+// kernel without launch bounds could be launched here with any block size.
+TEST_CASE("kernel: every kernel waits for its predecessor and declares its launch bounds", "[kernel][gpu]") {
   Index kernels = 0, bounded = 0;
   std::vector<std::filesystem::path> files;
   for (const char* folder : {ABH_SOURCE_DIR "/cuda", ABH_SOURCE_DIR "/extras"}) {
@@ -71,7 +71,7 @@ TEST_CASE("kernel: every one waits for the kernel before it, and says its launch
   CHECK(bounded > 20);
 }
 
-TEST_CASE("kernel: more blocks than a grid has are refused", "[kernel][gpu]") {
+TEST_CASE("kernel: a grid with too many blocks is refused", "[kernel][gpu]") {
   CHECK(blocks_for(Index{0x7FFFFFFF} * 256, 256) == 0x7FFFFFFF);
   CHECK_THROWS_WITH(blocks_for(Index{0x7FFFFFFF} * 256 + 1, 256), "a kernel would need more blocks than a grid has");
 }

@@ -1,5 +1,5 @@
-// The emulator's twins of the instructions in cuda/gemm/tensor_core.hpp. That the instructions themselves agree with
-// them is what the matrix products show on a real GPU.
+// The emulator's versions of the instructions in cuda/gemm/tensor_core.hpp. The matrix products on a real GPU show that
+// the instructions agree with them.
 #if defined(ABH_EMULATOR)
 
 #include "cuda/gemm/tensor_core.hpp"
@@ -12,7 +12,7 @@ namespace {
 
 constexpr int M = 16, N = 8, K = 16;
 
-// d_mn += a_mk b_kn by the layout of the header's drawing alone: every lane picks its numbers one by one.
+// d_mn += a_mk b_kn, only from the layout in the header's drawing: every lane reads its numbers one by one.
 __global__ void mma_kernel(float* d_mn, const bf16* a_mk, const bf16* b_kn) {
   const int g = int(threadIdx.x) / 4, t = int(threadIdx.x) % 4;
   const auto a_pair = [&](int m, int k) { return pack_bf16(a_mk[m * K + k], a_mk[m * K + k + 1]); };
@@ -47,7 +47,7 @@ TEST_CASE("tensor core: a product of fragments", "[tensor_core][gpu]") {
 struct Matrices {
   bf16 row[32][8];  // four matrices, one below the other
 };
-// lane_register: what lane l holds in register r, two numbers each.
+// lane_register: content of register r of lane l, two numbers each.
 __global__ void load_kernel(bf16* lane_register, const bf16* matrices, bool transposed) {
   auto& shared = shared_memory<Matrices>();
   const int lane = int(threadIdx.x);
@@ -61,7 +61,7 @@ __global__ void load_kernel(bf16* lane_register, const bf16* matrices, bool tran
   }
 }
 
-TEST_CASE("tensor core: matrices into fragments, as they stand and transposed", "[tensor_core][gpu]") {
+TEST_CASE("tensor core: fragments are loaded plain and transposed", "[tensor_core][gpu]") {
   const Array<bf16> matrices = random_bf16(4 * 64, 3);
   GpuDevice<Backend::emulated> device;
   for (const bool transposed : {false, true}) {
@@ -96,7 +96,7 @@ __global__ void wrong_operand_kernel(Load load, const bf16* global, int shift, b
   copy_async_wait<0>();
 }
 
-TEST_CASE("tensor core: operands that are not aligned, or in another memory, are refused", "[tensor_core][gpu]") {
+TEST_CASE("tensor core: misaligned operands, or operands in another memory, are refused", "[tensor_core][gpu]") {
   alignas(16) bf16 global[32] = {};
   const auto error = [&](Load load, int shift, bool in_shared, bool from_shared) {
     return emulator_test::error_of(wrong_operand_kernel, 1, 32, 0, load, global, shift, in_shared, from_shared);
@@ -121,8 +121,8 @@ TEST_CASE("tensor core: operands that are not aligned, or in another memory, are
 struct alignas(16) Buffers {
   float first[32][4], second[32][4];
 };
-// Copies 16 bytes a thread in two groups. Stores what the thread sees before it waits, after it waited for the first
-// group, after it waited for both, and after the barrier what its neighbour copied.
+// Copies 16 bytes per thread in two groups. Stores the values that the thread reads before the wait, after the wait for
+// the first group and for both groups, and after the barrier the values of its neighbour.
 __global__ void copy_kernel(float* seen, const float* from) {
   auto& shared = shared_memory<Buffers>();
   const int i = int(threadIdx.x);
@@ -143,8 +143,8 @@ __global__ void copy_kernel(float* seen, const float* from) {
   mine[5] = shared.first[(i + 1) % 32][3];
 }
 
-// On a GPU a copy may be there before it is waited for; the emulator's is not, so that a missing wait is noticed.
-TEST_CASE("tensor core: copies arrive when they are waited for", "[tensor_core][gpu]") {
+// On a GPU a copy may arrive before the wait; on the emulator it does not, so that a missing wait is noticed.
+TEST_CASE("tensor core: asynchronous copies arrive at their wait", "[tensor_core][gpu]") {
   const Array<float> from = converted<float>(Values<double>{random_values(activation("x", {128}), 4, 0)})[0];
   Array<float> seen(32 * 6);
   GpuDevice<Backend::emulated> device;

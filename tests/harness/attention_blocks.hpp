@@ -1,6 +1,6 @@
 #pragma once
 
-// The blocks of dot-product and metric attention, as their tests and those of features have them.
+// Blocks of dot-product and metric attention for the tests of the core and of features.
 
 #include <memory>
 

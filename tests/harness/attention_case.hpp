@@ -35,7 +35,8 @@ inline const Token* holes(Index B, Index S) {
   return kept(std::move(mask));
 }
 
-// One query after the other, each over the rows up to its own: `positions` of them, in a ring (0: all, in their order).
+// One query after the other, each over the rows up to its own position. The cache is a ring of `positions` rows (0: all
+// rows in order).
 template <class T, class Device>
 Values<T> step_by_step(const AttentionCase& layer, Device& device, const Values<T>& in, Index positions = 0) {
   CaseArrays<T> a = arrays_of(layer, in);
@@ -64,8 +65,8 @@ Values<T> step_by_step(const AttentionCase& layer, Device& device, const Values<
   return out;
 }
 
-// Queries, keys and values, the first three inputs of a causal case, become others from a position on: -scale times
-// what they were, and half a scale. What comes before does not change a bit.
+// From one position on, replaces queries, keys and values (the first three inputs of a causal case) by -scale times the
+// old value plus half a scale. Earlier outputs must not change by one bit.
 template <class Case>
 void check_causality(const Case& layer, float scale, std::initializer_list<Index> positions) {
   for_each_number([&]<class T>(auto& device, const std::string& name, T) {
@@ -84,6 +85,48 @@ void check_causality(const Case& layer, float scale, std::initializer_list<Index
       CHECK(std::equal(before[0].begin(), before[0].begin() + begin, after[0].begin()));
       CHECK_FALSE(std::equal(before[0].begin(), before[0].end(), after[0].begin()));
     }
+  });
+}
+
+// A key that nobody sees has no influence on a single bit, neither of an output nor of a gradient, and no gradient of
+// its own, whatever the numbers of its key and its value, the second and third inputs of a case.
+template <class Case>
+void check_hidden_key(const Case& layer, Index hidden) {
+  for_each_number([&]<class T>(auto& device, const std::string& name, T) {
+    INFO(name << ", K " << layer.K);
+    const Values<T> in = converted<T>(random_values(layer.inputs(), 1));
+    const Values<T> d_out = converted<T>(random_values(layer.outputs(), 2));
+    Values<T> changed = in;
+    const Index begin = hidden * layer.H(), end = begin + layer.H();
+    for (Index i = begin; i < end; ++i) {
+      changed[1][size_of(i)] = T(900.0f);
+      changed[2][size_of(i)] = T(-900.0f);
+    }
+    CHECK(converted<double>(run_forward<T>(layer, device, in)) ==
+          converted<double>(run_forward<T>(layer, device, changed)));
+    const Values<double> gradients = run_backward<T>(layer, device, changed, d_out);
+    CHECK((run_backward<T>(layer, device, in, d_out) == gradients));
+    for (Index i = begin; i < end; ++i) {
+      CHECK(gradients[1][size_of(i)] == 0);
+      CHECK(gradients[2][size_of(i)] == 0);
+    }
+  });
+}
+
+// Long sums, as few units in the last place of a float as a pair of numbers leaves: outputs and gradients of float
+// numbers on every device, against the plain loops in double. Every tensor by the rule of the golden files.
+template <class Case>
+void check_long_sums(const Case& layer, const Values<double>& wide_in, const Values<double>& wide_d_out,
+                     double tolerance) {
+  INFO(sizes_of(layer.inputs()));
+  const Values<float> in = converted<float>(wide_in), d_out = converted<float>(wide_d_out);
+  PlainDevice plain;
+  const Values<double> out = run_forward<double>(layer, plain, converted<double>(in)),
+                       d_in = run_backward<double>(layer, plain, converted<double>(in), converted<double>(d_out));
+  for_each_device(1, [&](auto& device, const std::string& name) {
+    require_close(layer.outputs(), converted<double>(run_forward<float>(layer, device, in)), out, tolerance,
+                  "forward, " + name);
+    require_close(layer.inputs(), run_backward<float>(layer, device, in, d_out), d_in, tolerance, "backward, " + name);
   });
 }
 
@@ -108,7 +151,7 @@ void check_weights(const Case& layer, std::size_t values = 2) {
   require_close(layer.outputs(), {out}, a.out, 1e-14, "weights");
 }
 
-// A sequence none of whose keys may be seen: outputs are 0 with infinite lse, and all gradients are 0.
+// A sequence with all keys masked: outputs are 0 with infinite lse, and all gradients are 0.
 template <class Case>
 void check_nothing_seen(const Case& layer) {
   for_each_number([&]<class T>(auto& device, const std::string& name, T) {

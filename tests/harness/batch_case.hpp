@@ -1,6 +1,6 @@
 #pragma once
 
-// Batches of eight sequences, and what models make of them.
+// Batches of eight sequences, and the results of models on them.
 
 #include <cmath>
 #include <memory>
@@ -29,7 +29,8 @@ inline Token some_token(std::uint32_t site, Index i, Index count) {
                             static_cast<std::uint32_t>(count));
 }
 
-// A batch whose answer is the token that its sequence holds twice as often as chance; one real position at least.
+// A batch in which the correct answer is the token that occurs in its sequence twice as often as by chance. Each
+// sequence has at least one real position.
 inline Batch classes_of(Index step, Index classes, Index first) {
   Batch batch{.B = B, .C = C};
   for (Index b = 0; b < B; ++b) {
@@ -45,7 +46,7 @@ inline Batch classes_of(Index step, Index classes, Index first) {
   return batch;
 }
 
-// A network that answers with a rule that is known: its tied table makes the likeliest next token the token itself.
+// A network with a known rule: its tied token table makes each token its own most likely successor.
 inline void check_hits(Index chunk) {
   const ModelConfig config{
       .layers = 1, .channels = 16, .heads = 2, .context = C, .vocabulary = V, .mixer = "identity", .positions = "none"};
@@ -69,7 +70,8 @@ inline void check_hits(Index chunk) {
       const Index b = i / C;
       const Token token = some_token(20, i, V);
       batch.token_bc.push_back(token);
-      // Sequence 0: not asked; 1: one is missed; 2: one is asked, and hit; the others: all are hit.
+      // Sequence 0 has no target. Sequence 1 misses one target. Sequence 2 has one target, which is correct. In all
+      // other sequences every target is correct.
       const bool asked = b > 0 && (b != 2 || i % C == 3);
       batch.target_r.push_back(!asked ? ignored_target : i == C + 2 ? (token + 1) % V : token);
     }
@@ -81,8 +83,8 @@ inline void check_hits(Index chunk) {
   }
 }
 
-// The logits behind each sequence are those of the loss: their log-sum-exp less that of the target is its loss, at the
-// last position that the mask leaves, or of a classifier.
+// The logits of the last position must reproduce the loss of each sequence: log-sum-exp minus the target's logit. The
+// last position is the last unmasked one; a classifier has one row of logits per sequence.
 inline void check_last_logits(bool classifier) {
   ModelConfig config{.layers = 1, .channels = 12, .heads = 2, .context = C, .vocabulary = V, .mixer = "dot"};
   if (classifier) config.classes = 3;

@@ -20,7 +20,7 @@
 
 namespace abh {
 
-// The spread of a weight's test data: what keeps activations at unit scale.
+// Standard deviation of a weight's test data, which keeps activations at unit scale.
 inline TensorSpec spec_of(const Parameter& parameter) {
   Index fan_in = 1;
   for (std::size_t i = 1; i < parameter.shape.size(); ++i) fan_in *= parameter.shape[i];
@@ -33,7 +33,7 @@ inline TensorSpec spec_of(const Parameter& parameter) {
   return weight(parameter.name, parameter.shape, 1 / std::sqrt(static_cast<double>(fan_in)));
 }
 
-// A block on memory of its own. What its forward pass saves starts as NaN, so that nothing unwritten is used.
+// A block with its own memory. Its saved activations start as NaN, so that an unwritten element is noticed.
 template <class Make, class Device, class T>
 class BuiltBlock {
  public:
@@ -57,8 +57,8 @@ class BuiltBlock {
   auto& operator*() { return *block_; }
   auto operator->() { return block_.get(); }
 
-  // values[0] is the activation, of a block with a memory that is values[1]; the rest are the weights, or their
-  // gradients.
+  // values[0] is the activation. A block with a memory has that memory in values[1]. The other values are the weights,
+  // or their gradients.
   void put_weights(const Values<T>& values) { put<T>(weights_, values); }
   void put_gradients(const Values<T>& values) { put<Accum<T>>(gradients_, values); }
   void get_gradients(Values<T>& values) const {
@@ -161,7 +161,7 @@ struct BlockCase {
   }
 };
 
-// Checks that a block that recomputes arrays instead of saving them gives the same bits, on any device.
+// Checks that a block with recomputation gives the same bits as one that saves its activations, on any device.
 template <class Make>
 void check_recompute(BlockCase<Make> block, std::uint64_t seed) {
   const Values<double> in = random_values(block.inputs(), seed), d_out = random_values(block.outputs(), seed + 7);
@@ -202,8 +202,8 @@ void check_without_norm_and_residual(BlockCase<Make> block) {
   }
 }
 
-// Dropout with the mask of (seed, step, site of `use` in layer 2) on the block's output: without the residual, what is
-// dropped is exactly 0 and the rest is 1 / (1 - p) times what it was.
+// Applies dropout with the mask of (seed, step, site of `use` in layer 2) to the block's output. Without the residual,
+// dropped elements are exactly 0 and the others are scaled by 1 / (1 - p).
 template <class Make>
 void check_dropout(BlockCase<Make> block, double p, sites::LayerUse use) {
   block.options.dropout = p;
@@ -224,7 +224,7 @@ void check_dropout(BlockCase<Make> block, double p, sites::LayerUse use) {
   }
 }
 
-// Outputs at and before a position do not change by one bit when inputs behind it do, on any device.
+// Checks that a change of later inputs changes no bit of earlier outputs, on any device.
 template <class Make>
 void check_causality(const BlockCase<Make>& block, std::uint64_t seed = 5) {
   const Values<float> in = converted<float>(random_values(block.inputs(), seed));

@@ -6,7 +6,7 @@
 
 namespace abh {
 
-// Takes what is written to a standard stream while it lives.
+// Captures the output to a standard stream during its lifetime.
 class CapturedOutput {
  public:
   explicit CapturedOutput(std::ostream& stream) : stream_(stream), old_(stream.rdbuf(text_.rdbuf())) {}

@@ -1,13 +1,13 @@
 #pragma once
 
-// Macros of Catch2 use __COUNTER__. clang++ 22 warns of it where they are expanded, in files that are not Catch2's.
+// Macros of Catch2 use __COUNTER__. clang++ 22 warns about it at each expansion in our files.
 #if defined(__clang__) && defined(__has_warning)
 #if __has_warning("-Wc2y-extensions")
 #pragma clang diagnostic ignored "-Wc2y-extensions"
 #endif
 #endif
 
-// Catch2 version 3 where it is installed, else the single header of version 2.
+// Uses Catch2 version 3 if it is installed, else the single header of version 2.
 #if __has_include(<catch2/catch_all.hpp>)
 #include <catch2/catch_all.hpp>
 #else

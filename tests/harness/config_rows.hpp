@@ -1,8 +1,7 @@
 #pragma once
 
-// Settings that make no network or no training. Rows<ConfigFault, ModelConfig> are those of a network,
-// Rows<ConfigFault, TrainingConfig> those of a training. Rows<std::string, ModelConfig> and <..., TrainingConfig> are
-// values of keys away from their defaults.
+// Invalid settings. Rows<ConfigFault, ModelConfig> are faults of a network, Rows<ConfigFault, TrainingConfig> faults of
+// a training. Rows<std::string, ModelConfig> and <..., TrainingConfig> set keys to values other than their defaults.
 
 #include <string>
 

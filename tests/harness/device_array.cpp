@@ -23,14 +23,14 @@ namespace abh {
 
 namespace {
 
-// Pages, and behind them one that nobody may touch.
+// Pages, followed by one page without access.
 struct Pages {
   unsigned char* first;
   std::size_t bytes;       // without the last one
-  std::size_t behind = 0;  // of those, what lies behind the array
+  std::size_t behind = 0;  // bytes after the array, included in `bytes`
 };
 std::map<void*, Pages> used;
-// Tests make arrays by the thousand: small ones stay mapped for the next of their size.
+// Tests make thousands of arrays, so small blocks stay mapped for the next array of the same size.
 std::multimap<std::size_t, Pages> unused;
 constexpr std::size_t kept_bytes = std::size_t{1} << 18;
 #if defined(ABH_CUDA)
@@ -38,7 +38,7 @@ std::map<void*, std::size_t> used_pinned;
 std::multimap<std::size_t, void*> unused_pinned;
 #endif
 
-// The emulator watches the bytes before an array, and behind it up to the last page: kernels must not write there.
+// The emulator guards the bytes before an array, and after it up to the last page: kernels must not write there.
 constexpr std::size_t watched_before = 256;
 
 // Memory full of NaN that begins `shift` bytes beyond a multiple of `alignment`, and ends as close to a page that
@@ -85,8 +85,9 @@ void release_guarded(void* memory) {
 
 #if defined(ABH_CUDA)
 
-// Pinned memory takes a millisecond to get: it is taken in large pieces, out of which arrays of 2^n bytes come (a
-// larger one is a piece), and what is released waits for the next array of its size. Full of NaN.
+// Allocating pinned memory takes a millisecond, so it is allocated in large pieces. A piece is divided into arrays of
+// 2^n bytes; a larger array is a piece of its own. Released arrays are reused for the same size. All memory is filled
+// with NaN.
 void* allocate_pinned(std::size_t bytes) {
   constexpr std::size_t piece_bytes = std::size_t{1} << 24, fewest_bytes = 256;
   static unsigned char* piece = nullptr;
@@ -129,7 +130,7 @@ MemorySource test_memory() {
   if (gpu) return {allocate_pinned, release_pinned};
 #endif
 #if defined(__SANITIZE_ADDRESS__) && !defined(ABH_EMULATOR)
-  return host_memory();  // the sanitizer sees more: every byte on both sides
+  return host_memory();  // the sanitizer guards every byte on both sides
 #else
   return {[](std::size_t bytes) { return allocate_guarded(bytes, 64, 0); }, release_guarded};
 #endif

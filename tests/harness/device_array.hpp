@@ -1,8 +1,8 @@
 #pragma once
 
 // Arrays of the layer tests: like std::vector, in memory that every device of this build can read and write. On a real
-// GPU that is pinned memory of the host; else it ends before a page that nobody may touch, so that a layer that reads
-// past its end crashes, and the emulator notices when a kernel writes beside it.
+// GPU that is pinned host memory. Otherwise the array ends before a page without access: a layer that reads past the
+// end crashes, and the emulator reports a kernel that writes outside the array.
 
 #include <cstddef>
 #include <type_traits>
@@ -17,9 +17,9 @@ namespace abh {
 // Defined in tests/harness/device_array.cpp.
 MemorySource test_memory();
 
-// Arrays begin at multiples of 16 bytes, what the widest accesses of a GPU need, so fewer lie between their end and the
-// page. One of them begins as many bytes later as shift_array says, but at least one number: arrays of floating-point
-// numbers count, from 0 since the last call, which returns how many there have been.
+// Arrays start at multiples of 16 bytes, the width of a GPU's widest accesses, which leaves few bytes between their end
+// and the guard page. shift_array moves the start of one array by some bytes, but by at least one element. It counts
+// arrays of floating-point numbers from 0 since its last call, and returns their number.
 void* allocate_array(std::size_t bytes, std::size_t number_bytes);
 void release_array(void* memory);
 Index shift_array(Index array = -1, std::size_t bytes = 0);
@@ -44,8 +44,8 @@ class Array : public std::vector<T, TestAllocator<T>> {
   using std::vector<T, TestAllocator<T>>::vector;
 };
 
-// In bf16 a test does not know which of a layer's tensors are bf16 and which are float: statistics, logits and weight
-// gradients are. So an array is both, until its address is taken as one of them.
+// In bf16, a test cannot tell which tensors of a layer are bf16 and which are float (statistics, logits and weight
+// gradients). An array therefore has both types until its address is taken as one of them.
 template <>
 class Array<bf16> : public std::vector<bf16, TestAllocator<bf16>> {
  public:

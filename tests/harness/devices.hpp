@@ -17,8 +17,9 @@
 
 namespace abh {
 
-// Runs body(device) on every CPU device that can compute T = float here: the plain loops, width 1, baseline, and what
-// this machine and this build have. A unit that multiplies bf16 is a device of its own for bf16 alone: for_each_unit.
+// Runs body(device) on every CPU device that computes T = float here: the plain loops, width 1, baseline, and all
+// instruction sets of this machine and build. A unit that multiplies bf16 is a separate device for bf16: see
+// for_each_unit.
 template <class Body>
 void for_each_cpu(Index threads, const Body& body) {
   PlainDevice plain;
@@ -45,8 +46,8 @@ void for_each_cpu(Index threads, const Body& body) {
 #endif
 }
 
-// Runs body(device, name) on CPU devices with a unit that multiplies bf16: that of this machine, and AMX, which is
-// emulated elsewhere.
+// Runs body(device, name) on CPU devices with a unit that multiplies bf16: the unit of this machine, and AMX, which is
+// emulated if the machine lacks it.
 template <class Body>
 void for_each_unit([[maybe_unused]] Index threads, [[maybe_unused]] const Body& body) {
 #if defined(ABH_AVX512)
@@ -63,7 +64,8 @@ void for_each_unit([[maybe_unused]] Index threads, [[maybe_unused]] const Body& 
 #endif
 }
 
-// Runs body(another, threads) on devices of the same kind with 2 and 3 threads; the plain loops and a GPU have none.
+// Runs body(another, threads) on devices of the same kind with 2 and 3 threads. The plain loops and GPUs have no
+// threads.
 template <class Device, class Body>
 void with_more_threads(const Device&, const Body&) {}
 template <Isa isa, class Body>
@@ -74,8 +76,8 @@ void with_more_threads(const CpuDevice<isa>& device, const Body& body) {
   }
 }
 
-// Whether tests run on a real GPU. Where ABH_REQUIRE_GPU is in the environment they fail without one, instead of having
-// nothing to do.
+// true: tests run on a real GPU. If the environment has ABH_REQUIRE_GPU, tests without a GPU fail instead of being
+// skipped.
 inline bool has_real_gpu() {
 #if defined(ABH_CUDA)
   if (gpu_available<Backend::cuda>()) return true;
@@ -84,9 +86,9 @@ inline bool has_real_gpu() {
   return false;
 }
 
-// Runs body(device, name) on every GPU of this build: the emulator, and a real one where there is one, with the matrix
-// products of cuBLASLt and with ours. Without any, nothing runs. The emulator has those of cuBLASLt, by its stand-in,
-// for tests of what multiplies matrices, which say so.
+// Runs body(device, name) on every GPU of this build: the emulator, and a real GPU if present, with the matrix products
+// of cuBLASLt and with ours. Without a GPU nothing runs. The emulator uses its stand-in for cuBLASLt only in tests that
+// request it.
 template <class Body>
 void for_each_gpu([[maybe_unused]] const Body& body, [[maybe_unused]] bool multiplies_matrices = false) {
 #if defined(ABH_EMULATOR)

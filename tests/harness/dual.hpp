@@ -1,7 +1,7 @@
 #pragma once
 
-// Forward-mode automatic differentiation: a value and its derivative in one direction, carried through every operation.
-// It knows nothing of any backward pass, which makes it an independent and, up to rounding, exact proof of each.
+// Forward-mode automatic differentiation: a value and its derivative in one direction pass through every operation. It
+// shares no code with the backward passes, so it checks them independently, and exactly up to rounding.
 
 #include <cmath>
 #include <compare>
@@ -44,7 +44,7 @@ inline Dual sqrt(Dual x) {
 }
 inline Dual exp(Dual x) {
   const double power = std::exp(x.value);
-  return {power, power == 0 ? 0 : power * x.derivative};  // exp(-inf) is a constant 0, whatever the derivative
+  return {power, power == 0 ? 0 : power * x.derivative};  // exp(-inf) is constant 0 for any derivative
 }
 inline Dual log(Dual x) { return {std::log(x.value), x.derivative / x.value}; }
 inline Dual log1p(Dual x) { return {std::log1p(x.value), x.derivative / (1 + x.value)}; }

@@ -40,7 +40,7 @@ std::vector<Element> results_of(Kernel kernel, dim3 grid, dim3 block, std::size_
   return results;
 }
 
-// The message of the error that launch() throws, "" if it throws none.
+// Message of the error that launch() throws; "" without an error.
 template <class Kernel, class... Arguments>
 std::string error_of(Kernel kernel, dim3 grid, dim3 block, std::size_t shared_bytes, Arguments... arguments) {
   try {

@@ -7,7 +7,7 @@
 
 namespace abh {
 
-// The message of the Error that `call` throws, which must be one line for status 1; "no error" if it throws none.
+// Message of the Error that `call` throws; it must be one line with status 1. "no error" if `call` does not throw.
 template <class Call>
 std::string error_of(const Call& call) {
   try {

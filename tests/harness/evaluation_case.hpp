@@ -18,7 +18,7 @@ namespace abh {
 
 inline const DeviceChoice one_thread{.device = "cpu", .threads = 1};
 
-// A model that knows nothing of the text, but has its opinions.
+// An untrained model with large logits.
 inline TextModel some_model(const Tokenizer& tokenizer, const std::string& positions = "learned",
                             const std::string& mixer = "additive,dot") {
   const ModelConfig config =

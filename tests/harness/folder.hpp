@@ -12,7 +12,7 @@
 
 namespace abh {
 
-// A folder of its own for a test, removed at the end.
+// A temporary folder for one test, removed at the end.
 class TestFolder {
  public:
   TestFolder() {

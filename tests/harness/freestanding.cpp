@@ -1,5 +1,5 @@
-// A network that is trained, saved, read again and written with, by what needs neither threads nor files: built once
-// without them and once as all programs are, it says the same (tests/network/test_freestanding.sh).
+// Trains, saves and reloads a network and generates text with code that needs neither threads nor files. Both builds,
+// without and with them, must print the same (tests/network/test_freestanding.sh).
 
 #include <cstddef>
 #include <cstdio>

@@ -11,8 +11,8 @@ struct GeneratorCase {
   std::string mixer, positions = "learned", window = "0";
 };
 
-// Tags of rows: models that write as far as their context, that go on behind it, that read a prompt in several passes,
-// and that forget nothing.
+// Tags of rows: models that generate up to their context, models that generate beyond it, models that read a prompt in
+// several passes, and models with unlimited memory.
 struct WithinContext;
 struct FullContext;
 struct LongPrompt;

@@ -1,6 +1,7 @@
 #pragma once
 
-// Golden files, and what the program makes of them. Rows<Content> are cases that it computes: their results are added.
+// Golden files, and the program's results on them. Rows<Content> are cases that the program computes; their results are
+// added.
 
 #include <map>
 #include <sstream>
@@ -15,7 +16,7 @@
 
 namespace abh {
 
-// The content of a golden file, to be changed by a test before it is written.
+// Content of a golden file, which a test changes before it is written.
 struct Content {
   template <class Number>
   struct Tensor {
@@ -98,8 +99,8 @@ inline Content network_inputs() {
   return content;
 }
 
-// The same network without a table of positions. Four channels of one size make norms of small deviation, and roundings
-// of float large.
+// The same network without a position table. Four channels of equal size give norms of small deviation, which increases
+// the rounding errors of float.
 inline Content without_table(Content content, const std::string& positions) {
   content.metadata["positions"] = positions;
   content.metadata["tolerance_float"] = "1e-4";
@@ -129,15 +130,14 @@ inline Content with(Content content, const std::string& changes) {
   return content;
 }
 
-// A file whose numbers are known, the exit status of the program on it, and a part of its message.
+// A file with known numbers, the program's exit status on it, and a part of its message.
 struct GoldenExample {
   Content content;
   int status = 0;
   std::string message = {};
 };
 
-// A case with its own results, changed so that it makes no sense, and a part of the message. `without` is a key that is
-// removed.
+// A case with its own results, made invalid by a change, and a part of the message. `without` is a removed key.
 struct GoldenFault {
   Content content;
   std::string changes, message;
@@ -145,7 +145,7 @@ struct GoldenFault {
   bool has_results = true;
 };
 
-// The rest is defined in tests/network/test_golden.cpp.
+// The functions below are defined in tests/network/test_golden.cpp.
 
 struct GoldenRun {
   int status;
@@ -159,7 +159,7 @@ GoldenRun run_golden_on(const Content& content, std::vector<std::string> flags =
 // y = x W^T + b with numbers that a reader can check.
 Content linear_by_hand();
 
-// The file with what this code computes, in double, as the numbers to be reproduced.
+// The file with the results of this code, in double, as the expected numbers.
 Content with_own_results(Content content);
 
 // Whether a tensor of a file is compared.

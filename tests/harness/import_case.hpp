@@ -68,8 +68,8 @@ inline ModelConfig model_for_python(const std::string& mixer) {
   return model_with("layers=2 channels=12 heads=3 context=6 vocabulary_size=3 mixer=" + mixer + " " + needs_of(mixer));
 }
 
-// Tags of further rows: lists of mixers whose sizes are seen from tensors, models that Python reads, mixers of models
-// that it reads from our own files, and flags of models that PyTorch computes.
+// Tags of further rows: lists of mixers whose sizes are inferred from tensors, models that Python reads, mixers of
+// models that Python reads from our own files, and flags of models that PyTorch computes.
 struct ForSizes;
 struct ForPython;
 struct ForPythonOfOurs;

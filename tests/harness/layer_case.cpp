@@ -19,7 +19,7 @@ namespace {
 
 constexpr double between_rows = 5;
 
-// The rows of a spec with `gap` elements of `fill` behind each, and back again.
+// Inserts `gap` elements of `fill` after each row of a spec, and removes them again.
 template <class T>
 Array<T> with_gaps(const Array<T>& rows, const TensorSpec& spec, Index gap, double fill) {
   if (gap == 0) return rows;
@@ -49,7 +49,7 @@ Array<T> without_gaps(const Array<T>& spread_rows, const TensorSpec& spec, Index
   return rows;
 }
 
-constexpr double before = 0.25;  // what gradients that are added to hold
+constexpr double before = 0.25;  // initial value of gradients that are added to
 
 std::vector<GradcheckRow> gradcheck_table;
 

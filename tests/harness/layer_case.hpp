@@ -36,17 +36,17 @@ namespace abh {
 template <class T>
 using Values = std::vector<Array<T>>;
 
-// Functions that are no templates, or templates of number types alone, are compiled once and optimised, in
+// Functions that are not templates, or templates of number types only, are compiled once and optimised, in
 // tests/harness/layer_case.cpp. The tests themselves are not optimised, so that they compile faster.
 
-// Where every device finds values that a case points to, until the tests end.
+// Stores values that a case points to, readable by every device, until the tests end.
 template <class Element>
 Element* kept(Array<Element> values) {
   static std::deque<Array<Element>> all;
   return all.emplace_back(std::move(values)).data();
 }
 
-// "in_bcd (2, 3, 5), weight_d (5)": the sizes of a case, for the messages of what it fails.
+// "in_bcd (2, 3, 5), weight_d (5)": the sizes of a case, for failure messages.
 std::string sizes_of(const std::vector<TensorSpec>& specs);
 
 // Normal random numbers for spec `index` of a case.
@@ -78,7 +78,7 @@ struct CaseArrays {
   Values<T> in, out, saved, d_out, d_in;
 };
 
-// Some of them as those of another case, which is a part of this one.
+// Some of the tensors as tensors of another case, which is a part of this case.
 template <class T>
 struct PartArrays {
   using Number = T;
@@ -161,8 +161,8 @@ double dot(const Values<double>& a, const Values<double>& b);
 // The derivative of dot(out, d_out).
 double derivative_of_dot(const Values<Dual>& out, const Values<double>& d_out);
 
-// Every element of an input moves the outputs alone. Under the address sanitizer, which is slow and looks for other
-// things, the first and the last of each.
+// Changes every element of an input alone and compares the outputs. Under the slow address sanitizer, only the first
+// and the last element of each input.
 inline bool is_tried([[maybe_unused]] std::size_t element, [[maybe_unused]] std::size_t count) {
 #if defined(__SANITIZE_ADDRESS__)
   return element == 0 || element + 1 == count;
@@ -215,7 +215,7 @@ void check_gradients(const Case& layer, std::uint64_t seed) {
   check_gradients(layer, seed, device, dual_device);
 }
 
-// The plain loops prove themselves, and the CPU in double computes what they do.
+// Checks the plain loops by themselves, and the CPU in double against them.
 template <class Case>
 void check_plain(const Case& layer, std::uint64_t seed) {
   INFO(sizes_of(layer.inputs()));
@@ -231,12 +231,12 @@ void check_plain(const Case& layer, std::uint64_t seed) {
                 run_backward<double>(layer, plain, in, d_out), 1e-11, "cpu against plain, backward");
 }
 
-// Without `gpus`, on the CPU alone: where cases are many.
+// Without `gpus`, runs on the CPU only, for tests with many cases.
 template <class Case>
 void check_float(const Case& layer, std::uint64_t seed, double forward_tolerance = 1e-5,
                  double backward_tolerance = 2e-5, bool gpus = true) {
   INFO(sizes_of(layer.inputs()));
-  // Rounded to float first: both sides see the same numbers.
+  // Inputs are rounded to float first, so that both sides have the same numbers.
   const Values<float> in = converted<float>(random_values(layer.inputs(), seed));
   const Values<float> d_out = converted<float>(random_values(layer.outputs(), seed + 1));
   CpuDevice<Isa::baseline> reference(1);
@@ -252,8 +252,8 @@ void check_float(const Case& layer, std::uint64_t seed, double forward_tolerance
   if (gpus) for_each_gpu(check);
 }
 
-// Every lane width against width 1, at every odd size: some vectors of the widest kind, and every odd rest.
-// case_of(size) is a layer of that size.
+// Every SIMD width against width 1, at every odd size up to several of the widest vectors plus a rest. case_of(size) is
+// a layer of that size.
 template <class CaseOf>
 void check_widths(const CaseOf& case_of) {
   CpuDevice<Isa::scalar> one_by_one(1);
@@ -284,7 +284,7 @@ void check_threads(const Case& layer, std::uint64_t seed) {
     const Values<double> d_in = run_backward<float>(layer, device, in, d_out);
     const auto check = [&](Device& another, Index threads) {
       INFO(name << ", " << threads << " threads");
-      // In parentheses of their own: what differs would be printed in full, which takes minutes for a large case.
+      // Extra parentheses: on failure Catch2 would print both arrays, which takes minutes for a large case.
       CHECK((run_forward<float>(layer, another, in) == out));
       CHECK((run_backward<float>(layer, another, in, d_out) == d_in));
     };
@@ -293,18 +293,18 @@ void check_threads(const Case& layer, std::uint64_t seed) {
   });
 }
 
-// A row of the table of `make gradcheck`: one tensor of one layer on one device.
+// A row in the table of `make gradcheck`: one tensor of one layer on one device.
 struct GradcheckRow {
   std::string layer = {}, what = {}, tensor = {}, pass = {}, device = {}, type = {};
   double error = 0, tolerance = 0;
 };
 void record_gradcheck(const GradcheckRow& row);
-void print_gradcheck_table();  // what `make gradcheck` shows
+void print_gradcheck_table();  // prints the table of `make gradcheck`
 
-// The order in which the emulator runs threads and blocks; a real GPU has its own.
+// Order in which the emulator runs threads and blocks; a real GPU has its own order.
 void set_thread_order(int number);
 
-// Runs something three times, in three orders of threads: the same bits every time. Gives the results of the first.
+// Runs the body three times, in three thread orders, and requires the same bits. Returns the results of the first run.
 template <class Run>
 auto run_in_three_orders(const Run& run) {
   set_thread_order(0);
@@ -321,20 +321,20 @@ auto run_in_three_orders(const Run& run) {
 // ||got - reference|| / ||reference||, the norms over one tensor; 0 / 0 is 0.
 double error_in_norm(const Array<double>& got, const Array<double>& reference, double floor);
 
-// Checks the tensors of one pass of a layer, enters them in that table, and `row` says what they have in common. float:
-// the rule of the golden files. bf16, to the tolerance of `row`: in norm, per tensor; a tensor that is all but zero
-// beside the others of its kind counts as 1 % of their mean square.
+// Checks the tensors of one pass of a layer and enters them in that table; `row` has their common columns. float: the
+// rule of the golden files. bf16: the norm of the error per tensor, within the tolerance of `row`; a nearly zero tensor
+// counts as 1 % of the mean square of its kind.
 void record_pass(GradcheckRow row, const std::string& pass, const std::vector<TensorSpec>& specs,
                  const Values<double>& got, const Values<double>& reference, double float_tolerance);
 
-// Whether a case says that its layer multiplies matrices by `gemm`.
+// true: the layer of this case multiplies matrices with `gemm`.
 template <class Case>
 inline constexpr bool multiplies_matrices = requires {
   Case::multiplies_matrices;
 };
 
-// A layer on every GPU of this build, and in bf16 on every CPU device, against the CPU in double, which sees the same
-// rounded inputs. On a CPU 2 and 3 threads give the same bits.
+// A layer on every GPU of this build, and in bf16 on every CPU device, against the CPU in double with the same rounded
+// inputs. On a CPU, 2 and 3 threads must give the same bits.
 template <class Case>
 void check_gpu(const std::string& name, const std::string& what, const Case& layer, std::uint64_t seed = 1,
                double bf16_tolerance = 2e-2) {
@@ -376,7 +376,7 @@ void check_gpu(const std::string& name, const std::string& what, const Case& lay
       multiplies_matrices<Case>);
 }
 
-// Several cases, each with its sizes for `what`.
+// Several cases; `what` of each contains its sizes.
 template <class First, class... Rest>
 requires(!std::is_convertible_v<First, std::string>) void check_gpu(const std::string& name, const First& first,
                                                                     const Rest&... rest) {
@@ -384,8 +384,8 @@ requires(!std::is_convertible_v<First, std::string>) void check_gpu(const std::s
   (check_gpu(name, sizes_of(rest.inputs()), rest), ...);
 }
 
-// A GPU reads and writes up to 16 bytes at once where an array and its rows allow it. Runs body(what) as it is, then
-// with each of the arrays that it makes at other places, alone; the first time `what` is empty.
+// A GPU reads and writes up to 16 bytes at once if the array and its rows are aligned. Runs body(what) unchanged, with
+// an empty `what`, then once per array of the body with this array misaligned.
 template <class Body>
 void for_each_shifted_array(std::size_t smallest_shift, const Body& body) {
   shift_array();
@@ -459,7 +459,7 @@ void check_layer(const Case& layer, std::uint64_t seed = 1) {
 
 }  // namespace abh
 
-// Compiled there, too.
+// Compiled in tests/harness/layer_case.cpp as well.
 extern template class std::vector<double, abh::TestAllocator<double>>;
 extern template class std::vector<float, abh::TestAllocator<float>>;
 extern template class std::vector<abh::bf16, abh::TestAllocator<abh::bf16>>;

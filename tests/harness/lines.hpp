@@ -6,7 +6,7 @@
 
 namespace abh {
 
-// The parts of a text that end with `end`, without it, and what follows the last one.
+// Parts of a text that end with `end`, without it, and the text after the last `end`.
 inline std::vector<std::string> lines_of(const std::string& text, char end = '\n') {
   std::istringstream in(text);
   std::vector<std::string> lines;

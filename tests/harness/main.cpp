@@ -22,7 +22,7 @@ using ListenerBase = Catch::TestEventListenerBase;
 
 namespace abh {
 
-// In tests/harness/layer_case.cpp; its header would be read for this alone.
+// Declared here because its header is large; defined in tests/harness/layer_case.cpp.
 void print_gradcheck_table();
 
 }  // namespace abh

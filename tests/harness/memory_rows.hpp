@@ -1,6 +1,6 @@
 #pragma once
 
-// Networks whose memory is counted and taken.
+// Networks for the comparison of estimated and used memory.
 
 #include <string>
 #include <vector>
@@ -18,7 +18,7 @@ struct MemoryCase {
   bool wide = false;  // for the widest instruction set of the build
 };
 
-// The sizes of `tiny` with one layer of a mixer, then as `changes` say.
+// The sizes of `tiny` with one layer of a mixer, changed by `changes`.
 inline std::vector<MemoryCase> memory_cases_of(const MixerProperties& mixer, Index conv_groups,
                                                const std::string& changes) {
   const std::string one = "layers=1 " + needs_of(mixer.name) + "mixer=" + mixer.name + " channels=64";
@@ -47,7 +47,7 @@ inline std::vector<MemoryCase> memory_cases() {
     const ModelConfig model = changed(Preset("baby").model, "layers=1 " + needs_of(mixer.name) + "mixer=" + mixer.name);
     cases.push_back({model, 2, model.context, 2});
   }
-  // A vocabulary that outweighs everything else, and many heads.
+  // A vocabulary larger than all other parts, and many heads.
   ModelConfig model = network_case("dot", "0", 0, "channels=24 heads=24 vocabulary_size=3000").config;
   cases.push_back({model, 3, 7, 1});
   model.mixer = "additive";
@@ -55,12 +55,12 @@ inline std::vector<MemoryCase> memory_cases() {
   return cases;
 }
 
-// Networks whose steps ask for scratch memory in different layers.
+// Networks whose largest scratch memory is in different layers.
 struct ScratchCase {
   const char *mixer, *window;
   Index channels, heads, conv_kernel, conv_groups, B, C;
   bool muon, recompute;
-  Index threads = 1;  // of long steps; small ones are tried with 1, 2 and 3
+  Index threads = 1;  // for long steps; short steps run with 1, 2 and 3 threads
   Index chunk = 0;
 
   ModelConfig config() const {

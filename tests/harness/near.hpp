@@ -7,7 +7,7 @@
 
 namespace abh {
 
-// How far two ranges of numbers are apart where they are furthest; NaN if there is one.
+// Largest distance between corresponding numbers of two ranges; NaN if any number is NaN.
 template <class A, class B>
 double distance(const A& a, const B& b) {
   REQUIRE(a.size() == b.size());

@@ -10,7 +10,7 @@ namespace abh {
 
 using Reference = CpuDevice<Isa::baseline>;
 
-// Compiled once: those in double with what checks golden files, the others in tests/harness/network_case.cpp.
+// Compiled once: the types in double with the golden-file checks, the others in tests/harness/network_case.cpp.
 extern template class Network<Reference, double>;
 extern template class Network<PlainDevice, double>;
 extern template class Network<CpuDevice<Isa::scalar>, float>;
@@ -25,7 +25,7 @@ Device device_of(Index threads) {
   }
 }
 
-// A network of one case on a device of its own.
+// A network of one case on its own device.
 template <class Device, class T>
 class Built {
  public:

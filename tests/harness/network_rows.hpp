@@ -15,7 +15,7 @@
 
 namespace abh {
 
-// A network with a batch that it is trained on.
+// A network with a batch for training.
 struct NetworkCase {
   ModelConfig config;
   Index B = 2, C = 5, S = 0;
@@ -69,7 +69,7 @@ inline NetworkCase network_case(const std::string& mixer, const std::string& win
   return network;
 }
 
-// Every mixer, or those that have a window, alone and with what can be switched on around it.
+// Every mixer, or every mixer with a window, alone and with all optional features.
 inline std::vector<NetworkCase> mixer_cases(const std::string& window = "0") {
   std::vector<NetworkCase> cases;
   const bool windowed = window != "0";
@@ -123,8 +123,7 @@ inline NetworkCase case_for_scratch(const std::string& mixer, const std::string&
   return network;
 }
 
-// Tags of further rows: networks that are computed step by step, those of case_for_scratch, and those whose weights
-// decay.
+// Tags of further rows: networks for inference tests, networks for case_for_scratch, and networks with weight decay.
 struct ForSteps;
 struct ForScratch;
 struct ForWeightDecay;

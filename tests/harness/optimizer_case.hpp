@@ -1,7 +1,7 @@
 #pragma once
 
-// How an optimizer is proved. run.operator()<T>(device) gives its tensors after some steps: an Update with weight,
-// master (empty where T is not narrow) and tensors(), which are all but the master, weight first.
+// Tests of optimizers. run.operator()<T>(device) returns the tensors after some steps as an Update: weight, master
+// (empty if T is not narrow) and tensors(), which has all of them except the master, weight first.
 
 #include "tests/harness/layer_case.hpp"
 #include "tests/harness/near.hpp"
@@ -67,8 +67,8 @@ void check_update_on_cpus(const std::vector<TensorSpec>& specs, double tolerance
   });
 }
 
-// float on a GPU, in three orders of threads, into the table of `make gradcheck`; then bf16, whose weights must be
-// their full-precision copies rounded. Gives both.
+// float on a GPU, in three thread orders, for the table of `make gradcheck`; then bf16, whose weights must be their
+// rounded full-precision copies. Returns both.
 template <class Run, class Device>
 auto check_update_on_gpu(Device& device, const GradcheckRow& row, const std::vector<TensorSpec>& specs,
                          const Run& run) {

@@ -10,10 +10,10 @@ namespace abh {
 // The part of a text that a pattern matches, then the match of each group.
 using Parts = std::vector<std::string>;
 
-// Where it takes all of the text; else there are no parts.
+// Parts of a pattern that matches the whole text; empty without a match.
 Parts whole_match(const std::string& text, const std::string& pattern);
 
-// All places where it takes a part of the text, one behind the other.
+// All matches of a pattern in a text, in order.
 std::vector<Parts> matches(const std::string& text, const std::string& pattern);
 
 }  // namespace abh

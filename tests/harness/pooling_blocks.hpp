@@ -1,6 +1,6 @@
 #pragma once
 
-// The blocks that pool, additive and average, as their tests and those of features have them.
+// The pooling blocks, additive and average, for the tests of the core and of features.
 
 #include "blocks/additive.hpp"
 #include "blocks/average.hpp"
@@ -43,7 +43,7 @@ inline BlockCase<MakeAverage> average_case(Index N, Index K, Index B, Index C, I
 inline void check_average_with_mask(BlockCase<MakeAverage> block) {
   block.mask_bc = {1, 1, 0, 0, 1, /**/ 0, 0, 1, 1, 0};  // a hole; padding on both sides
   check_layer(block);
-  block.mask_bc = {0, 0, 0, 0, 0, /**/ 0, 1, 0, 0, 0};  // nothing; a single position
+  block.mask_bc = {0, 0, 0, 0, 0, /**/ 0, 1, 0, 0, 0};  // all masked; a single position
   check_layer(block);
 }
 

@@ -16,7 +16,7 @@ namespace abh {
 
 inline std::size_t size(Index count) { return static_cast<std::size_t>(count); }
 
-// (pooling.1) as it stands, a weighted sum for each position, which shares nothing with the fast code.
+// (pooling.1) literally, as a weighted sum for each position, without any code of the fast version.
 struct PoolingDefinition : PoolingCase {
   template <class Arrays, class T = typename Arrays::Number>
   void forward(PlainDevice& device, Arrays& a) const {
@@ -28,7 +28,7 @@ struct PoolingDefinition : PoolingCase {
   }
 };
 
-// max + log sum is an output, too. Where a position sees nothing it is a constant here.
+// max + log sum is an output, too. For a position without unmasked positions it is a constant here.
 struct LseCase : PoolingCase {
   std::vector<TensorSpec> outputs() const {
     std::vector<TensorSpec> specs = PoolingCase::outputs();
@@ -127,7 +127,7 @@ Array<double> steps(Device& device, const PoolingShape& shape, const Values<doub
   return out;
 }
 
-// Checks that a changed input position changes every output that sees it, and no bit of the others.
+// Checks that a changed input position changes every output that includes it, and no bit of the other outputs.
 template <class Device>
 void check_influence(Device& device, const std::string& name, const PoolingCase& layer,
                      const std::vector<Index>& positions) {
@@ -150,7 +150,7 @@ void check_influence(Device& device, const std::string& name, const PoolingCase&
   }
 }
 
-// The slope of every head, in place of random ones.
+// Sets the slope of every head, instead of random slopes.
 template <class Case>
 struct Sloped : Case {
   double slope;
@@ -173,8 +173,8 @@ inline std::string described(const PoolingCase& layer) {
          " heads of " + std::to_string(s.K) + (s.window > 0 ? ", window " + std::to_string(s.window) : "") +
          (layer.decays ? ", decay" : "") + (s.causal ? "" : ", not causal") + (layer.mask_bc ? ", masked" : "");
 }
-// With a slope of 5 an average is all but its newest payload: their difference, which the gradient of a logit is made
-// of, is little more than what bf16 rounds away.
+// With a slope of 5 an average nearly equals its newest payload. The gradient of a logit uses their difference, which
+// is little more than the rounding error of bf16.
 template <class Case>
 void check_on_gpu(const Case& layer, double bf16_tolerance = 2e-2) {
   check_gpu("pooling", described(layer), layer, 1, bf16_tolerance);

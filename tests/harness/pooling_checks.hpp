@@ -1,7 +1,7 @@
 #pragma once
 
-// Checks of pooling that hold for every window (0: global), called by the core's tests and by those of windows and
-// bidirectional. They are defined in tests/layers/test_pooling*.cpp, so that they are compiled once.
+// Checks of pooling for every window (0: global), used by the tests of the core, of windows and of bidirectional. They
+// are defined in tests/layers/test_pooling*.cpp and compiled once.
 
 #include <vector>
 
@@ -11,8 +11,8 @@ namespace abh {
 
 // tests/layers/test_pooling.cpp
 
-// Outputs and gradients against (pooling.1) as a weighted sum for each position, which shares nothing with the fast
-// code: in double, and in float on every device.
+// Outputs and gradients against (pooling.1) as a weighted sum for each position, without any code of the fast version:
+// in double, and in float on every device.
 void check_definition(const PoolingCase& layer, const Values<float>& in);
 void check_definition(const PoolingCase& layer, double logit_scale = 1);
 

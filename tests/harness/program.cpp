@@ -81,7 +81,7 @@ Outcome run_program_of_build(const std::string& name, const Arguments& arguments
   ::close(in[0]);
   ::close(out[1]);
   ::close(err[1]);
-  // The inputs of these tests fit into a pipe; a child that does not read its own must not stop the test.
+  // The inputs of these tests fit into a pipe, so a child that does not read its input cannot block the test.
   const auto old_handler = ::signal(SIGPIPE, SIG_IGN);
   if (::write(in[1], options.input.data(), options.input.size()) < 0 && errno != EPIPE) {
     throw std::runtime_error("cannot write to a pipe");

@@ -1,6 +1,6 @@
 #pragma once
 
-// Runs one of this project's programs as a user would and collects what came of it; and small runs to try them on.
+// Runs a program of this project like a user and collects its results; also small runs for these tests.
 
 #include <sys/resource.h>
 
@@ -32,11 +32,11 @@ struct RunOptions {
   std::vector<std::pair<std::string, std::string>> environment = {};  // added to the test's own
   std::string folder = {};                                            // working folder; empty: the test's own
   rlim_t largest_file = RLIM_INFINITY;                                // bytes
-  std::size_t close_output_after = std::string::npos;  // the reader of standard output leaves after so many bytes
+  std::size_t close_output_after = std::string::npos;  // standard output is closed after this number of bytes
   int signal = 0;                                      // sent once, when `signal_at` has been printed ...
   std::string signal_at = {};
   double signal_after_s = 0;   // ... and this much time has passed since the start
-  bool ignore_signal = false;  // by whoever starts the program
+  bool ignore_signal = false;  // inherited from the caller
   bool terminal = false;       // standard output is one ...
   bool hang_up = false;        // ... that goes when the signal is sent, which is sent twice then
   double timeout_s = 120;
@@ -56,11 +56,11 @@ Outcome run_program_of_build(const std::string& name, const Arguments& arguments
 // Checks that a program refused bad input: its exit status, and one line `name: message` that contains these words.
 void require_refusal(const Outcome& outcome, int status, const std::vector<std::string>& words);
 
-// Gives back the outcome of a program that did what it was asked to.
+// Returns the outcome, and requires that the program succeeded.
 Outcome require_success(const Outcome& outcome);
 
-// That `train` with these flags, which say how long, gives the same files in two threads as in one, stopped where it
-// has printed `stop_at` and resumed, in one shard and in two.
+// Checks that `train` with these flags gives the same files with one thread as with two, stopped after it has printed
+// `stop_at` and resumed, in one shard and in two.
 void check_interrupted_run(const Arguments& flags, const std::string& stop_at, const TestFolder& folder);
 
 // A text with a little to learn in it: words of a small language, lines, 20 characters or so.
@@ -71,10 +71,10 @@ Arguments with(Arguments base, const Arguments& changes);
 
 inline const Arguments smallest = words("--layers 1 --channels 8 --heads 2 --context 8 --batch 2 --steps 6 --warmup 2");
 
-// One thread unless told otherwise: the models are too small to share, and other tests may want the cores.
+// One thread by default: the models are too small for more, and other tests may use the cores.
 Outcome train(const Arguments& flags, const RunOptions& options = {});
 
-// The outcome of a run that is to be killed, and may be done before.
+// Outcome of a run that may finish before it is killed.
 Outcome train_until_killed(const Arguments& flags, RunOptions options);
 
 // The last line that a run prints, without its speed.
@@ -125,7 +125,7 @@ inline const std::vector<std::string> run_files = {"data.txt",           "log.cs
 // No temporary file is left in a run folder.
 void require_no_leftovers(const std::string& run);
 
-// Both runs ended in the same files, and in no others. Where their texts lie is no part of what they are.
+// Checks that both runs wrote the same files and no others. The paths of their texts may differ.
 void require_equal_runs(const std::string& run, const std::string& expected);
 
 std::string last_line(const std::string& text);

@@ -17,7 +17,7 @@ struct Refusal {
   std::vector<std::string> words;
 };
 
-// Flags of train, and "FLAG: REASON" of each that changes nothing.
+// Flags of train, and "FLAG: REASON" for each flag without effect.
 struct FlagNotes {
   std::string flags;
   std::vector<std::string> notes;

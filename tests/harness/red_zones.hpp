@@ -6,13 +6,13 @@
 
 namespace abh {
 
-// Memory that the CPU devices of the tests have in the place of host_memory() (tests/harness/main.cpp). Every take of
-// scratch memory is a block of its own, at a multiple of 64 bytes but another distance from its neighbours every time,
-// full of NaN, between two red zones. When the block is given back, a byte that was written there fails the test.
+// Memory of the CPU devices in the tests, instead of host_memory() (tests/harness/main.cpp). Each block of scratch
+// memory is allocated separately, at a multiple of 64 bytes, at varying distances, full of NaN, between two red zones.
+// When a block is freed, a byte written in its red zones fails the test.
 MemorySource red_zoned_memory();
 
-// The error in the red zones of such a block: "device memory of 40 bytes: 3 bytes behind its end were written,
-// the first of them byte 40"; empty without an error.
+// Error in the red zones of a block: "device memory of 40 bytes: 3 bytes behind its end were written, the first of them
+// byte 40"; empty without an error.
 std::string written_beside(const void* memory);
 
 // While it lives, devices are made with memory as in a program: no red zones, and scratch memory side by side.

@@ -26,7 +26,7 @@ inline std::map<std::string, std::string> settings(const std::string& text) {
   return found;
 }
 
-// Whether this build has the features that these settings ask for.
+// true: this build has the features for these settings.
 inline bool is_built(const std::map<std::string, std::string>& metadata) {
   try {
     require_features(metadata, ModelConfig().metadata(), "");
@@ -67,9 +67,9 @@ Config changed(const Config& config, const std::string& changes) {
   return Config::from_metadata(all, "the test");
 }
 
-// A row of Rows: what mixers with an option of a feature cannot do without.
+// A row of Rows: settings required by mixers with an option of a feature.
 struct MixerNeeds {
-  std::string option;  // of MixerProperties::options; empty: none
+  std::string option;  // name in MixerProperties::options; empty: none
   std::string settings;
   std::string flags;  // the same on the command line
 };

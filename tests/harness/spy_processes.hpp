@@ -7,7 +7,7 @@
 
 namespace abh {
 
-// This process alone, of which a test hears what would be summed over several, and when.
+// A single process that records which sums over processes are requested, and when.
 class SpyProcesses : public Processes {
  public:
   std::function<void(const float* values, Index count)> heard = [](const float*, Index) {};

@@ -14,8 +14,8 @@
 
 namespace abh {
 
-// Does `body` in a process of its own and gives its exit status, 0 unless the body ends it with another; -1 if it did
-// not end by itself.
+// Runs `body` in its own process and returns its exit status, 0 unless the body exits with another; -1 if it did not
+// exit by itself.
 template <class Body>
 int subprocess_status(const Body& body) {
   const pid_t child = ::fork();
@@ -31,7 +31,7 @@ int subprocess_status(const Body& body) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-// The output of `body` on a terminal without colours, in its own process. `body` returns the exit status, 0.
+// Output of `body` on a terminal without colours, in its own process. `body` returns the exit status, 0.
 template <class Body>
 std::string shown_on_terminal(const Body& body) {
   const int terminal = ::posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);

@@ -1,6 +1,6 @@
 #pragma once
 
-// The runs that every task with examples of its own must pass, through the programs as users run them.
+// Runs that every task with its own examples must pass, through the programs like a user.
 
 #include <string>
 
@@ -25,8 +25,8 @@ struct TaskLife {
   std::string fixed;        // a flag and a value that a resumed run refuses
 };
 
-// Checks the final line, the files, two threads, a run in shards with a resumption, and --init-from. Returns the
-// outcome of the first run, which is that of flags() with --steps.
+// Checks the final line, the files, two threads, a sharded run with a resumption, and --init-from. Returns the outcome
+// of the first run, with flags() and --steps.
 Outcome check_life_of_task(const TaskPlace& place, const TaskLife& life);
 
 // Checks that `evaluate` refuses the model of `run` with another value of a key of its metadata.

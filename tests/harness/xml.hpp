@@ -7,8 +7,8 @@
 
 namespace abh {
 
-// Whether every tag is closed in the right order, every attribute is quoted and every & begins a known entity; and no
-// character stands outside the root. Enough XML for the pictures.
+// true: every tag is closed in the right order, every attribute is quoted, every & starts a known entity, and no
+// character is outside the root. Sufficient for the pictures.
 inline bool well_formed(std::string_view text) {
   std::vector<std::string> open;
   bool seen_root = false;

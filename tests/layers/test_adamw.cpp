@@ -4,8 +4,8 @@
 namespace abh {
 namespace {
 
-// Weights as a training run keeps them, with a copy in full precision where T is narrow. The first `begin` of them
-// belong to somebody else.
+// Weights as in a training run, with a full-precision copy if T is narrow. The first `begin` weights belong to another
+// tensor.
 template <class T>
 struct Tensor {
   static constexpr bool has_master = !std::is_same_v<T, Accum<T>>;
@@ -58,7 +58,7 @@ Tensor<T> run(Device& device, Index count, const AdamwSettings& settings, Index 
   return tensor;
 }
 
-TEST_CASE("adamw: against the algorithm as published", "[adamw]") {
+TEST_CASE("adamw: matches the published algorithm", "[adamw]") {
   const AdamwSettings settings{.beta1 = 0.8, .beta2 = 0.95, .epsilon = 1e-3, .weight_decay = 0.3};
   const Index count = 37;
   CpuDevice<Isa::baseline> device(1);
@@ -112,13 +112,13 @@ std::vector<TensorSpec> slots_of(Index count) {
   return {activation("weight", {count}), activation("first_moment", {count}), activation("second_moment", {count})};
 }
 
-TEST_CASE("adamw: float in every instruction set against double, any number of threads", "[adamw]") {
+TEST_CASE("adamw: float against double in every instruction set, with any number of threads", "[adamw]") {
   const Index count = 2 * 8192 + 29;
   check_update_on_cpus(slots_of(count), 1e-5,
                        [&]<class T>(auto& device) { return run<T>(device, count, {.weight_decay = 0.1}); });
 }
 
-TEST_CASE("adamw: the corrections", "[adamw]") {
+TEST_CASE("adamw: bias corrections of the moments", "[adamw]") {
   const AdamwSettings settings;
   StepState state = state_of(0, settings, 1);
   CHECK_FALSE(!(std::abs(state.first_moment_correction - 10) <= 1e-13));
@@ -140,7 +140,7 @@ void check_first_step(const Array<float>& d_weight, const Array<float>& expected
   });
 }
 
-TEST_CASE("adamw: the first step is the sign of the gradient, whatever its size", "[adamw][gpu]") {
+TEST_CASE("adamw: the first step has the sign of the gradient, for any gradient size", "[adamw][gpu]") {
   check_first_step({1e-4f, -1e-4f, 1, -30, 1e6f}, {0.5f, 1.5f, 0.5f, 1.5f, 0.5f}, 1e-4f);
 }
 
@@ -150,7 +150,7 @@ TEST_CASE("adamw: gradients as small as epsilon", "[adamw][gpu]") {
                    1e-6f);
 }
 
-TEST_CASE("adamw: complements are those of the settings, not of their nearest floats", "[adamw][gpu]") {
+TEST_CASE("adamw: complements of the betas are computed in double", "[adamw][gpu]") {
   const AdamwSettings settings{.beta1 = 0.9, .beta2 = 0.999};
   for_each_device(1, [&](auto& device) {
     const std::size_t count = 2 * 8192 + 5;  // several tasks
@@ -161,7 +161,7 @@ TEST_CASE("adamw: complements are those of the settings, not of their nearest fl
   });
 }
 
-TEST_CASE("adamw: without a gradient a weight rests, or only decays", "[adamw][gpu]") {
+TEST_CASE("adamw: a zero gradient moves a weight only by weight decay", "[adamw][gpu]") {
   for_each_device(1, [](auto& device) {
     const Array<float> start = numbers_as<float>(21, 5);
     AdamwSettings settings;
@@ -185,7 +185,7 @@ TEST_CASE("adamw: a clip scale of NaN changes nothing", "[adamw][gpu]") {
   const AdamwSettings settings{.weight_decay = 0.1};
   in_every_type([&]<class T>(auto& device, T) {
     Tensor<T> tensor = run<T>(device, 19, settings);
-    if (!tensor.master.empty()) tensor.master[3] += 1;  // not the copy of it any more: a rewritten copy would show
+    if (!tensor.master.empty()) tensor.master[3] += 1;  // differs from its full-precision copy, so a rewrite shows
     const Tensor<T> before = tensor;
     tensor.update(device, Array<float>(19, 1), settings,
                   state_of(15, settings, 0.5f, std::numeric_limits<double>::quiet_NaN()));
@@ -203,7 +203,7 @@ TEST_CASE("adamw: no weights", "[adamw][gpu]") {
 }
 
 // Aligned and not, less than an access and more than a block.
-TEST_CASE("adamw: on the GPU", "[adamw][gpu]") {
+TEST_CASE("adamw: GPU kernels against double", "[adamw][gpu]") {
   for_each_gpu([&](auto& device, const std::string& name) {
     for (const auto& range : {std::pair<Index, Index>{1, 0}, {3, 0}, {37, 1}, {2077, 0}, {2077, 3}}) {
       const Index count = range.first, begin = range.second;
@@ -213,7 +213,7 @@ TEST_CASE("adamw: on the GPU", "[adamw][gpu]") {
                        1e-5};
       const auto [got, narrow] = check_update_on_gpu(device, row, slots_of(count), steps);
 
-      // bf16: everything as in float, and the rounded copy of it.
+      // bf16: the state equals that of float, and the weights are its rounded copy.
       row.type = "bf16";
       row.error = error_in_norm(converted<double>(Values<bf16>{narrow.weight})[0], reference_of(steps).weight, 0);
       row.tolerance = 2e-2;
@@ -226,7 +226,7 @@ TEST_CASE("adamw: on the GPU", "[adamw][gpu]") {
 }
 
 // 1 - beta must not be formed in float: 1 - 0.9999f is off by a six-thousandth.
-TEST_CASE("adamw: on the GPU, betas near 1", "[adamw][gpu]") {
+TEST_CASE("adamw: on the GPU with betas near 1", "[adamw][gpu]") {
   const AdamwSettings settings{.beta1 = 0.9999, .beta2 = 0.9999};
   const Index count = 37;
   PlainDevice reference_device;
@@ -239,7 +239,7 @@ TEST_CASE("adamw: on the GPU, betas near 1", "[adamw][gpu]") {
   });
 }
 
-TEST_CASE("adamw: on the GPU, any one array not aligned as the rest", "[adamw][gpu]") {
+TEST_CASE("adamw: on the GPU with each array in turn misaligned", "[adamw][gpu]") {
   for_each_gpu_type([]<class T>(auto& device, T) {
     Tensor<T> expected(Array<float>(9, 1));
     for_each_shifted_array(sizeof(T), [&](const std::string& what) {
@@ -252,8 +252,8 @@ TEST_CASE("adamw: on the GPU, any one array not aligned as the rest", "[adamw][g
   });
 }
 
-// More than one launch takes, parts that are not aligned, and each with its own decay.
-TEST_CASE("adamw: several at once are each alone", "[adamw][gpu]") {
+// More tensors than one launch takes, some misaligned, each with its own weight decay.
+TEST_CASE("adamw: several tensors in one update equal separate updates", "[adamw][gpu]") {
   in_every_type([]<class Device, class T>(Device& device, T) {
     const AdamwSettings settings{};
     const Array<StepState> state(1, state_of(3, settings, 0.25f, 0.5));
@@ -293,7 +293,7 @@ TEST_CASE("adamw: several at once are each alone", "[adamw][gpu]") {
   });
 }
 
-TEST_CASE("adamw: steps too small for bf16 add up", "[adamw][gpu]") {
+TEST_CASE("adamw: bf16 weights accumulate steps below their rounding", "[adamw][gpu]") {
   const AdamwSettings settings;
   for_each_gpu([&](auto& device, const std::string& name) {
     INFO(name);
@@ -306,7 +306,7 @@ TEST_CASE("adamw: steps too small for bf16 add up", "[adamw][gpu]") {
   });
 }
 
-TEST_CASE("adamw: finds the minimum of a quadratic of condition 1e4", "[adamw]") {
+TEST_CASE("adamw: reaches the minimum of a quadratic of condition number 1e4", "[adamw]") {
   // f(w) = 1/2 sum_i h_i (w_i - a_i)^2 with h from 0.01 to 100. Steps are at most about the learning rate long, so the
   // distance of 2 takes at least 40 steps of 0.05; a cosine to 0 then brings the error far below one step.
   const AdamwSettings settings;

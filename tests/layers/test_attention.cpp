@@ -4,7 +4,7 @@
 namespace abh {
 namespace {
 
-TEST_CASE("attention: every derivative, every width", "[attention]") {
+TEST_CASE("attention: every derivative, at every SIMD width", "[attention]") {
   check_layer(AttentionCase{.B = 2, .C = 7, .N = 2, .K = 3});
   check_layer(AttentionCase{.B = 2, .C = 6, .N = 1, .K = 5, .causal = false});
   check_layer(AttentionCase{.B = 1, .C = 17, .N = 2, .K = 4, .side_by_side = true});
@@ -13,13 +13,13 @@ TEST_CASE("attention: every derivative, every width", "[attention]") {
   check_layer(AttentionCase{.B = 1, .C = 67, .N = 1, .K = 2});
 }
 
-TEST_CASE("attention: masked keys, positions that see nothing", "[attention]") {
+TEST_CASE("attention: masked keys, queries without keys", "[attention]") {
   check_layer(AttentionCase{.B = 2, .C = 11, .N = 2, .K = 3, .mask_bs = holes(2, 11)});
   check_layer(AttentionCase{.B = 2, .C = 8, .N = 1, .K = 3, .causal = false, .mask_bs = holes(2, 8)});
 }
 
 // And several blocks: with 8 heads, 200 positions are two blocks of two tiles.
-TEST_CASE("attention: several tiles", "[attention][heavy]") {
+TEST_CASE("attention: sequences of several tiles", "[attention][heavy]") {
   for (const bool causal : {true, false}) {
     for (const AttentionCase& layer :
          {AttentionCase{.B = 2, .C = 37, .N = 3, .K = 19, .causal = causal},
@@ -36,7 +36,7 @@ TEST_CASE("attention: several tiles", "[attention][heavy]") {
   }
 }
 
-TEST_CASE("attention: more blocks than pieces that they are dealt out to", "[attention][heavy]") {
+TEST_CASE("attention: more blocks of keys than pieces of d_query", "[attention][heavy]") {
   // One head: 17 blocks of one tile, and 16 pieces of d_query. Sixteen heads: two blocks, the first of eight tiles, and
   // one piece.
   check_float(AttentionCase{.B = 1, .C = 1030, .N = 1, .K = 3}, 5);
@@ -44,7 +44,7 @@ TEST_CASE("attention: more blocks than pieces that they are dealt out to", "[att
   check_float(AttentionCase{.B = 4, .C = 520, .N = 4, .K = 4}, 5);
 }
 
-TEST_CASE("attention: every remainder of rows, lanes and channels", "[attention][heavy]") {
+TEST_CASE("attention: every remainder of rows, SIMD vectors and channels", "[attention][heavy]") {
   // Ends of lane vectors, of groups of two, of blocks of rows and of tiles, on and off the diagonal.
   const auto check = [](const AttentionCase& layer) { check_float(layer, 11, 1e-5, 2e-5, false); };
   for (const Index C : {2, 4, 9, 15, 24, 31, 33, 50, 63, 66, 97, 127, 128, 140}) {
@@ -57,8 +57,8 @@ TEST_CASE("attention: every remainder of rows, lanes and channels", "[attention]
   }
 }
 
-TEST_CASE("attention: weights of every size", "[attention]") {
-  // Two keys of scores 0 and -x: out is the second weight. Relative to it, the error is that of the exponent.
+TEST_CASE("attention: attention weights of every magnitude", "[attention]") {
+  // Two keys with scores 0 and -x: out is the second weight, whose relative error is that of the exponential.
   const Index count = 20000;
   const AttentionCase layer{.B = count, .C = 2, .N = 1, .K = 1, .causal = false};
   Values<float> in = {Array<float>(size_of(2 * count), 1.0f), Array<float>(size_of(2 * count), 0.0f),
@@ -75,7 +75,7 @@ TEST_CASE("attention: weights of every size", "[attention]") {
       const double score = in[1][size_of(2 * b + 1)];
       const double weight = std::exp(score) / (1 + std::exp(score));
       const double error = std::abs(static_cast<double>(out[0][size_of(2 * b)]) - weight);
-      // Below 2^-126.5 a weight is 0; the plain loops take the library's exponential, which is subnormal there.
+      // Below 2^-126.5 a weight is 0; the plain loops use the library's exponential, which is subnormal there.
       const double allowed = weight * (4 - 2 * score) * 0x1p-24 + (score < -87 ? 0x1.7p-127 : 0);
       worst = std::max(worst, allowed > 0 ? error / allowed : error);
       if (score < -88 && name != "plain") CHECK(out[0][size_of(2 * b)] == 0);
@@ -84,7 +84,7 @@ TEST_CASE("attention: weights of every size", "[attention]") {
   });
 }
 
-TEST_CASE("attention: what is not a number stays so", "[attention]") {
+TEST_CASE("attention: NaN propagates", "[attention]") {
   const AttentionCase layer{.B = 1, .C = 70, .N = 1, .K = 8};
   Values<float> in = converted<float>(random_values(layer.inputs(), 3));
   const Index at = 21;
@@ -100,19 +100,19 @@ TEST_CASE("attention: what is not a number stays so", "[attention]") {
   });
 }
 
-TEST_CASE("attention: nothing to do", "[attention][gpu]") {
+TEST_CASE("attention: empty inputs", "[attention][gpu]") {
   check_no_rows(AttentionCase{.B = 0, .C = 4, .N = 2, .K = 3});
   for (const Index K : {3, 200}) check_no_rows(AttentionCase{.B = 2, .C = 0, .N = 2, .K = K});
 }
 
-TEST_CASE("attention: a row that sees nothing is 0 with infinite lse, and so are its gradients", "[attention][gpu]") {
+TEST_CASE("attention: a query without keys has output 0, infinite lse and zero gradients", "[attention][gpu]") {
   for (const Index K : {3, 130}) {
     check_nothing_seen(AttentionCase{.B = 1, .C = 70, .N = 1, .K = K, .mask_bs = kept(Array<Token>(70, 0))});
   }
 }
 
-TEST_CASE("attention: a position that sees one key has no score to learn", "[attention][gpu]") {
-  // Its only weight is 1 whatever the score. delta is summed as d_out . value is: d_score is 0, not almost.
+TEST_CASE("attention: a query with one key has zero score gradients", "[attention][gpu]") {
+  // The only weight is 1 for any score. delta is summed in the same order as d_out . value, so d_score is exactly 0.
   for (const Index K : {5, 16, 64, 100, 150}) {
     const AttentionCase layer{.B = 70, .C = 1, .N = 1, .K = K};
     for_each_number([&]<class T>(auto& device, const std::string& name, T) {
@@ -129,11 +129,11 @@ TEST_CASE("attention: a position that sees one key has no score to learn", "[att
   }
 }
 
-TEST_CASE("attention: scores of ten thousand", "[attention][gpu]") {
+TEST_CASE("attention: scores of 10,000", "[attention][gpu]") {
   for (const bool causal : {true, false}) {
     const AttentionCase layer{.B = 2, .C = 75, .N = 2, .K = 9, .causal = causal, .query_scale = 4000};
-    // A score near 1e4 is known to some 1e-3 in float, and a weight to as much, relatively; in backward, where the
-    // weights' errors no longer cancel, this is only a rough check.
+    // In float a score near 1e4 has an absolute error of about 1e-3, and a weight the same relative error. In the
+    // backward pass these errors no longer cancel, so the check is rough.
     check_float(layer, 3, 5e-3, 1e-1);
   }
   // Small whole numbers, so that every score is exact: here float has no excuse.
@@ -159,33 +159,17 @@ TEST_CASE("attention: later tokens change no bit of earlier outputs", "[attentio
   }
 }
 
-TEST_CASE("attention: a masked key has no influence and no gradient", "[attention][gpu]") {
+TEST_CASE("attention: a masked key has no influence and zero gradients", "[attention][gpu]") {
   for (const Index K : {5, 16, 72, 131}) {
     const Index masked = 66;
     Array<Token> mask_c(140, 1);
     mask_c[size_of(masked)] = 0;
-    const AttentionCase layer{.B = 1, .C = 140, .N = 1, .K = K, .causal = false, .mask_bs = mask_c.data()};
-    for_each_number([&]<class T>(auto& device, const std::string& name, T) {
-      INFO(name << ", K " << K);
-      const Values<T> in = converted<T>(random_values(layer.inputs(), 1));
-      const Values<T> d_out = converted<T>(random_values(layer.outputs(), 2));
-      Values<T> changed = in;
-      for (Index k = 0; k < layer.K; ++k) {
-        changed[1][size_of(masked * layer.K + k)] = T(900.0f);
-        changed[2][size_of(masked * layer.K + k)] = T(-900.0f);
-      }
-      CHECK(converted<double>(run_forward<T>(layer, device, in)) ==
-            converted<double>(run_forward<T>(layer, device, changed)));
-      const Values<double> gradients = run_backward<T>(layer, device, changed, d_out);
-      for (Index k = 0; k < layer.K; ++k) {
-        CHECK(gradients[1][size_of(masked * layer.K + k)] == 0);
-        CHECK(gradients[2][size_of(masked * layer.K + k)] == 0);
-      }
-    });
+    check_hidden_key(AttentionCase{.B = 1, .C = 140, .N = 1, .K = K, .causal = false, .mask_bs = mask_c.data()},
+                     masked);
   }
 }
 
-TEST_CASE("attention: a vector added to every key changes nothing", "[attention]") {
+TEST_CASE("attention: adding one vector to every key changes nothing", "[attention]") {
   const AttentionCase layer{.B = 1, .C = 23, .N = 1, .K = 6};
   const Values<double> in = random_values(layer.inputs(), 1);
   CpuDevice<Isa::baseline> device(1);
@@ -204,7 +188,7 @@ TEST_CASE("attention: a vector added to every key changes nothing", "[attention]
                 1e-13, "shifted keys");
 }
 
-TEST_CASE("attention: step by step is the same as at once", "[attention][gpu]") {
+TEST_CASE("attention: inference equals the full pass", "[attention][gpu]") {
   for (const AttentionCase& layer :
        {AttentionCase{.B = 1, .C = 77, .N = 3, .K = 13}, AttentionCase{.B = 1, .C = 40, .N = 1, .K = 64},
         AttentionCase{.B = 1, .C = 130, .N = 2, .K = 130},
@@ -214,7 +198,7 @@ TEST_CASE("attention: step by step is the same as at once", "[attention][gpu]") 
     PlainDevice plain;
     const Values<double> reference = run_forward<double>(layer, plain, in);
     require_close(layer.outputs(), step_by_step<double>(layer, baseline, in), reference, 1e-11, "double");
-    if (layer.query_scale > 1) continue;  // scores of thousands have 3 digits behind the point in float
+    if (layer.query_scale > 1) continue;  // scores of thousands have 3 decimals in float
     for_each_number([&]<class T>(auto& device, const std::string& name, T) {
       const Values<T> narrow_in = converted<T>(in);
       const Values<double> expected = run_forward<double>(layer, plain, converted<double>(narrow_in));
@@ -232,7 +216,7 @@ TEST_CASE("attention: the worked example of the chapter", "[attention][gpu]") {
   const Array<double> key = {0, 0, 0, 0, log2, 0, 0, 0, log3, 0, 0, 0};
   const Array<double> value = {3, 0, 0, 0, 0, 3, 0, 0, 1, 4, 0, 0};
   const Array<double> d_out = {1, 2, 0, 0, 0, 3, 0, 0, 6, 6, 0, 0};
-  // One channel a position: out is then the weights, and d_query is d_score / sqrt(K) where no query looks at it.
+  // One channel per position: out is then the row of weights. d_query is d_score / sqrt(K) in channels without query.
   const Array<double> position = {1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1, 0};
   const Array<double> key_and_position = {0, 1, 0, 0, log2, 0, 1, 0, log3, 0, 0, 1};
   const Array<double> last_query = {2, 0, 0, 0, 2, 0, 0, 0, 2, 0, 0, 0};
@@ -278,7 +262,7 @@ TEST_CASE("attention: the worked example of the chapter", "[attention][gpu]") {
     require_close(rows, d_score, {{0}, {-2, 2}, {-1, -2, 3}}, tolerance, name + ", d_score of");
     require_close(rows, d_weight, {{3}, {0, 9}, {18, 18, 30}}, tolerance, name + ", d_weight of");
 
-    // The last query at every position: what it has after each key, mixed / sum and max + log sum.
+    // Checks the last query at every position: after each key the internal values mixed / sum and max + log sum.
     const Values<double> running = forward({last_query, key, value});
     close("mixed / sum", running[0], {3, 0, 0, 0, 1, 2, 0, 0, 1, 3, 0, 0});
     close("max + log sum", running[1], {0, log2 + std::log(1.5), log3 + log2});
@@ -293,7 +277,7 @@ TEST_CASE("attention: the worked example of the chapter", "[attention][gpu]") {
   for_each_device(1, [&](auto& device, const std::string& name) { check(device, name, float{}, 2e-6); });
 }
 
-TEST_CASE("attention: a step over scores of thousands", "[attention][gpu]") {
+TEST_CASE("attention: an inference step with scores of thousands", "[attention][gpu]") {
   // Whole numbers, so that every score is exact; the best key of each head is in another chunk than the second best.
   const AttentionCase layer{.B = 1, .C = 200, .N = 2, .K = 4};
   Values<double> in = random_values(layer.inputs(), 1);
@@ -308,13 +292,13 @@ TEST_CASE("attention: a step over scores of thousands", "[attention][gpu]") {
   });
 }
 
-TEST_CASE("attention: a cache that is a ring gives what one of all positions gives", "[attention][gpu]") {
+TEST_CASE("attention: a ring-buffer cache equals a cache of all positions", "[attention][gpu]") {
   const Index reach = 70, C = 150, N = 2;
   for (const Index distances : {Index{0}, C}) {
     const AttentionCase layer{.B = 1, .C = C, .N = N, .K = 5, .window = reach, .distances = distances};
     const Values<double> in = random_values(layer.inputs(), 1);
     for_each_number([&]<class T>(auto& device, const std::string& name, T) {
-      if (name == "plain") return;  // whose tiles are those of all positions
+      if (name == "plain") return;  // its tiles depend on all positions
       INFO(name << ", " << distances << " distances");
       const Values<T> narrow_in = converted<T>(in), expected = step_by_step<T>(layer, device, narrow_in);
       CHECK(step_by_step<T>(layer, device, narrow_in, reach) == expected);
@@ -326,7 +310,7 @@ TEST_CASE("attention: a cache that is a ring gives what one of all positions giv
   }
 }
 
-TEST_CASE("attention: a step over no keys gives 0", "[attention][gpu]") {
+TEST_CASE("attention: an inference step without keys gives 0", "[attention][gpu]") {
   for_each_number([]<class T>(auto& device, const std::string& name, T) {
     INFO(name);
     const Array<T> query(6, T(1.0f));
@@ -344,7 +328,7 @@ TEST_CASE("attention: a step over no keys gives 0", "[attention][gpu]") {
   });
 }
 
-TEST_CASE("attention: scratch memory grows with C, not with C x C", "[attention][gpu]") {
+TEST_CASE("attention: scratch memory grows linearly with C", "[attention][gpu]") {
   const auto peak = []<class T>(auto& device, Index C, T) {
     const AttentionCase layer{.B = 1, .C = C, .N = 1, .K = 2};
     const Values<T> in = converted<T>(random_values(layer.inputs(), 1));
@@ -364,11 +348,11 @@ TEST_CASE("attention: scratch memory grows with C, not with C x C", "[attention]
   });
 }
 
-TEST_CASE("attention: lane widths agree at every odd size", "[attention]") {
+TEST_CASE("attention: SIMD widths agree at every odd size", "[attention]") {
   check_widths([](Index size) { return AttentionCase{.B = 1, .C = size, .N = 2, .K = size}; });
 }
 
-TEST_CASE("attention: on the GPU", "[attention][gpu]") {
+TEST_CASE("attention: GPU kernels at every size", "[attention][gpu]") {
   const auto check = [](const std::string& what, const AttentionCase& layer) { check_gpu("attention", what, layer); };
   check("odd sizes", {.B = 3, .C = 37, .N = 5, .K = 8});
   check("odd sizes, side by side", {.B = 3, .C = 37, .N = 5, .K = 7, .side_by_side = true});
@@ -377,7 +361,7 @@ TEST_CASE("attention: on the GPU", "[attention][gpu]") {
   check("masked keys", {.B = 2, .C = 131, .N = 1, .K = 16, .mask_bs = holes(2, 131)});
   check("masked keys, both directions", {.B = 2, .C = 80, .N = 2, .K = 24, .causal = false, .mask_bs = holes(2, 80)});
   check("more queries and keys than a block owns", {.B = 1, .C = 203, .N = 1, .K = 64});
-  // Every width of a tile, both sides of it, and heads too wide for any.
+  // Every tile width, one less and one more, and heads wider than any tile.
   for (const Index K : {1, 40, 64, 65, 128, 130}) {
     check("K " + std::to_string(K), {.B = 1, .C = 67, .N = 2, .K = K});
     check("K " + std::to_string(K) + ", side by side, masked, both directions",
@@ -389,12 +373,12 @@ TEST_CASE("attention: long sequences on the GPU", "[attention][gpu][slow]") {
   check_gpu("attention", "long sequence", AttentionCase{.B = 1, .C = 1025, .N = 1, .K = 16});
 }
 
-TEST_CASE("attention: more blocks than take turns on the GPU", "[attention][gpu][slow]") {
+TEST_CASE("attention: on the GPU with more blocks than run in turns", "[attention][gpu][slow]") {
   check_float(AttentionCase{.B = 130, .C = 65, .N = 2, .K = 4}, 1);
 }
 
 // Rows of query, key, value and their gradients have strides of their own, of which any may rule out wide accesses.
-TEST_CASE("attention: on the GPU, one array whose rows are not aligned", "[attention][gpu]") {
+TEST_CASE("attention: on the GPU with rows of one array misaligned", "[attention][gpu]") {
   for (std::size_t odd = 0; odd < 6; ++odd) {
     AttentionCase layer{1, 9, 2, 8};
     layer.gap[odd] = 3;

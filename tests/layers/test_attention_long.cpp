@@ -8,8 +8,8 @@
 namespace abh {
 namespace {
 
-// One heavy key, then many light ones that are all alike: scores `lead`, 0, 0, ... Values: channel 0 is that of the
-// light keys, channel 1 that of the heavy one, 2 is the same for all, 3 is 0.3 for the light ones.
+// One heavy key before many equal light keys, with scores `lead`, 0, 0, ... Values: channel 0 is 1 for light keys,
+// channel 1 is 1 for the heavy key, channel 2 is the same for all keys, and channel 3 is 0.3 for light keys.
 Values<double> one_heavy_key(const AttentionCase& layer, double lead) {
   Values<double> in = {Array<double>(size_of(layer.C * layer.K)), Array<double>(size_of(layer.keys() * layer.K)),
                        Array<double>(size_of(layer.keys() * layer.K))};
@@ -24,7 +24,7 @@ Values<double> one_heavy_key(const AttentionCase& layer, double lead) {
   return in;
 }
 
-// Its output where a query sees the first `seen` keys, in closed form.
+// Output for a query that attends to the first `seen` keys, in closed form.
 Array<double> output_of(double lead, Index seen, Index K) {
   const double light = static_cast<double>(seen - 1), heavy = std::exp(static_cast<double>(static_cast<float>(lead)));
   Array<double> out(size_of(K), 0.0);
@@ -35,7 +35,7 @@ Array<double> output_of(double lead, Index seen, Index K) {
   return out;
 }
 
-// Every entry by itself, relative to what it is: more than the largest entry of the whole asks for.
+// Compares every entry relative to its own size, which is stricter than relative to the largest entry.
 void check_entries(const Array<double>& got, const Array<double>& expected, double tolerance) {
   double worst = 0;
   for (std::size_t i = 0; i < expected.size(); ++i) {
@@ -47,7 +47,7 @@ void check_entries(const Array<double>& got, const Array<double>& expected, doub
 
 const double leads[] = {5, 13.8};
 
-// Queries at the last positions, the very last of which sees all keys.
+// Queries at the last positions; the very last query attends to all keys.
 void check_forward(Index C, Index S, Index K, double tolerance, const auto& for_each) {
   const AttentionCase layer{.B = 1, .C = C, .N = 1, .K = K, .S = S, .query_offset = S - C, .scale = 1};
   for (const double lead : leads) {
@@ -64,21 +64,21 @@ void check_forward(Index C, Index S, Index K, double tolerance, const auto& for_
   }
 }
 
-TEST_CASE("attention: a heavy key before many light ones", "[attention][long]") {
+TEST_CASE("attention: a heavy key before many light keys", "[attention][long]") {
   const auto on_every_device = [](const auto& body) { for_each_device(1, body); };
   for (const Index S : {100, 1000, 1024, 1025, 4096, 4100, 16384}) check_forward(3, S, 4, 5e-6, on_every_device);
   check_forward(1, 65536, 4, 5e-6, on_every_device);
   check_forward(1, 20000, 130, 5e-6, on_every_device);  // on a GPU wide heads have kernels of their own
 }
 
-TEST_CASE("attention: a heavy key before a million light ones", "[attention][long][heavy]") {
+TEST_CASE("attention: a heavy key before a million light keys, on the CPU", "[attention][long][heavy]") {
   check_forward(1, 1 << 20, 4, 1e-5, [](const auto& body) { for_each_cpu(1, body); });
 }
-TEST_CASE("attention: a heavy key before a million light ones on the GPU", "[attention][long][gpu][check_all]") {
+TEST_CASE("attention: a heavy key before a million light keys, on the GPU", "[attention][long][gpu][check_all]") {
   check_forward(1, 1 << 20, 4, 1e-5, [](const auto& body) { for_each_gpu(body); });
 }
 
-TEST_CASE("attention: a step over a past of a million positions", "[attention][long][heavy]") {
+TEST_CASE("attention: an inference step over a million past positions", "[attention][long][heavy]") {
   for (const Index length : {65, 4096, 65536, 1 << 20}) {
     const AttentionCase layer{.B = 1, .C = 1, .N = 1, .K = 4, .S = length, .scale = 1};
     for (const double lead : leads) {
@@ -137,7 +137,7 @@ void check_many_queries(Index C, Index K, const auto& for_each) {
   check_backward(layer, in, d_out, for_each);
 }
 
-TEST_CASE("attention: gradients over many keys and over many queries", "[attention][long][heavy]") {
+TEST_CASE("attention: gradients over many keys and many queries", "[attention][long][heavy]") {
   const auto on_every_device = [](const auto& body) { for_each_device(1, body); };
   for (const Index count : {1025, 4100, 65536}) {
     check_many_keys(count, 4, on_every_device);
@@ -147,22 +147,22 @@ TEST_CASE("attention: gradients over many keys and over many queries", "[attenti
   check_many_queries(20000, 130, on_every_device);
 }
 
-TEST_CASE("attention: gradients over a million keys and a million queries", "[attention][long][slow]") {
+TEST_CASE("attention: gradients over a million keys and queries, on the CPU", "[attention][long][slow]") {
   const auto on_every_cpu = [](const auto& body) { for_each_cpu(1, body); };
   check_many_keys(1 << 20, 4, on_every_cpu);
   check_many_queries(1 << 20, 4, on_every_cpu);
 }
 
 // An emulated GPU takes a minute and a half for it: tools/check_all.sh has the time.
-TEST_CASE("attention: gradients over a million keys and a million queries on a GPU", "[.check_all][slow]") {
+TEST_CASE("attention: gradients over a million keys and queries, on the GPU", "[.check_all][slow]") {
   const auto on_every_gpu = [](const auto& body) { for_each_gpu(body); };
   check_many_keys(1 << 20, 4, on_every_gpu);
   check_many_queries(1 << 20, 4, on_every_gpu);
 }
 
-TEST_CASE("attention: where sections of a long sum meet", "[attention][long][heavy]") {
-  // On a CPU sections have 1,024 positions, on a GPU 4,096. Some queries see one section, some several, some begin in
-  // the middle of one; some sections are masked altogether.
+TEST_CASE("attention: long sums at the borders of sections", "[attention][long][heavy]") {
+  // Sections have 1,024 positions on a CPU and 4,096 on a GPU. Queries attend to one section or several, or start
+  // inside a section; some sections are fully masked.
   for (const Index border : {1024, 4096}) {
     Array<Token> masked(size_of(border + 80), 1), late(size_of(border + 80), 0);
     for (Index s = 0; s < border + 80; ++s) masked[size_of(s)] = s < border - 90 || s > border + 70 ? 0 : s % 3 != 0;
@@ -191,7 +191,7 @@ TEST_CASE("attention: where sections of a long sum meet", "[attention][long][hea
   }
 }
 
-TEST_CASE("attention: sections and causality, bit for bit", "[attention][long]") {
+TEST_CASE("attention: later tokens change no bit across sections", "[attention][long]") {
   for (const Index border : {1024, 4096}) {
     for (const Index K : {4, 130}) {
       // Queries at the last four positions of a section and the first four of the next.
@@ -205,7 +205,7 @@ TEST_CASE("attention: sections and causality, bit for bit", "[attention][long]")
         const Array<float> after = run_forward<float>(layer, device, changed)[0];
         CHECK(std::equal(before.begin(), before.begin() + 4 * K, after.begin()));
         CHECK_FALSE(std::equal(before.begin() + 4 * K, before.begin() + 5 * K, after.begin() + 4 * K));
-        // Nor does it matter whether there is anything behind.
+        // The same holds with no keys after the section.
         AttentionCase shorter = layer;
         shorter.S = border;
         shorter.C = 4;
@@ -220,7 +220,7 @@ TEST_CASE("attention: sections and causality, bit for bit", "[attention][long]")
   }
 }
 
-TEST_CASE("attention: sections, with any number of threads", "[attention][long]") {
+TEST_CASE("attention: sections have the same bits with any number of threads", "[attention][long]") {
   check_threads(AttentionCase{.B = 1, .C = 1200, .N = 1, .K = 5}, 3);
   check_threads(AttentionCase{.B = 2, .C = 70, .N = 3, .K = 8, .causal = false, .S = 2100}, 3);
 }

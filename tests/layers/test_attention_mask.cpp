@@ -4,7 +4,7 @@
 namespace abh {
 namespace {
 
-// Whether the positions [0, count) that `stretch` holds are those of which `wanted` is true.
+// true: `stretch` contains exactly the positions in [0, count) for which `wanted` is true.
 template <class Wanted>
 bool holds(Stretch stretch, Index count, const Wanted& wanted) {
   bool same = true;
@@ -25,28 +25,26 @@ void for_each_mask(const Body& body) {
   }
 }
 
-TEST_CASE("attention_mask: a query stands at its offset, sees back to its reach, and ahead unless it is causal",
-          "[attention_mask]") {
+TEST_CASE("attention_mask: offset, window and causality determine which keys a query attends to", "[attention_mask]") {
   const AttentionMask<float> whole, both{.causal = false}, near{.query_offset = 4, .window = 3};
   CHECK(whole.sees(2, 2));
   CHECK_FALSE(whole.sees(2, 3));
   CHECK(both.sees(0, 1000));
-  CHECK_FALSE(near.sees(1, 2));  // it stands at 5
+  CHECK_FALSE(near.sees(1, 2));  // query 1 has position 5
   CHECK(near.sees(1, 3));
   CHECK(near.sees(1, 5));
   CHECK_FALSE(near.sees(1, 6));
   for_each_mask([](const AttentionMask<float>& mask) {
     for (Index c = 0; c < 8; ++c) {
       for (Index s = 0; s < 12; ++s) {
-        const Index past = c + mask.query_offset - s;  // how far the key lies back
+        const Index past = c + mask.query_offset - s;  // distance from the query back to the key
         CHECK(mask.sees(c, s) == ((!mask.causal || past >= 0) && (mask.window == 0 || past < mask.window)));
       }
     }
   });
 }
 
-TEST_CASE("attention_mask: the keys of queries, the queries of keys and what tiles see are what single ones see",
-          "[attention_mask]") {
+TEST_CASE("attention_mask: key ranges, query ranges and tiles agree with single pairs", "[attention_mask]") {
   const Index C = 6, S = 7;
   for_each_mask([&](const AttentionMask<float>& mask) {
     for (Index first = 0; first <= S; ++first) {

@@ -1,4 +1,4 @@
-// The products of bf16 matrices on the CPU: how numbers are converted, and what the units of processors compute.
+// Products of bf16 matrices on the CPU: the conversion of numbers, and the arithmetic of the processors' units.
 
 #include <bit>
 #include <cmath>
@@ -19,7 +19,7 @@ namespace {
 std::uint32_t word(std::uint64_t i) { return philox_word(7, i, 0, 1000); }
 
 // The bits of row sums, gates and gradients depend on it: every width rounds as the scalar conversion does.
-TEST_CASE("bf16: every device rounds as bf16(float), to the bits of subnormal numbers and NaN", "[bf16]") {
+TEST_CASE("bf16: every device rounds to bf16 like bf16(float), with subnormal numbers and NaN", "[bf16]") {
   constexpr Index count = 4096 + 3;
   Array<float> in;
   for (Index i = 0; i < count; ++i) {
@@ -60,7 +60,7 @@ bool same(float a, float b) {
 float flushed(float x) { return std::fpclassify(x) == FP_SUBNORMAL ? std::copysign(0.0f, x) : x; }
 
 // One output of a linear map by the model of VDPBF16PS: the odd element of a pair first.
-TEST_CASE("bf16: AVX512_BF16 computes what its model says", "[bf16]") {
+TEST_CASE("bf16: AVX512_BF16 has the bits of its model", "[bf16]") {
   if (!isa_available(Isa::avx512_bf16)) return;
   CpuDevice<Isa::avx512> device(1, Mode::compute, Isa::avx512_bf16);
   const Index BC = 13, I = 35, O = 33;
@@ -91,7 +91,7 @@ TEST_CASE("bf16: AVX512_BF16 computes what its model says", "[bf16]") {
   CHECK(wrong == 0);
 }
 
-TEST_CASE("bf16: the emulation of AMX has the bits of its tiles", "[bf16]") {
+TEST_CASE("bf16: emulated AMX has the bits of hardware tiles", "[bf16]") {
   if (!isa_available(Isa::amx)) return;
   constexpr std::size_t count = 256;
   for (std::uint64_t trial = 0; trial < 1000; ++trial) {
@@ -114,9 +114,9 @@ TEST_CASE("bf16: the emulation of AMX has the bits of its tiles", "[bf16]") {
 #endif
 
 // The even and the odd elements of 16 pairs have a sum each; the two are added to the output once per tile.
-TEST_CASE("bf16: products by emulated AMX have the sums of 16 pairs, at every edge of a tile", "[bf16]") {
+TEST_CASE("bf16: emulated AMX sums 16 pairs at a time, at every edge of a tile", "[bf16]") {
   CpuDevice<Isa::baseline> device(1, Mode::compute, Isa::amx);
-  if (isa_available(Isa::amx)) return;  // then it is not the emulation
+  if (isa_available(Isa::amx)) return;  // the hardware unit, not the emulation
   const auto check = [&](Index BC, Index I, Index O) {
     INFO(BC << " x " << I << " x " << O);
     const auto numbers = [](Index count, std::uint32_t index) {

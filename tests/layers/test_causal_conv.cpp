@@ -8,8 +8,8 @@
 namespace abh {
 namespace {
 
-// Narrow and wide groups, kernels longer than the sequence, more than one task, D not a multiple of any lane width, and
-// a whole number of four positions, of which the last look beyond the end.
+// Narrow and wide groups, kernels longer than the sequence, several tasks, D not a multiple of any SIMD width, and a
+// multiple of four positions, where the last positions read beyond the end.
 const std::vector<CausalConvShape> shapes = {
     {2, 2, 12, 1, 1},  {2, 2, 12, 1, 3},  {1, 2, 12, 1, 4},  {1, 2, 12, 1, 5},  {2, 2, 12, 2, 1}, {2, 2, 12, 2, 3},
     {2, 2, 12, 2, 4},  {2, 2, 12, 2, 5},  {2, 2, 12, 3, 1},  {2, 2, 12, 3, 3},  {2, 2, 12, 3, 4}, {2, 2, 12, 3, 5},
@@ -26,11 +26,11 @@ void for_each_shape(const Body& body) {
   }
 }
 
-TEST_CASE("causal_conv: every derivative, every width", "[causal_conv]") {
+TEST_CASE("causal_conv: every derivative, at every SIMD width", "[causal_conv]") {
   for_each_shape([](const CausalConvCase& layer) { check_layer(layer); });
 }
 
-TEST_CASE("causal_conv: many positions, every width, any number of threads", "[causal_conv]") {
+TEST_CASE("causal_conv: many positions, at every SIMD width, with any number of threads", "[causal_conv]") {
   for (const CausalConvShape& s :
        {CausalConvShape{3, 131, 67, 67, 4}, CausalConvShape{2, 131, 68, 34, 3}, CausalConvShape{2, 131, 66, 2, 4},
         CausalConvShape{2, 70, 70, 1, 3}, CausalConvShape{2, 70, 67, 67, 6}, CausalConvShape{2, 70, 68, 34, 9}}) {
@@ -40,7 +40,7 @@ TEST_CASE("causal_conv: many positions, every width, any number of threads", "[c
   }
 }
 
-TEST_CASE("causal_conv: the plain definition", "[causal_conv]") {
+TEST_CASE("causal_conv: matches the definition", "[causal_conv]") {
   CpuDevice<Isa::baseline> device(1);
   PlainDevice plain;
   const auto check = [&](const CausalConvCase& layer) {
@@ -51,7 +51,7 @@ TEST_CASE("causal_conv: the plain definition", "[causal_conv]") {
                   run_backward<double>(layer, plain, in, d_out), 1e-13, "backward");
   };
   for_each_shape(check);
-  // Narrow groups and wide ones take different paths.
+  // Narrow and wide groups take different code paths.
   for (const Index groups : {1, 4, 8, 12, 24})
     check(CausalConvCase{.shape = {.B = 2, .C = 7, .D = 24, .groups = groups, .kernel = 3}});
 }
@@ -100,7 +100,7 @@ void check_causality(Device& device, const CausalConvShape& s) {
   }
 }
 
-TEST_CASE("causal_conv: what comes later changes no bit of what came before", "[causal_conv][gpu]") {
+TEST_CASE("causal_conv: later positions change no bit of earlier outputs", "[causal_conv][gpu]") {
   for (const CausalConvShape& s :
        {CausalConvShape{2, 70, 19, 19, 4}, CausalConvShape{2, 70, 40, 20, 3}, CausalConvShape{2, 70, 34, 2, 4},
         CausalConvShape{2, 70, 17, 1, 5}, CausalConvShape{2, 70, 16, 16, 6}}) {
@@ -131,7 +131,7 @@ Values<T> run_steps(const CausalConvCase& layer, Device& device, const Values<T>
   return {out_bcd};
 }
 
-TEST_CASE("causal_conv: step by step equals all at once", "[causal_conv][gpu]") {
+TEST_CASE("causal_conv: inference equals the full pass", "[causal_conv][gpu]") {
   const auto check_steps = [](const CausalConvCase& layer) {
     const Values<double> in = random_values(layer.inputs(), 7);
     CpuDevice<Isa::baseline> device(1);
@@ -143,7 +143,7 @@ TEST_CASE("causal_conv: step by step equals all at once", "[causal_conv][gpu]") 
                     name);
     });
     for_each_gpu([&](auto& any, const std::string& name) {
-      // One step rounds as all at once do: what is stored is rounded once, and sums are in float.
+      // An inference step rounds like the full pass: sums are in float, and a result is rounded once when it is stored.
       const Values<bf16> narrow = converted<bf16>(in);
       const Values<double> exact = run_forward<double>(layer, plain, converted<double>(narrow));
       require_close(layer.outputs(), converted<double>(run_steps<bf16>(layer, any, narrow)), exact, 0x1p-8, name);
@@ -153,7 +153,7 @@ TEST_CASE("causal_conv: step by step equals all at once", "[causal_conv][gpu]") 
   check_steps(CausalConvCase{.shape = {.B = 1, .C = 20, .D = 150, .groups = 1, .kernel = 3}});  // more than one task
 }
 
-TEST_CASE("causal_conv: a step may overwrite its input", "[causal_conv][gpu]") {
+TEST_CASE("causal_conv: an inference step may overwrite its input", "[causal_conv][gpu]") {
   const CausalConvShape s{1, 1, 6, 3, 3};
   const CausalConvCase layer{s};
   const Values<float> in = converted<float>(random_values(layer.inputs(), 8));
@@ -170,16 +170,16 @@ TEST_CASE("causal_conv: no sequences", "[causal_conv][gpu]") {
   for (const Index groups : {1, 6, 12}) check_no_rows(CausalConvCase{{0, 5, 12, groups, 3}});
 }
 
-TEST_CASE("causal_conv: lane widths agree at every odd size", "[causal_conv]") {
+TEST_CASE("causal_conv: SIMD widths agree at every odd size", "[causal_conv]") {
   check_widths(
       [](Index size) { return CausalConvCase{.shape = {.B = 2, .C = 9, .D = size, .groups = size, .kernel = 4}}; });
   check_widths(
       [](Index size) { return CausalConvCase{.shape = {.B = 1, .C = size, .D = size, .groups = 1, .kernel = 3}}; });
 }
 
-// Every number of channels in a group against kernels of one tap, fewer than four, four and more; strips and blocks
-// that end where nothing else does, rows that are aligned and not, kernels longer than the sequence.
-TEST_CASE("causal_conv: on the GPU", "[causal_conv][gpu]") {
+// Every number of channels per group with kernels of one tap, fewer than four, four and more; ends of strips and blocks
+// at different places, aligned and misaligned rows, kernels longer than the sequence.
+TEST_CASE("causal_conv: GPU kernels at every size", "[causal_conv][gpu]") {
   for (const Index groups : {40, 20, 8, 5, 2, 1}) {
     for (const Index kernel : {1, 3, 4, 7}) {
       check_gpu("causal_conv", CausalConvCase{.shape = {.B = 3, .C = 37, .D = 40, .groups = groups, .kernel = kernel}});
@@ -201,7 +201,7 @@ TEST_CASE("causal_conv: on the GPU", "[causal_conv][gpu]") {
   }
 }
 
-TEST_CASE("causal_conv: on the GPU, parts of more than one strip", "[causal_conv][gpu]") {
+TEST_CASE("causal_conv: on the GPU with parts of several strips", "[causal_conv][gpu]") {
   check_gpu("causal_conv", CausalConvCase{.shape = {.B = 67, .C = 3, .D = 64, .groups = 64, .kernel = 256}});
 }
 

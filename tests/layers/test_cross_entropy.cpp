@@ -47,7 +47,7 @@ Array<double> random_logits(Index count, double scale = 1) {
   return random_values(activation("logits_bcv", {count}, scale), 11, 0);
 }
 
-TEST_CASE("cross_entropy: every derivative, every width", "[cross_entropy]") {
+TEST_CASE("cross_entropy: every derivative, at every SIMD width", "[cross_entropy]") {
   check_layer(cross_entropy(5, 65));
   check_layer(cross_entropy(7, 21, 0.1));
   check_layer(cross_entropy(3, 256, 0.05));
@@ -55,7 +55,7 @@ TEST_CASE("cross_entropy: every derivative, every width", "[cross_entropy]") {
   check_layer(cross_entropy(4, 2));
 }
 
-TEST_CASE("cross_entropy: the definition, row by row", "[cross_entropy]") {
+TEST_CASE("cross_entropy: matches the definition in every row", "[cross_entropy]") {
   const Index BC = 67, V = 37;
   const double label_smoothing = GENERATE(0.0, 0.1, 0.9);
   const Array<double> logits_bcv = random_logits(BC * V, 2);
@@ -109,7 +109,7 @@ TEST_CASE("cross_entropy: the worked example of the chapter", "[cross_entropy]")
         CHECK_FALSE(!(std::abs(std::exp(logits_bcv[i] - got.lse_bc[i / 4]) - p_bcv[i]) <= 1e-14));
       }
     }
-    // The least that row 0 can reach with smoothing: the entropy of q, where the logits are the logarithms of q.
+    // The lower bound of row 0 with smoothing: the entropy of q, reached when the logits are the logarithms of q.
     const Array<double> log_q = {-3 * log2, -3 * log2, log5 - 3 * log2, -3 * log2};
     const double least = run<double>(device, log_q, {2}, V, 0.5).loss;
     CHECK_FALSE(!(std::abs(least - (3 * log2 - 5 * log5 / 8)) <= 1e-14));
@@ -122,7 +122,7 @@ TEST_CASE("cross_entropy: the worked example of the chapter", "[cross_entropy]")
   check(cpu);
 }
 
-TEST_CASE("cross_entropy: gradient rows sum to 0, ignored rows are 0", "[cross_entropy]") {
+TEST_CASE("cross_entropy: gradient rows sum to 0, gradients of ignored rows are 0", "[cross_entropy]") {
   const Index BC = 9, V = 65;
   const Array<Token> targets_bc = some_targets(BC, V);
   CpuDevice<Isa::baseline> device(1);
@@ -143,7 +143,7 @@ TEST_CASE("cross_entropy: gradient rows sum to 0, ignored rows are 0", "[cross_e
   }
 }
 
-TEST_CASE("cross_entropy: no row counts, or there is none", "[cross_entropy][gpu]") {
+TEST_CASE("cross_entropy: all rows ignored, or no rows", "[cross_entropy][gpu]") {
   for_each_device(2, [&](auto& device) {
     const Array<float> logits_bcv = converted<float>(Values<double>{random_logits(3 * 21)})[0];
     const Result<float> ignored = run<float>(device, logits_bcv, Array<Token>(3, ignored_target), 21, 0.1);
@@ -158,7 +158,7 @@ TEST_CASE("cross_entropy: no row counts, or there is none", "[cross_entropy][gpu
   });
 }
 
-TEST_CASE("cross_entropy: a vocabulary of one token has nothing to learn", "[cross_entropy][gpu]") {
+TEST_CASE("cross_entropy: a vocabulary of one token has loss 0 and gradient 0", "[cross_entropy][gpu]") {
   for_each_device(1, [&](auto& device) {
     const Result<float> got = run<float>(device, {3.5f, -2.0f}, {0, 0}, 1, 0.1);
     CHECK_FALSE(!(std::abs(got.loss) <= 1e-6f));
@@ -167,7 +167,7 @@ TEST_CASE("cross_entropy: a vocabulary of one token has nothing to learn", "[cro
   });
 }
 
-TEST_CASE("cross_entropy: logits of 1e4 either way", "[cross_entropy][gpu]") {
+TEST_CASE("cross_entropy: logits of +1e4 and -1e4", "[cross_entropy][gpu]") {
   const Index V = 21;
   for_each_device(1, [&](auto& device) {
     Array<float> logits_bcv(4 * V, -1e4f);
@@ -192,7 +192,7 @@ TEST_CASE("cross_entropy: logits of 1e4 either way", "[cross_entropy][gpu]") {
   });
 }
 
-TEST_CASE("cross_entropy: a token that cannot occur", "[cross_entropy][gpu]") {
+TEST_CASE("cross_entropy: a target with a logit of -infinity", "[cross_entropy][gpu]") {
   const float infinity = std::numeric_limits<float>::infinity();
   for_each_device(1, [&](auto& device) {
     Array<float> logits_v(20, -infinity);
@@ -205,8 +205,8 @@ TEST_CASE("cross_entropy: a token that cannot occur", "[cross_entropy][gpu]") {
   });
 }
 
-TEST_CASE("cross_entropy: NaN is never swallowed, wherever it stands", "[cross_entropy][gpu]") {
-  const Index V = 37;  // two wide pieces and a rest of scalars at every width
+TEST_CASE("cross_entropy: NaN at any place gives a NaN loss", "[cross_entropy][gpu]") {
+  const Index V = 37;  // two wide parts and a scalar rest at every width
   const float bad = GENERATE(std::numeric_limits<float>::quiet_NaN(), -std::numeric_limits<float>::quiet_NaN(),
                              std::numeric_limits<float>::infinity());
   for_each_device(1, [&](auto& device, const std::string& name) {
@@ -226,7 +226,7 @@ TEST_CASE("cross_entropy: NaN is never swallowed, wherever it stands", "[cross_e
   });
 }
 
-TEST_CASE("cross_entropy: the answer is the first of the largest logits", "[cross_entropy][gpu]") {
+TEST_CASE("cross_entropy: the prediction is the first of the largest logits", "[cross_entropy][gpu]") {
   for (const Index V : {1, 2, 31, 32, 33, 65, 300, 1030}) {
     const Index BC = 9;
     const Array<Token> targets_bc = some_targets(BC, V);
@@ -253,8 +253,8 @@ TEST_CASE("cross_entropy: the answer is the first of the largest logits", "[cros
   }
 }
 
-TEST_CASE("cross_entropy: label smoothing has a floor", "[cross_entropy]") {
-  // The entropy of the target distribution, reached by its own logarithms as logits.
+TEST_CASE("cross_entropy: label smoothing has a lower bound of the loss", "[cross_entropy]") {
+  // The entropy of the target distribution, reached with its logarithms as logits.
   const Index V = 21;
   const double on_each = 0.1 / 21, on_target = 0.9 + on_each;
   Array<double> logits_v(V, std::log(on_each));
@@ -270,7 +270,7 @@ TEST_CASE("cross_entropy: label smoothing has a floor", "[cross_entropy]") {
   CHECK(run<double>(device, logits_v, {4}, V, 0.1).loss > got.loss);
 }
 
-TEST_CASE("cross_entropy: the gradient may take the place of the logits", "[cross_entropy][gpu]") {
+TEST_CASE("cross_entropy: the gradient may overwrite the logits", "[cross_entropy][gpu]") {
   const Index BC = 40, V = 65;
   const Array<Token> targets_bc = some_targets(BC, V);
   for_each_device(2, [&]<class Device>(Device& device) {
@@ -290,23 +290,23 @@ TEST_CASE("cross_entropy: the gradient may take the place of the logits", "[cros
   });
 }
 
-TEST_CASE("cross_entropy: lane widths agree at every odd size", "[cross_entropy]") {
+TEST_CASE("cross_entropy: SIMD widths agree at every odd size", "[cross_entropy]") {
   check_widths([](Index size) { return cross_entropy(5, size, 0.1); });
 }
 
-TEST_CASE("cross_entropy: on the GPU", "[cross_entropy][gpu]") {
+TEST_CASE("cross_entropy: GPU kernels at every size", "[cross_entropy][gpu]") {
   check_gpu("cross_entropy", cross_entropy(3 * 37, 65), cross_entropy(3 * 37, 40, 0.1), cross_entropy(3, 65, 0.1),
             cross_entropy(1025, 21, 0.05), cross_entropy(1, 1));
   // Logits of a row that a warp does not hold in its registers all at once, read in wide accesses and one by one.
   check_gpu("cross_entropy", cross_entropy(5, 2056, 0.1), cross_entropy(5, 1601, 0.1));
-  // More rows than there may be blocks, and parts of the mean than threads that add them.
+  // More rows than the largest grid has blocks, and more partial means than threads that add them.
   check_gpu("cross_entropy", cross_entropy(16385, 2, 0.1));
   check_alignment(cross_entropy(5, 16, 0.1));
 }
 
-// The rows whose maximum comes late, early, from one lane alone, or rises in every step, against the plain loops in
-// double.
-TEST_CASE("cross_entropy: the maximum may stand anywhere in a long row, on the GPU", "[cross_entropy][gpu]") {
+// Rows in which the maximum comes late, early, from one lane only, or increases in every step, against the plain loops
+// in double.
+TEST_CASE("cross_entropy: on the GPU with the maximum anywhere in a long row", "[cross_entropy][gpu]") {
   const Index BC = 7, V = GENERATE(1096, 1097);
   Array<float> logits_bcv = converted<float>(Values<double>{random_logits(BC * V)})[0];
   const auto logit = [&](Index bc, Index v) -> float& { return logits_bcv[static_cast<std::size_t>(bc * V + v)]; };

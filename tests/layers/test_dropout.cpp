@@ -48,7 +48,7 @@ DropoutCase dropout(Index count, double p, bool residual = false) {
   return {count, {p, 23, p == 0 ? nullptr : state_for_devices()}, residual};
 }
 
-TEST_CASE("dropout: every derivative, every width", "[dropout]") {
+TEST_CASE("dropout: every derivative, at every SIMD width", "[dropout]") {
   check_layer(dropout(1, 0.5));
   check_layer(dropout(37, 0.3));
   check_layer(dropout(261, 0.1, true));
@@ -58,7 +58,7 @@ TEST_CASE("dropout: every derivative, every width", "[dropout]") {
   check_threads(dropout(20011, 0.2, true), 5);
 }
 
-TEST_CASE("dropout: the mask is the one that the words say, on every device, both ways", "[dropout][gpu]") {
+TEST_CASE("dropout: every device applies the mask of the random words, forward and backward", "[dropout][gpu]") {
   for (const double p : {1e-9, 0.1, 0.5, 0.9, 1 - 0x1p-32}) {
     for (const Index count : {1, 3, 64, 255, 256, 259, 17001}) {
       const Dropout dropout = {p, 0x12345, state_for_devices()};
@@ -76,7 +76,7 @@ TEST_CASE("dropout: the mask is the one that the words say, on every device, bot
   }
 }
 
-TEST_CASE("dropout: the bound is ceil(p 2^32), to the last bit", "[dropout]") {
+TEST_CASE("dropout: the threshold is exactly ceil(p 2^32)", "[dropout]") {
   for (Index i = 0; i < 100; ++i) {
     const double word = philox_word(fixed_state.seed, static_cast<std::uint64_t>(i), fixed_state.step, 7);
     const auto factor_at = [&](double bound) {
@@ -94,7 +94,7 @@ TEST_CASE("dropout: the bound is ceil(p 2^32), to the last bit", "[dropout]") {
 template <class T>
 void check_runs() {
   const Dropout dropout = {0.4, 7, &fixed_state};
-  // The last start makes the low half of the block number overflow within the run.
+  // With the last start the low half of the block number overflows within the run.
   for (const Index first : {Index(0), Index(1), Index(2), Index(3), Index(1001), (Index(1) << 34) - 21}) {
     for (const Index count : {1, 5, 63, 256, 257, 384, 600}) {
       Array<T> factors(static_cast<std::size_t>(count) + 1, T(-1));
@@ -110,13 +110,13 @@ void check_runs() {
   }
 }
 
-TEST_CASE("dropout: a run of the mask may start anywhere", "[dropout]") {
+TEST_CASE("dropout: a part of the mask may start at any element", "[dropout]") {
   check_runs<double>();
   check_runs<float>();
 }
 
 // A part of an array has the elements' numbers in the whole; the next number of a Philox block is anywhere in it.
-TEST_CASE("dropout: a part of a batch has the mask of its place in the batch", "[dropout][gpu]") {
+TEST_CASE("dropout: a part of a batch has its part of the whole mask", "[dropout][gpu]") {
   const Index count = 1031;
   const Dropout whole = {0.4, 7, state_for_devices()};
   const Array<float> ones(static_cast<std::size_t>(count), 1.0f);
@@ -145,7 +145,7 @@ TEST_CASE("dropout: a part of a batch has the mask of its place in the batch", "
   });
 }
 
-TEST_CASE("dropout: the share that is kept is 1 - p, and differs from step to step and site to site", "[dropout]") {
+TEST_CASE("dropout: the kept fraction is 1 - p, and masks differ between steps and sites", "[dropout]") {
   const Index count = 100000;
   const double p = 0.1;
   StepState next = fixed_state;
@@ -169,7 +169,7 @@ TEST_CASE("dropout: the share that is kept is 1 - p, and differs from step to st
   check_share(kept_in_both_steps, (1 - p) * (1 - p));
 }
 
-TEST_CASE("dropout: p = 1 drops everything and gives 0, p = 0 changes nothing and reads no state", "[dropout][gpu]") {
+TEST_CASE("dropout: p = 1 gives 0, p = 0 changes nothing and reads no state", "[dropout][gpu]") {
   for_each_device(1, [&]<class Device>(Device& device) {
     const Dropout everything = {1, 7, state_for_devices()};
     const Array<float> in(77, 3.0f), residual(77, 0.5f), zeros(77, 0.0f);
@@ -187,7 +187,7 @@ TEST_CASE("dropout: p = 1 drops everything and gives 0, p = 0 changes nothing an
   });
 }
 
-TEST_CASE("dropout: in place", "[dropout][gpu]") {
+TEST_CASE("dropout: may work in place", "[dropout][gpu]") {
   const Index count = 301;
   const DropoutCase layer = dropout(count, GENERATE(0.0, 0.3), true);
   const Values<float> in = converted<float>(random_values(layer.inputs(), 9));
@@ -207,11 +207,11 @@ TEST_CASE("dropout: in place", "[dropout][gpu]") {
   });
 }
 
-TEST_CASE("dropout: lane widths agree at every odd size", "[dropout]") {
+TEST_CASE("dropout: SIMD widths agree at every odd size", "[dropout]") {
   check_widths([](Index size) { return dropout(size, 0.3, true); });
 }
 
-TEST_CASE("dropout: on the GPU", "[dropout][gpu]") {
+TEST_CASE("dropout: GPU kernels at every size", "[dropout][gpu]") {
   check_gpu("dropout", dropout(3 * 37 * 40, 0.1), dropout(1025 * 3, 0.5, true), dropout(3 * 37, 0, true),
             dropout(3 * 37, 1, true));
   for (const Index count : {1, 3, 4, 5, 7, 8, 9, 2047, 2048, 2049}) {
@@ -219,12 +219,12 @@ TEST_CASE("dropout: on the GPU", "[dropout][gpu]") {
   }
 }
 
-TEST_CASE("dropout: on the GPU, arrays that are not aligned as the rest", "[dropout][gpu]") {
+TEST_CASE("dropout: on the GPU with misaligned arrays", "[dropout][gpu]") {
   check_alignment(dropout(301, 0.3, true), 0);
 }
 
-// The GPU's mask is the CPU's, element by element, in float and in bf16, and it stays the same where an array begins at
-// an odd address: the words belong to the elements. Nothing beside the slice is touched.
+// The GPU's mask equals the CPU's, element by element, in float and in bf16. It does not depend on the alignment, since
+// the words belong to the elements. Elements outside the slice are not written.
 template <class T, class Device>
 void check_masks(Device& device) {
   for (const Index offset : {0, 1, 2, 3, 4, 5, 8}) {
@@ -252,7 +252,7 @@ void check_masks(Device& device) {
   }
 }
 
-TEST_CASE("dropout: the GPU draws the mask of the CPU, wherever an array begins", "[dropout][gpu]") {
+TEST_CASE("dropout: the GPU draws the mask of the CPU at every alignment", "[dropout][gpu]") {
   for_each_gpu([](auto& device, const std::string& name) {
     INFO(name);
     check_masks<float>(device);

@@ -17,7 +17,7 @@ EmbeddingCase embedding(Index B, Index C, Index D, Index V, Index P, bool positi
   return {B, C, D, V, P, kept(std::move(tokens_bc)), positions};
 }
 
-// The same with no token at every third place, and at all of the last sequence.
+// The same with patches (no token) at every third position, and in the whole last sequence.
 EmbeddingCase with_gaps(EmbeddingCase layer) {
   Array<Token> tokens_bc(layer.tokens_bc, layer.tokens_bc + layer.B * layer.C);
   for (Index i = 0; i < layer.B * layer.C; ++i) {
@@ -27,7 +27,7 @@ EmbeddingCase with_gaps(EmbeddingCase layer) {
   return layer;
 }
 
-TEST_CASE("embedding: every derivative, every width", "[embedding]") {
+TEST_CASE("embedding: every derivative, at every SIMD width", "[embedding]") {
   check_layer(with_gaps(embedding(3, 5, 7, 4, 5)));
   check_layer(with_gaps(embedding(2, 7, 19, 3, 0, false)));
   check_layer(embedding(3, 5, 7, 11, 5));
@@ -39,7 +39,7 @@ TEST_CASE("embedding: every derivative, every width", "[embedding]") {
   check_threads(embedding(3, 67, 101, 13, 67), 2);
 }
 
-TEST_CASE("embedding: out is the token's row and the position's row", "[embedding]") {
+TEST_CASE("embedding: the output is the token's row plus the position's row", "[embedding]") {
   const Array<double> token_vd = {1, 2, 3, 4, 5, 6};
   const Array<double> position_cd = {10, 20, 30, 40, 50, 60, 70, 80};
   const Array<Token> tokens_bc = {2, 0, 2, 1};
@@ -53,7 +53,7 @@ TEST_CASE("embedding: out is the token's row and the position's row", "[embeddin
   CHECK(out_bcd == Array<double>{55, 66, 71, 82, 55, 66, 73, 84});
 }
 
-TEST_CASE("embedding: gradients add up over equal ids, and leave other rows alone", "[embedding][gpu]") {
+TEST_CASE("embedding: gradients of equal ids add up, other rows keep theirs", "[embedding][gpu]") {
   const Array<Token> tokens_bc = {2, 0, 2, 2};
   const EmbeddingCase layer{.B = 2, .C = 2, .D = 2, .V = 4, .P = 3, .tokens_bc = tokens_bc.data()};
   for_each_device(2, [&](auto& device) {
@@ -62,7 +62,7 @@ TEST_CASE("embedding: gradients add up over equal ids, and leave other rows alon
   });
 }
 
-TEST_CASE("embedding: one position at a time gives the same as all at once", "[embedding][gpu]") {
+TEST_CASE("embedding: one position at a time equals the whole sequence", "[embedding][gpu]") {
   const EmbeddingCase layer = embedding(1, 9, 21, 5, 9);
   const Values<float> in = converted<float>(random_values(layer.inputs(), 4));
   for_each_device(1, [&]<class Device>(Device& device) {
@@ -75,8 +75,8 @@ TEST_CASE("embedding: one position at a time gives the same as all at once", "[e
   });
 }
 
-// Where nothing but patches stands there is no table: rows are those of the positions, or 0.
-TEST_CASE("embedding: without a token, and without a table", "[embedding][gpu]") {
+// If all positions are patches there is no token table: rows are those of the position table, or 0.
+TEST_CASE("embedding: without token table, and without position table", "[embedding][gpu]") {
   for_each_device(2, [&]<class Device>(Device& device) {
     const Array<Token> tokens_bc = {-1, 1, -1, -1};
     const Array<float> token_vd = {1, 2, 3, 4}, position_cd = {10, 20, 30, 40}, d_out_bcd = {1, 2, 3, 4, 5, 6, 7, 8};
@@ -112,13 +112,13 @@ TEST_CASE("embedding: no sequences", "[embedding][gpu]") {
   });
 }
 
-TEST_CASE("embedding: lane widths agree at every odd size", "[embedding]") {
+TEST_CASE("embedding: SIMD widths agree at every odd size", "[embedding]") {
   check_widths([](Index size) { return embedding(2, 5, size, 7, 5); });
 }
 
-TEST_CASE("embedding: on the GPU", "[embedding][gpu]") {
+TEST_CASE("embedding: GPU kernels at every size", "[embedding][gpu]") {
   check_gpu("embedding", embedding(3, 37, 40, 13, 37), embedding(3, 1, 40, 13, 1), embedding(1, 1025, 8, 65, 1025));
-  // An odd number of channels, positions that are not reached, and none.
+  // An odd number of channels, unused positions, and no position table.
   check_gpu("embedding", embedding(5, 7, 37, 3, 9), embedding(2, 29, 66, 11, 0, false), embedding(1, 1, 1, 1, 1),
             with_gaps(embedding(6, 17, 32, 3, 17)));
   // More sequences than are summed at once, all with the same token.
@@ -131,7 +131,7 @@ TEST_CASE("embedding: on the GPU", "[embedding][gpu]") {
 }
 
 // Sums of small whole numbers are exact in any order, so that not a single row may be lost or added twice.
-TEST_CASE("embedding: every row counts once on the GPU, whatever the vocabulary", "[embedding][gpu]") {
+TEST_CASE("embedding: on the GPU every row counts once, for any vocabulary", "[embedding][gpu]") {
   const Index B = 3, C = 171, D = 2;
   for (const Index V : {1, 2, 127, 128, 129, 170, 257, 513, 5000}) {
     Array<Token> tokens_bc;

@@ -7,7 +7,7 @@ namespace {
 
 std::size_t size(Index count) { return static_cast<std::size_t>(count); }
 
-TEST_CASE("gate: every derivative, every width", "[gate]") {
+TEST_CASE("gate: every derivative, at every SIMD width", "[gate]") {
   const Array<StepState> state(1, {.seed = 7, .step = 3});
   const Dropout dropout{.p = 0.4, .site = 18, .state = state.data()};
   check_layer(GateCase{.BC = 5, .D = 7});
@@ -45,7 +45,7 @@ TEST_CASE("gate: the worked example of the chapter", "[gate]") {
 
 TEST_CASE("gate: no rows", "[gate][gpu]") { check_no_rows(GateCase{.BC = 0, .D = 3}); }
 
-TEST_CASE("gate: keep what the counter-based mask keeps", "[gate][gpu]") {
+TEST_CASE("gate: keeps the elements of the counter-based mask", "[gate][gpu]") {
   const Array<StepState> state(1, {.seed = 0x123456789abcdef, .step = 9});
   const Index BC = 7;
   for (Index D : {421, 424}) {
@@ -73,7 +73,7 @@ void check_gates_in_place(Device& device, Index D, const Dropout& dropout) {
   const auto inputs = [&](const Values<float>& x) -> GateInputs<float> {
     return {.pooled_bcd = x[1].data(), .gate_bcd = x[2].data(), .dropout = dropout, .BC = 9, .D = D};
   };
-  for (std::size_t place : {0u, 1u}) {  // on the residual, on what was pooled
+  for (std::size_t place : {0u, 1u}) {  // on the residual, on the pooled vectors
     Values<float> at = in;
     gate_forward<Device, float>(device, {.out_bcd = at[place].data(), .residual_bcd = at[0].data(), .in = inputs(at)});
     wait_for(device);
@@ -101,7 +101,7 @@ TEST_CASE("gate: may work in place", "[gate][gpu]") {
   });
 }
 
-TEST_CASE("gate: on the GPU, rows and strides of any size", "[gate][gpu]") {
+TEST_CASE("gate: on the GPU with rows and strides of any size", "[gate][gpu]") {
   const Array<StepState> state(1, {.seed = 7, .step = 3});
   const Dropout dropout{.p = 0.4, .site = 18, .state = state.data()};
   check_gpu("gate", GateCase{.BC = 3 * 37, .D = 40},

@@ -51,14 +51,14 @@ TEST_CASE("gelu matches its definition on a grid", "[gelu][gpu]") {
       CHECK_FALSE(!(worst_slope <= slope_tolerance));
     };
     for_each_cpu(1, [&](auto& device, const std::string& isa) { check(device, isa, 6e-7); });
-    // tanhf may be wrong by 2 ulp, 1.2e-7, which 1 - tau^2 doubles and the factors behind it, 8 at most where tau is
-    // not yet 1, enlarge.
+    // tanhf may have an error of 2 ulp, 1.2e-7. 1 - tau^2 doubles it, and the factors after it, at most 8 while tau is
+    // below 1, increase it.
     for_each_gpu(
         [&](auto& device, const std::string& name) { check(device, name, form == GeluForm::tanh ? 2e-6 : 6e-7); });
   }
 }
 
-TEMPLATE_TEST_CASE("gelu of extreme numbers is its limit", "[gelu]", float, double) {
+TEMPLATE_TEST_CASE("gelu of extreme numbers has its limits", "[gelu]", float, double) {
   const TestType infinity = std::numeric_limits<TestType>::infinity();
   const TestType in[] = {TestType(-1e4), TestType(-1e30), -infinity,   TestType(1e4),
                          TestType(1e30), infinity,        TestType(0), std::numeric_limits<TestType>::quiet_NaN()};
@@ -66,7 +66,7 @@ TEMPLATE_TEST_CASE("gelu of extreme numbers is its limit", "[gelu]", float, doub
   const auto check = [&](auto& device, const std::string& isa) {
     using Device = std::remove_reference_t<decltype(device)>;
     for (GeluForm form : forms) {
-      // Wide enough for whole lanes: every number stands in each of them once.
+      // Wide enough for whole SIMD vectors: every number occurs once in each lane.
       Array<TestType> wide(count * 16), out(wide.size()), d_in(wide.size(), TestType(2));
       for (std::size_t i = 0; i < wide.size(); ++i) wide[i] = in[i % count];
       const Index all = static_cast<Index>(wide.size());
@@ -98,7 +98,7 @@ TEMPLATE_TEST_CASE("gelu of extreme numbers is its limit", "[gelu]", float, doub
   }
 }
 
-TEST_CASE("gelu forms differ by 4.73e-4 at most", "[gelu]") {
+TEST_CASE("gelu forms differ by at most 4.73e-4", "[gelu]") {
   CpuDevice<Isa::baseline> device(1);
   Array<double> in, by_erf(8001), by_tanh(8001);
   for (int i = 0; i <= 8000; ++i) in.push_back(-4 + 0.001 * i);
@@ -109,7 +109,7 @@ TEST_CASE("gelu forms differ by 4.73e-4 at most", "[gelu]") {
   CHECK_FALSE(!(most > 4.725e-4 && most < 4.735e-4));
 }
 
-TEST_CASE("gelu of nothing", "[gelu][gpu]") {
+TEST_CASE("gelu of an empty array", "[gelu][gpu]") {
   CpuDevice<Isa::baseline> device(2);
   gelu_forward<CpuDevice<Isa::baseline>, float>(device, nullptr, nullptr, 0, GeluForm::erf);
   gelu_backward<CpuDevice<Isa::baseline>, float>(device, nullptr, nullptr, nullptr, 0, GeluForm::erf);
@@ -122,12 +122,12 @@ TEST_CASE("gelu of nothing", "[gelu][gpu]") {
   });
 }
 
-TEST_CASE("gelu: lane widths agree at every odd size", "[gelu]") {
+TEST_CASE("gelu: SIMD widths agree at every odd size", "[gelu]") {
   check_widths([](Index size) { return GeluCase{.count = size, .form = GeluForm::erf}; });
   check_widths([](Index size) { return GeluCase{.count = size, .form = GeluForm::tanh}; });
 }
 
-TEST_CASE("gelu: on the GPU", "[gelu][gpu]") {
+TEST_CASE("gelu: GPU kernels at every size", "[gelu][gpu]") {
   for (const GeluForm form : forms) {
     check_gpu("gelu", GeluCase{.count = 3 * 37 * 40, .form = form},
               GeluCase{.count = 1025 * 3, .form = form, .scale = 4});
@@ -138,6 +138,6 @@ TEST_CASE("gelu: on the GPU", "[gelu][gpu]") {
   }
 }
 
-// A slice may begin anywhere; then no access is wide, and nothing beside the slice is touched.
+// A slice may start at any element. Then no access is wide, and elements outside the slice are not written.
 }  // namespace
 }  // namespace abh

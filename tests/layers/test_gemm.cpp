@@ -1,4 +1,4 @@
-// The product behind the GPU's linear maps, on every GPU of this build, against its definition in double.
+// The matrix product of the GPU's linear maps, on every GPU of this build, against the definition in double.
 
 #include "cuda/gemm/gemm.hpp"
 #include "tests/harness/layer_case.hpp"
@@ -13,7 +13,7 @@ struct Product {
   bool bias = false;
   float scale = 1;
   bool accumulate = false;
-  float added = 0;  // times another array; 0: none
+  float added = 0;  // this factor times another array is added; 0: none
 };
 
 enum class Layout { nt, nn, tn };  // which of a and b is transposed in memory
@@ -74,11 +74,11 @@ void check_product(Device& device, const Product& p, Layout layout) {
   gemm<T, Out>(device, g);
   device.synchronize();
 
-  // Half an ulp of the output, and the rounding of the sum. Some kernels of cuBLASLt round the product to the type of
-  // the output before they add what was there or a bias, and then once more.
+  // Half an ulp of the output plus the rounding error of the sum. Some kernels of cuBLASLt round the product to the
+  // output type before they add the old value or a bias, and round again.
   const double rounding = std::is_same_v<Out, bf16> ? std::ldexp(1, -8) : 0;
   Index wrong = 0, touched = 0;
-  double worst = 0;  // error, as a share of what is allowed
+  double worst = 0;  // error as a fraction of the tolerance
   for (Index batch = 0; batch < p.batches; ++batch) {
     for (Index m = 0; m < p.M; ++m) {
       for (Index n = 0; n < p.N; ++n) {
@@ -108,7 +108,7 @@ void check_product(Device& device, const Product& p, Layout layout) {
   CHECK(touched == 0);
 }
 
-// In every type and layout, and in every order of threads if told so.
+// In every type and layout; optionally in every thread order.
 void check_everywhere(const Product& p, bool all_orders = false) {
   const auto check = [&](auto& device, const std::string& name) {
     for (int order = 0; order < (all_orders ? 3 : 1); ++order) {
@@ -137,7 +137,7 @@ TEST_CASE("gemm on the GPU: sizes around the edges of tiles", "[gemm][gpu]") {
   check_each({{64, 64, 32}, {63, 65, 31}, {65, 63, 33}, {129, 64, 127}, {1, 130, 72}, {72, 1, 130}, {8, 72, 1}});
 }
 
-TEST_CASE("gemm on the GPU: strides, scale, bias, sums", "[gemm][gpu]") {
+TEST_CASE("gemm on the GPU: strides, scale, bias, accumulation", "[gemm][gpu]") {
   for (const Index gap : {0, 1, 4, 8}) {
     check_everywhere({.M = 70, .N = 24, .K = 40, .gap = gap, .bias = true});
     check_everywhere({.M = 17, .N = 68, .K = 40, .gap = gap, .bias = true, .scale = -0.75f, .accumulate = true});
@@ -151,11 +151,11 @@ TEST_CASE("gemm on the GPU: strides, scale, bias, sums", "[gemm][gpu]") {
   check_everywhere({.M = 27, .N = 19, .K = 37, .gap = 5, .added = 3}, true);
 }
 
-TEST_CASE("gemm on the GPU: arrays that are aligned to nothing", "[gemm][gpu]") {
+TEST_CASE("gemm on the GPU: misaligned arrays", "[gemm][gpu]") {
   for_each_shifted_array(2, [](const std::string&) { check_everywhere({.M = 16, .N = 16, .K = 16, .bias = true}); });
 }
 
-TEST_CASE("gemm on the GPU: nothing to sum, nothing to do", "[gemm][gpu]") {
+TEST_CASE("gemm on the GPU: empty sums, empty results", "[gemm][gpu]") {
   check_everywhere({.M = 3, .N = 5, .K = 0, .bias = true, .scale = 3});
   check_everywhere({.M = 3, .N = 5, .K = 0, .accumulate = true});
   check_everywhere({.M = 0, .N = 5, .K = 2});
@@ -163,14 +163,14 @@ TEST_CASE("gemm on the GPU: nothing to sum, nothing to do", "[gemm][gpu]") {
   check_everywhere({.M = 3, .N = 5, .K = 2, .batches = 0});
 }
 
-TEST_CASE("gemm on the GPU: long sums in parts", "[gemm][gpu]") {
+TEST_CASE("gemm on the GPU: long sums split into parts", "[gemm][gpu]") {
   check_everywhere({.M = 40, .N = 50, .K = 2100, .gap = 2, .scale = 0.5f, .accumulate = true}, true);
   check_everywhere({.M = 40, .N = 50, .K = 1100, .gap = 2, .batches = 2, .scale = 0.5f, .added = 0.5f});
   check_everywhere({.M = 24, .N = 8, .K = 1024, .bias = true});
   check_everywhere({.M = 9, .N = 11, .K = 1100, .gap = 1, .batches = 3, .bias = true, .accumulate = true});
 }
 
-// So many that bf16 takes its large tiles.
+// Enough tiles for bf16 to use its large tiles.
 TEST_CASE("gemm on the GPU: many tiles", "[gemm][gpu]") {
   const auto check = [](auto& device, const std::string& name) {
     INFO(name);

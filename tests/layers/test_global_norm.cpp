@@ -5,7 +5,7 @@
 namespace abh {
 namespace {
 
-// T: what the weights are stored in; their gradient is in Accum<T>.
+// T is the type of the weights; their gradient has type Accum<T>.
 template <class T, class Device>
 StepState run_as(Device& device, const Array<Accum<T>>& gradient, double clip, Index begin = 0) {
   Array<StepState> state(1);
@@ -29,7 +29,7 @@ Array<float> gradient_of(Index count, double scale = 1) {
   return converted<float>(Values<double>{random_values(activation("gradient", {count}, scale), 3, 0)})[0];
 }
 
-TEST_CASE("global_norm: odd sizes, every width, any number of threads", "[global_norm]") {
+TEST_CASE("global_norm: odd sizes, at every SIMD width, with any number of threads", "[global_norm]") {
   for (Index count : {1, 7, 31, 33, 127, 193, 16384, 16385, 5 * 16384 + 19}) {
     const Array<float> gradient = gradient_of(count);
     const double norm = norm_of(gradient);
@@ -48,7 +48,7 @@ TEST_CASE("global_norm: odd sizes, every width, any number of threads", "[global
   }
 }
 
-TEST_CASE("global_norm: cuts to the clip, never lengthens, 0 is off", "[global_norm][gpu]") {
+TEST_CASE("global_norm: clips to the limit, never lengthens, 0 is off", "[global_norm][gpu]") {
   for_each_device(1, [](auto& device) {
     const Array<float> gradient = {3, 0, -4};
     CHECK(run(device, gradient, 1).gradient_norm == 5);
@@ -72,7 +72,7 @@ TEST_CASE("global_norm: the worked example of the chapter", "[global_norm]") {
   });
 }
 
-TEST_CASE("global_norm: zero gradient, or none", "[global_norm][gpu]") {
+TEST_CASE("global_norm: zero gradient, or no gradient", "[global_norm][gpu]") {
   for_each_device(2, [](auto& device) {
     for (std::size_t count : {0u, 40u}) {
       const StepState state = run(device, Array<float>(count, 0), 1);
@@ -82,7 +82,7 @@ TEST_CASE("global_norm: zero gradient, or none", "[global_norm][gpu]") {
   });
 }
 
-TEST_CASE("global_norm: squares that a float cannot hold", "[global_norm][gpu]") {
+TEST_CASE("global_norm: squares beyond the range of float", "[global_norm][gpu]") {
   for_each_device(1, [](auto& device) {
     for (float size : {1e30f, 1e-30f}) {
       const StepState state = run(device, Array<float>(100, size), 1);
@@ -92,14 +92,14 @@ TEST_CASE("global_norm: squares that a float cannot hold", "[global_norm][gpu]")
   });
 }
 
-TEST_CASE("global_norm: double gradients", "[global_norm]") {
+TEST_CASE("global_norm: gradients in double", "[global_norm]") {
   CpuDevice<Isa::baseline> device(1);
   const StepState state = run(device, Array<double>{3e100, 4e100}, 1);
   CHECK_FALSE(!(std::abs(state.gradient_norm / 5e100 - 1) <= 1e-15));
 }
 
-// Less than an access, than a block, than a part; more than one of each, with a rest.
-TEST_CASE("global_norm: on the GPU", "[global_norm][gpu]") {
+// Sizes below one access, one block and one part, and sizes of several of each with a rest.
+TEST_CASE("global_norm: GPU kernels at every size", "[global_norm][gpu]") {
   for_each_gpu([](auto& device, const std::string& name) {
     for (Index count : {0, 1, 3, 5, 1023, 4096, 4097, 3 * 4096 + 1029}) {
       INFO(name << ", " << count << " elements");
@@ -125,7 +125,7 @@ TEST_CASE("global_norm: on the GPU", "[global_norm][gpu]") {
   });
 }
 
-TEST_CASE("global_norm: on the GPU, so many elements that parts grow", "[global_norm][gpu][slow]") {
+TEST_CASE("global_norm: on the GPU with parts larger than the minimum", "[global_norm][gpu][slow]") {
   for_each_gpu([](auto& device, const std::string& name) {
     INFO(name);
     Array<float> gradient(2048 * 4096 + 4099);
@@ -135,7 +135,7 @@ TEST_CASE("global_norm: on the GPU, so many elements that parts grow", "[global_
   });
 }
 
-TEST_CASE("global_norm: NaN and infinity are told, not hidden", "[global_norm][gpu]") {
+TEST_CASE("global_norm: NaN and infinity in the gradient are reported", "[global_norm][gpu]") {
   for_each_device(1, [](auto& device) {
     for (std::size_t position : {0u, 20u, 36u}) {
       for (double clip : {0.0, 1.0}) {

@@ -1,5 +1,4 @@
-// Joined layers, in one sweep of a GPU over the rows, give the bits of the layers one after the other. Deferred partial
-// sums give the bits of immediate sums.
+// Fused kernels of a GPU give the bits of the separate layers. Deferred partial sums give the bits of immediate sums.
 
 #include <algorithm>
 #include <cmath>
@@ -16,7 +15,7 @@
 namespace abh {
 namespace {
 
-// Every array of both ways must be the same; what is added to begins with numbers.
+// Every array must be the same both ways; arrays that are added to start with numbers.
 template <class T, class Device>
 void check_gate_layernorm(Device& device, const RowSizes& s, const Dropout& dropout, bool residual) {
   const Index stride = s.D + s.gap, count = s.BC * s.D, strided = s.BC * stride;
@@ -73,7 +72,7 @@ void check_gate_layernorm(Device& device, const RowSizes& s, const Dropout& drop
   CHECK((result(true) == result(false)));
 }
 
-TEST_CASE("joined layers: a gate and its norm", "[joined_layers][gate][layernorm][gpu]") {
+TEST_CASE("joined layers: gate and norm", "[joined_layers][gate][layernorm][gpu]") {
   const Array<StepState> state(1, {.seed = 7, .step = 3});
   for_each_gpu([&](auto& device, const std::string& name) {
     for (const RowSizes& s : all_row_sizes) {
@@ -158,7 +157,7 @@ void check_pooling_with_logits(Device& device, const PooledSizes& s, const Poole
   CHECK(apart == 0);
 }
 
-TEST_CASE("joined layers: a pooling and its logits", "[joined_layers][pooling][pooling_logits][gpu]") {
+TEST_CASE("joined layers: pooling and its logits", "[joined_layers][pooling][pooling_logits][gpu]") {
   for_each_gpu([](auto& device, const std::string& name) {
     for (const PooledSizes& s : pooled_sizes) {
       for (const PooledCase& c : {PooledCase{false, false, false, true}, PooledCase{true, false, true, true},
@@ -190,8 +189,7 @@ void check_all_row_sums(Device& device, const RowSizes& s, const Dropout& dropou
       });
 }
 
-TEST_CASE("joined layers: gradients of gelu and dropout with the sums of their rows",
-          "[joined_layers][gelu][dropout][gpu]") {
+TEST_CASE("joined layers: gradients of gelu and dropout with bias gradients", "[joined_layers][gelu][dropout][gpu]") {
   const Array<StepState> state(1, {.seed = 7, .step = 3});
   for_each_gpu(
       [&](auto& device, const std::string& name) {
@@ -247,7 +245,7 @@ std::vector<Array<float>> gradients_of_norms(Device& device, const std::vector<I
   return d;
 }
 
-TEST_CASE("joined layers: partial sums that wait for each other", "[joined_layers][layernorm][gpu]") {
+TEST_CASE("joined layers: deferred reductions have the bits of immediate ones", "[joined_layers][layernorm][gpu]") {
   for_each_gpu([](auto& device, const std::string& name) {
     INFO(name);
     std::vector<Index> many, twice = {0, 1, 0, 2, 1, 1};
@@ -260,8 +258,7 @@ TEST_CASE("joined layers: partial sums that wait for each other", "[joined_layer
   });
 }
 
-TEST_CASE("joined layers: sums that wait when something goes wrong are not done, and trouble nobody",
-          "[joined_layers][layernorm][gpu]") {
+TEST_CASE("joined layers: deferred reductions are dropped after an exception", "[joined_layers][layernorm][gpu]") {
   for_each_gpu([]<class Device>(Device& device, const std::string& name) {
     INFO(name);
     const auto expected = gradients_of_norms(device, {3}, false, false);

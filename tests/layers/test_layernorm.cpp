@@ -5,20 +5,20 @@
 namespace abh {
 namespace {
 
-TEST_CASE("layernorm: every derivative, every width", "[layernorm]") {
+TEST_CASE("layernorm: every derivative, at every SIMD width", "[layernorm]") {
   check_layer(LayernormCase{.BC = 5, .D = 7});
   check_layer(LayernormCase{.BC = 33, .D = 19, .residual = true});
   check_layer(LayernormCase{.BC = 2, .D = 37});
   check_layer(LayernormCase{.BC = 70, .D = 3});
   check_float(LayernormCase{.BC = 261, .D = 5}, 1);  // many tasks
   check_threads(LayernormCase{.BC = 261, .D = 5}, 1);
-  check_layer(LayernormCase{.BC = 3, .D = 83});  // all turns of the sums, and a rest of vectors and scalars
+  check_layer(LayernormCase{.BC = 3, .D = 83});  // every stage of the sums, with a rest of vectors and scalars
 }
 
 TEST_CASE("layernorm: the worked example of the chapter", "[layernorm]") {
   const LayernormCase layer{1, 4};
   const Values<double> in = {{-5, 1, 3, 9}, {1, 1, 2, 1}, {0, 1, 0, 0}};
-  const double tolerance = 1e-6;  // epsilon makes rstd smaller by 2e-7 of itself
+  const double tolerance = 1e-6;  // epsilon reduces rstd by a relative 2e-7
   const auto check = [&](auto& device) {
     CaseArrays<double> a = arrays_of(layer, in);
     layer.forward(device, a);
@@ -35,7 +35,7 @@ TEST_CASE("layernorm: the worked example of the chapter", "[layernorm]") {
 
 TEST_CASE("layernorm: no rows", "[layernorm][gpu]") { check_no_rows(LayernormCase{.BC = 0, .D = 2}); }
 
-TEST_CASE("layernorm: rows with a large mean keep their digits", "[layernorm][gpu]") {
+TEST_CASE("layernorm: rows with a large mean keep their precision", "[layernorm][gpu]") {
   const LayernormCase layer{4, 100};
   std::vector<TensorSpec> specs = layer.inputs();
   specs[0].scale = 0.01;
@@ -49,7 +49,7 @@ TEST_CASE("layernorm: rows with a large mean keep their digits", "[layernorm][gp
   });
 }
 
-TEST_CASE("layernorm: a row of equal numbers gives the bias, and finite gradients", "[layernorm]") {
+TEST_CASE("layernorm: a constant row gives the bias and finite gradients", "[layernorm]") {
   const LayernormCase layer{1, 9};
   const Values<double> in = {Array<double>(9, 5.0), Array<double>(9, 2.0), Array<double>(9, -3.0)};
   CpuDevice<Isa::baseline> device(1);
@@ -58,12 +58,12 @@ TEST_CASE("layernorm: a row of equal numbers gives the bias, and finite gradient
   CHECK(largest(d_in[0]) < 1e4);
 }
 
-TEST_CASE("layernorm: lane widths agree at every odd size", "[layernorm]") {
+TEST_CASE("layernorm: SIMD widths agree at every odd size", "[layernorm]") {
   // Not one channel: its gradient is 1 / sqrt(eps) times a difference of equal numbers.
   check_widths([](Index size) { return LayernormCase{.BC = 3, .D = size + 2, .residual = true}; });
 }
 
-TEST_CASE("layernorm: on the GPU", "[layernorm][gpu]") {
+TEST_CASE("layernorm: GPU kernels at every size", "[layernorm][gpu]") {
   check_gpu("layernorm", LayernormCase{.BC = 3 * 37, .D = 40, .residual = true}, LayernormCase{.BC = 3 * 37, .D = 37},
             LayernormCase{.BC = 3, .D = 40}, LayernormCase{.BC = 1025, .D = 8, .residual = true});
   // Rows that a lane holds in one pack, two and four, full and not, and as single numbers; and a single short one.
@@ -99,7 +99,7 @@ Values<float> run_unscaled(Device& device, const Array<float>& in, const Array<f
   return d_in;
 }
 
-TEST_CASE("layernorm: on the GPU, a residual that is not aligned as the rest", "[layernorm][gpu]") {
+TEST_CASE("layernorm: on the GPU with a misaligned residual", "[layernorm][gpu]") {
   const LayernormCase layer{3, 16};
   const Array<float> in = converted<float>(random_values(layer.outputs(), 1))[0];
   PlainDevice plain;
@@ -118,7 +118,7 @@ TEST_CASE("layernorm: on the GPU, a residual that is not aligned as the rest", "
 
 // With a mean of 0, small whole numbers and a power of two of channels no sum is rounded: not a single row may be lost
 // or added twice.
-TEST_CASE("layernorm: on the GPU, so many rows that a warp takes more of them", "[layernorm][gpu]") {
+TEST_CASE("layernorm: on the GPU with several rows per warp", "[layernorm][gpu]") {
   const auto check = [](Index BC, Index D) {
     Array<float> in, d_out;
     for (Index i = 0; i < BC * D; ++i) {

@@ -5,7 +5,7 @@
 namespace abh {
 namespace {
 
-// Rows of in_bci and out_bco may be slices of wider rows: `in_gap` and `out_gap` elements lie between them.
+// Rows of in_bci and out_bco may be slices of wider rows, with `in_gap` and `out_gap` elements between them.
 TEST_CASE("linear forward and backward", "[linear]") {
   check_layer(LinearCase{.BC = 1, .I = 1, .O = 1, .bias = true});
   check_layer(LinearCase{.BC = 1, .I = 19, .O = 7, .bias = true});
@@ -17,7 +17,7 @@ TEST_CASE("linear forward and backward", "[linear]") {
       LinearCase{.BC = 9, .I = 8, .O = 4, .bias = true, .scale = 2, .accumulate = true, .in_gap = 1, .out_gap = 5});
 }
 
-TEST_CASE("linear with one input or one output channel and gaps", "[linear]") {
+TEST_CASE("linear with one input or output channel and gaps between rows", "[linear]") {
   check_layer(LinearCase{.BC = 17, .I = 1, .O = 5, .bias = true, .in_gap = 2});
   check_layer(LinearCase{.BC = 17, .I = 5, .O = 1, .bias = true, .out_gap = 2});
   check_layer(LinearCase{.BC = 17, .I = 1, .O = 1, .bias = true});
@@ -48,7 +48,7 @@ TEST_CASE("linear over several blocks", "[linear][heavy]") {
 
 // Every size around the tile: BC, I and O each take all values from 1 to 40, in combinations drawn at random. The sums
 // are bounded element by element: |error| <= 2^-23 (terms + 4) sum |products|.
-TEST_CASE("linear of every edge size is the product by definition", "[linear]") {
+TEST_CASE("linear of every edge size matches the definition", "[linear]") {
   // out_mn, d_in_mk, d_weight_nk and d_bias_n from a_mk, b_nk, c_mn and bias_n; all but the first are added to.
   const auto products = []<class T, class Device>(Device& device, const Values<T>& in, Index M, Index N, Index K) {
     Values<T> out = {Array<T>(in[2].size(), T(std::numeric_limits<float>::quiet_NaN())), in[0], in[1], in[3]};
@@ -72,7 +72,7 @@ TEST_CASE("linear of every edge size is the product by definition", "[linear]") 
   for_each_cpu(1, [&](auto& device, const std::string& isa) {
     for (std::uint32_t draw = 0; draw < 240; ++draw) {
       const auto size = [&](std::uint64_t which) {
-        // Each of the three runs through 1..40 in its own order, six times.
+        // Each of the three sizes takes 1..40 in its own order, six times.
         const Index factor[] = {1, 11, 27};
         return 1 +
                (static_cast<Index>(draw) * factor[which] + static_cast<Index>(draw / 40) * (3 + factor[which])) % 40;
@@ -103,8 +103,8 @@ TEST_CASE("linear of every edge size is the product by definition", "[linear]") 
   });
 }
 
-// A row's result does not depend on which row of a tile it is, nor on how many others there are: equal rows in, equal
-// bits out, for every position in and at the edge of a tile.
+// A row's result depends neither on its place in a tile nor on the number of rows: equal input rows give equal bits,
+// for every place inside and at the edge of a tile.
 TEST_CASE("linear gives equal rows equal bits", "[linear][gpu]") {
   const LinearCase layer{.BC = 29, .I = 71, .O = 45};
   const Values<float> row =
@@ -126,7 +126,7 @@ TEST_CASE("linear gives equal rows equal bits", "[linear][gpu]") {
   });
 }
 
-TEST_CASE("linear hands NaN and infinity on, to the rows they stand in only", "[linear][gpu]") {
+TEST_CASE("linear passes NaN and infinity on within their rows only", "[linear][gpu]") {
   const LinearCase layer{.BC = 15, .I = 20, .O = 18};
   Values<float> in = {Array<float>(15 * 20, 1.0f), Array<float>(18 * 20, 0.5f)};
   in[0][3 * 20 + 2] = std::numeric_limits<float>::quiet_NaN();
@@ -144,11 +144,11 @@ TEST_CASE("linear hands NaN and infinity on, to the rows they stand in only", "[
   });
 }
 
-TEST_CASE("linear of no rows leaves the gradients of the weights alone", "[linear][gpu]") {
+TEST_CASE("linear of no rows keeps the gradients of the weights", "[linear][gpu]") {
   check_no_rows(LinearCase{.BC = 0, .I = 4, .O = 3, .bias = true});
 }
 
-TEST_CASE("linear of no channels gives the bias, and 0 for the gradient of the input", "[linear]") {
+TEST_CASE("linear of no channels gives the bias and a zero input gradient", "[linear]") {
   // Each case has more rows than a task.
   const LinearCase no_inputs{.BC = 20, .I = 0, .O = 3, .bias = true}, no_outputs{.BC = 20, .I = 3, .O = 0};
   Array<float> biases;
@@ -160,11 +160,11 @@ TEST_CASE("linear of no channels gives the bias, and 0 for the gradient of the i
   });
 }
 
-TEST_CASE("linear: lane widths agree at every odd size", "[linear]") {
+TEST_CASE("linear: SIMD widths agree at every odd size", "[linear]") {
   check_widths([](Index size) { return LinearCase{.BC = size, .I = size, .O = size, .bias = true}; });
 }
 
-TEST_CASE("linear: on the GPU", "[linear][gpu]") {
+TEST_CASE("linear: GPU kernels at every size", "[linear][gpu]") {
   check_gpu("linear", LinearCase{.BC = 3 * 37, .I = 40, .O = 25, .bias = true},
             LinearCase{.BC = 1, .I = 40, .O = 33, .bias = true}, LinearCase{.BC = 37, .I = 1, .O = 1, .bias = true},
             LinearCase{.BC = 1025, .I = 19, .O = 7, .bias = true, .scale = 0.5},
@@ -179,7 +179,7 @@ TEST_CASE("linear: on the GPU", "[linear][gpu]") {
 }
 
 // Sums of small whole numbers are exact in any order: not a single row may be lost or added twice.
-TEST_CASE("linear: on the GPU, so many rows that chunks of a bias's gradient grow", "[linear][gpu]") {
+TEST_CASE("linear: on the GPU with long chunks in a bias gradient", "[linear][gpu]") {
   const Index BC = 512 * 64 + 1;
   for_each_gpu([&](auto& device, const std::string& name) {
     INFO(name);

@@ -1,4 +1,4 @@
-// Attention that sees otherwise than a whole sequence: fewer or more keys than queries, a past, a reach, biases.
+// Attention with other masks: fewer or more keys than queries, past keys, a window, biases.
 
 #include <algorithm>
 
@@ -12,7 +12,8 @@ AttentionMask<float> mask_of(const AttentionCase& layer) {
   return {.causal = layer.causal, .query_offset = layer.query_offset, .window = layer.window};
 }
 
-// With a bias at every distance that occurs, and none beyond. Where nobody sees what is behind, it has a gradient.
+// Adds a bias for every distance that occurs, and none beyond. If no query attends to later keys, their bias has no
+// gradient.
 AttentionCase with_bias(AttentionCase layer) {
   layer.learns_bias = layer.causal;
   layer.distances = 1;
@@ -25,7 +26,7 @@ AttentionCase with_bias(AttentionCase layer) {
   return layer;
 }
 
-// A few positions of everything.
+// Small cases of every mask.
 std::vector<AttentionCase> small_cases() {
   return {
       {.B = 2, .C = 5, .N = 2, .K = 3, .causal = false, .S = 9},
@@ -48,14 +49,14 @@ std::vector<AttentionCase> small_cases() {
       {.B = 2, .C = 9, .N = 3, .K = 3, .window = 6, .window_n = kept(Array<Index>{1, 6, 3})}};
 }
 
-TEST_CASE("attention: every derivative, whoever sees whom", "[attention]") {
+TEST_CASE("attention: every derivative, for every attention mask", "[attention]") {
   for (const AttentionCase& layer : small_cases()) {
     check_layer(layer);
     check_layer(with_bias(layer));
   }
 }
 
-TEST_CASE("attention: in tiles, whoever sees whom", "[attention][heavy]") {
+TEST_CASE("attention: tiles, for every attention mask", "[attention][heavy]") {
   // Edges of tiles, lane vectors and blocks in and out of step with the positions. One head: blocks of keys are dealt
   // out to pieces, of which a window leaves some without a part in d_query.
   int cases = 0;
@@ -91,7 +92,7 @@ TEST_CASE("attention: windows and biases over many blocks, with any number of th
   }
 }
 
-TEST_CASE("attention: nothing to see", "[attention][gpu]") {
+TEST_CASE("attention: queries without any key", "[attention][gpu]") {
   for (const Index K : {3, 16, 130}) {
     for (const AttentionCase& layer :
          {AttentionCase{.B = 2, .C = 70, .N = 1, .K = K, .S = 66, .query_offset = 80, .window = 14},
@@ -117,9 +118,9 @@ TEST_CASE("attention: nothing to see", "[attention][gpu]") {
   }
 }
 
-TEST_CASE("attention: what lies behind a query or out of its reach changes no bit", "[attention][gpu]") {
+TEST_CASE("attention: keys outside the window or the causal mask change no bit", "[attention][gpu]") {
   for (const Index K : {11, 64, 129}) {
-    // Query c stands at c + 30 and sees 40 keys.
+    // Query c has position c + 30 and attends to 40 keys.
     const AttentionCase layer =
         with_bias({.B = 1, .C = 120, .N = 2, .K = K, .S = 150, .query_offset = 30, .window = 40});
     for_each_number([&]<class T>(auto& device, const std::string& name, T) {
@@ -146,9 +147,9 @@ TEST_CASE("attention: what lies behind a query or out of its reach changes no bi
   }
 }
 
-TEST_CASE("attention: tiles that nobody sees are not looked at", "[attention][gpu]") {
-  // Numbers that are none, in keys and values at both ends, do not reach the queries of the middle, nor in the other
-  // direction those of queries the keys.
+TEST_CASE("attention: tiles outside the mask are not read", "[attention][gpu]") {
+  // NaN in keys and values at both ends must not reach the queries in the middle; NaN in the gradients of the other
+  // queries must not reach the keys in the middle.
   const AttentionCase layer = with_bias({.B = 1, .C = 640, .N = 1, .K = 8, .window = 60});
   const Index first = 320, end = 384;
   for_each_number([&]<class T>(auto& device, const std::string& name, T) {
@@ -174,7 +175,7 @@ TEST_CASE("attention: tiles that nobody sees are not looked at", "[attention][gp
   });
 }
 
-TEST_CASE("attention: step by step with biases and a reach is the same as at once", "[attention][gpu]") {
+TEST_CASE("attention: inference with biases and a window equals the full pass", "[attention][gpu]") {
   const Index* const reach_n = kept(Array<Index>{1, 20, 7});
   for (const Index reach : {0, 1, 20, 64, 100}) {
     const Index* const of_heads = reach == 20 ? reach_n : nullptr;
@@ -199,7 +200,7 @@ TEST_CASE("attention: step by step with biases and a reach is the same as at onc
 }
 
 // docs/layers/attention.md.
-TEST_CASE("attention: a bias and a reach, by hand", "[attention][gpu]") {
+TEST_CASE("attention: a bias and a window, computed by hand", "[attention][gpu]") {
   const auto check = [&]<class T>(auto& device, const std::string& name, T, double tolerance) {
     const auto run = [&](const AttentionCase& layer, const Array<double>& out, const Array<double>& last_weights) {
       Values<double> in = {
@@ -224,8 +225,8 @@ TEST_CASE("attention: a bias and a reach, by hand", "[attention][gpu]") {
   for_each_device(1, [&](auto& device, const std::string& name) { check(device, name, float{}, 1e-6); });
 }
 
-TEST_CASE("attention: a scale that is given takes the place of 1/sqrt(K)", "[attention][gpu]") {
-  // With K = 4 it is 1/2; all factors here are powers of two and round nothing.
+TEST_CASE("attention: a given scale replaces 1/sqrt(K)", "[attention][gpu]") {
+  // With K = 4 the scale is 1/2; all factors here are powers of two, so nothing is rounded.
   const AttentionCase layer{.B = 2, .C = 70, .N = 2, .K = 4};
   AttentionCase half = layer, quarter = layer;
   half.scale = 0.5;
@@ -242,7 +243,7 @@ TEST_CASE("attention: a scale that is given takes the place of 1/sqrt(K)", "[att
   });
 }
 
-TEST_CASE("attention: on the GPU, whoever sees whom", "[attention][gpu]") {
+TEST_CASE("attention: on the GPU, for every attention mask", "[attention][gpu]") {
   const auto check = [](const std::string& what, const AttentionCase& layer) {
     check_gpu("attention", what, layer);
     check_gpu("attention", what + ", biases", with_bias(layer));
@@ -269,8 +270,8 @@ TEST_CASE("attention: on the GPU, whoever sees whom", "[attention][gpu]") {
   }
 }
 
-// Each setting that makes attention differ from that within a whole sequence, without the others.
-TEST_CASE("attention: an offset, a reach, other keys or biases alone", "[attention][gpu]") {
+// Each setting that differs from attention within a whole sequence, one at a time.
+TEST_CASE("attention: each of offset, window, other keys and biases alone", "[attention][gpu]") {
   for (const Index K : {8, 130}) {
     const AttentionCase whole{.B = 1, .C = 70, .N = 1, .K = K};
     std::vector<AttentionCase> cases(7, whole);
@@ -288,9 +289,9 @@ TEST_CASE("attention: an offset, a reach, other keys or biases alone", "[attenti
   }
 }
 
-// The weights that somebody looks at are those of both passes: times the values they are what forward made, and times
-// the gradient of that the gradient of the values.
-TEST_CASE("attention: weights that are looked at are those that were computed", "[attention][inspector]") {
+// Inspected weights are the weights of both passes: weights times values give the output, and transposed weights times
+// d_out give the gradient of the values.
+TEST_CASE("attention: inspected weights are the weights of both passes", "[attention][inspector]") {
   std::vector<AttentionCase> cases = small_cases();
   for (const AttentionCase& layer : small_cases()) cases.push_back(with_bias(layer));
   cases.push_back({.B = 2, .C = 5, .N = 2, .K = 3, .gap = {1, 2, 3, 4, 5, 6}});
@@ -335,13 +336,13 @@ TEST_CASE("attention: weights that are looked at are those that were computed", 
   }
 }
 
-TEST_CASE("attention: masked keys in a tile that every query of another would see", "[attention][gpu]") {
+TEST_CASE("attention: masked keys in otherwise full tiles", "[attention][gpu]") {
   check_float(AttentionCase{.B = 2, .C = 70, .N = 1, .K = 8, .causal = false, .mask_bs = holes(2, 130), .S = 130}, 9);
   check_float(AttentionCase{.B = 2, .C = 70, .N = 1, .K = 8, .mask_bs = holes(2, 140), .S = 140, .query_offset = 70},
               9);
 }
 
-TEST_CASE("attention: on the GPU, wherever arrays lie", "[attention][gpu]") {
+TEST_CASE("attention: on the GPU at every alignment", "[attention][gpu]") {
   check_alignment(with_bias({.B = 1, .C = 9, .N = 2, .K = 8, .S = 11, .query_offset = 2, .window = 5}));
 }
 

@@ -86,13 +86,13 @@ void check_errors(std::uint64_t step) {
   }
 }
 
-TEST_CASE("elementary functions of floats are within their stated errors", "[math]") { check_errors(4099); }
+TEST_CASE("elementary functions of floats are within their stated errors, sampled", "[math]") { check_errors(4099); }
 
 TEST_CASE("elementary functions of floats are within their stated errors, densely", "[math][slow]") {
   check_errors(251);
 }
 
-TEST_CASE("elementary functions are the same bits in wide lanes", "[math]") {
+TEST_CASE("elementary functions have the same bits at every SIMD width", "[math]") {
   for (const Function& f : functions) {
     std::uint64_t different = 0;
     float example = 0;
@@ -146,7 +146,7 @@ TEST_CASE("hyperbolic_tangent is odd to the bit and ends at 1", "[math]") {
   for (float x : {1e-40f, 1e-3f, 0.3f, 0.9999f, 1.0f, 1.5f, 3.9f, 7.0f}) CHECK(f(-x) == -f(x));
 }
 
-TEST_CASE("normal_distributions end at 0 and 1 and are 1/2 in the middle", "[math]") {
+TEST_CASE("normal_distributions have the limits 0 and 1 and are 1/2 at 0", "[math]") {
   const float infinity = std::numeric_limits<float>::infinity();
   for (float x : {5.5f, 7.0f, 1e4f, 1e30f, infinity}) {
     CHECK(normal_distribution<float>(x) == 1.0f);
@@ -156,8 +156,8 @@ TEST_CASE("normal_distributions end at 0 and 1 and are 1/2 in the middle", "[mat
   CHECK(std::isnan(normal_distribution<float>(std::numeric_limits<float>::quiet_NaN())));
 }
 
-TEST_CASE("double and Dual take the library's functions", "[math]") {
-  // To an ulp: the compiler may know the value of a library function for a constant better than the library.
+TEST_CASE("double and Dual use the standard library's functions", "[math]") {
+  // To one ulp: for a constant, the compiler may compute a library function more exactly than the library.
   const auto same = [](double got, double expected) {
     return std::abs(got - expected) <= 2.3e-16 * std::abs(expected);
   };

@@ -10,8 +10,8 @@ namespace {
 
 std::size_t size_of(Index count) { return static_cast<std::size_t>(count); }
 
-// The whole mixer but for its projections: key = M p, then the core with query = value = p. p takes gradients on three
-// ways.
+// The whole mixer without its projections: key = M p, then the core with query = value = p. p receives gradients on
+// three paths.
 struct MetricAttentionCase {
   Index B, C, N, K;
   MetricForm form = MetricForm::packed;
@@ -61,7 +61,7 @@ struct MetricAttentionCase {
   }
 };
 
-// The full matrices of a packed metric, from the order of its numbers alone: k <= k', row by row.
+// Expands a packed metric to full matrices, from the order of its numbers: k <= k', row by row.
 Array<double> unpacked(const Array<double>& metric_nl, Index N, Index K) {
   Array<double> full_nkk(size_of(N * K * K));
   std::size_t l = 0;
@@ -75,7 +75,7 @@ Array<double> unpacked(const Array<double>& metric_nl, Index N, Index K) {
   return full_nkk;
 }
 
-TEST_CASE("metric_key: every derivative, every width", "[metric_key]") {
+TEST_CASE("metric_key: every derivative, at every SIMD width", "[metric_key]") {
   for (const MetricForm form : {MetricForm::packed, MetricForm::full}) {
     check_layer(MetricAttentionCase{2, 7, 2, 3, form});
     check_layer(MetricAttentionCase{1, 6, 1, 5, form, false});
@@ -93,7 +93,7 @@ TEST_CASE("metric_key: no rows", "[metric_key]") {
   CHECK(run_backward<double>(MetricAttentionCase{0, 4, 1, 2}, device, in, {{}}) == Values<double>{{}, {0, 0, 0}});
 }
 
-TEST_CASE("metric_key: a packed metric is the full symmetric one", "[metric_key]") {
+TEST_CASE("metric_key: a packed metric equals the full symmetric metric", "[metric_key]") {
   const MetricAttentionCase packed{2, 9, 3, 5, MetricForm::packed};
   const MetricAttentionCase full{2, 9, 3, 5, MetricForm::full};
   const Values<double> in = random_values(packed.inputs(), 1);
@@ -102,7 +102,7 @@ TEST_CASE("metric_key: a packed metric is the full symmetric one", "[metric_key]
   CpuDevice<Isa::baseline> device(1);
   CHECK(run_forward<double>(packed, device, in) == run_forward<double>(full, device, full_in));
 
-  // A number that stands at two places of the matrix gets the gradients of both.
+  // A number at two places of the matrix receives the gradients of both places.
   const Values<double> d_in = run_backward<double>(packed, device, in, d_out);
   const Values<double> d_full = run_backward<double>(full, device, full_in, d_out);
   Values<double> expected = {d_full[0], {}};
@@ -119,7 +119,7 @@ TEST_CASE("metric_key: a packed metric is the full symmetric one", "[metric_key]
 }
 
 // score_cc' from the sum over packed numbers: one product on the diagonal of M, two off it.
-TEST_CASE("metric_key: scores are the packed double sum", "[metric_key]") {
+TEST_CASE("metric_key: scores equal the packed double sum", "[metric_key]") {
   const Index C = 6, N = 2, K = 5;
   const MetricAttentionCase layer{1, C, N, K};
   const Values<double> in = random_values(layer.inputs(), 1);
@@ -148,7 +148,7 @@ TEST_CASE("metric_key: scores are the packed double sum", "[metric_key]") {
 }
 
 // With an unsymmetric M the sides matter: row c is on the left, the key's row on the right.
-TEST_CASE("metric_key: a full metric acts on the key", "[metric_key]") {
+TEST_CASE("metric_key: a full metric multiplies the key", "[metric_key]") {
   const Array<double> project_h = {1, 10}, metric_kk = {1, 2, 3, 4};
   Array<double> key_h(2), query_h(2);
   CpuDevice<Isa::baseline> device(1);
@@ -159,7 +159,7 @@ TEST_CASE("metric_key: a full metric acts on the key", "[metric_key]") {
   CHECK(query_h == Array<double>{31, 42});
 }
 
-TEST_CASE("metric_key: a metric of one is dot-product attention of p with itself", "[metric_key]") {
+TEST_CASE("metric_key: the identity metric gives dot-product attention of p with itself", "[metric_key]") {
   const MetricAttentionCase layer{2, 8, 2, 3, MetricForm::packed};
   Values<double> in = random_values(layer.inputs(), 1);
   in[1] = {1, 0, 0, 1, 0, 1, 1, 0, 0, 1, 0, 1};
@@ -224,7 +224,7 @@ TEST_CASE("metric_key: the worked example of the chapter", "[metric_key][gpu]") 
       packed ? close("d_metric", d_in[1], {-3, 4, 0, 0, -1, 0, 0, 0, 0, 0})
              : close("gradient", d_in[1], {-3, 1, 0, 0, 3, -1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0});
 
-      // The third way to p, and what each position adds to the gradient of the matrix.
+      // The third path to p, and the contribution of each position to the gradient of the matrix.
       if (!packed) {
         const auto of_position = [&](const Array<double>& row, const Array<double>& d_key) {
           return run_backward<T>(MetricKeyCase{.BC = 1, .N = 1, .K = 4, .form = form}, device,
@@ -244,7 +244,7 @@ TEST_CASE("metric_key: the worked example of the chapter", "[metric_key][gpu]") 
         close("d_query", d_query, {0, 0, 0, 0, -2 * log2, -4 * log2, 0, 0});
       }
 
-      // A channel a position, which no score reads: there out is the weights.
+      // One channel per position that no score uses; in these channels out is the weights.
       CaseArrays<T> marked = arrays({2, 0, 1, 0, -1, 1, 0, 1});
       layer.forward(device, marked);
       wait_for(device);
@@ -254,7 +254,7 @@ TEST_CASE("metric_key: the worked example of the chapter", "[metric_key][gpu]") 
             {-2 * log2, 0, log2});
 
       // The core's internal values for the pairs (0, 0), (1, 0) and (1, 1). d_score follows from d_key, as p is (2, 0)
-      // and (-1, 1), and the rest follows from d_score.
+      // and (-1, 1); the other values follow from d_score.
       const Array<double>& d_key = d_saved[2];
       const Array<double> d_score = {d_key[0] + d_key[1], 2 * d_key[1], 2 * d_key[5]};
       const Array<double> delta = {2 * d_out[0], out[4] * d_out[4] + out[5] * d_out[5]};
@@ -278,7 +278,7 @@ TEST_CASE("metric_key: the worked example of the chapter", "[metric_key][gpu]") 
   for_each_device(1, [&](auto& device, const std::string& name) { check(device, name, float{}, 1e-6); });
 }
 
-TEST_CASE("metric_key: step by step is the same as at once, from the cache of p alone", "[metric_key]") {
+TEST_CASE("metric_key: inference from the cache of p equals the full pass", "[metric_key]") {
   for (const MetricForm form : {MetricForm::packed, MetricForm::full}) {
     for (const MetricAttentionCase& layer :
          {MetricAttentionCase{1, 66, 2, 7, form}, MetricAttentionCase{1, 12, 1, 40, form},
@@ -313,12 +313,12 @@ TEST_CASE("metric_key: later tokens change no bit of earlier outputs", "[metric_
   });
 }
 
-TEST_CASE("metric_key: lane widths agree at every odd size", "[metric_key]") {
+TEST_CASE("metric_key: SIMD widths agree at every odd size", "[metric_key]") {
   check_widths([](Index size) { return MetricKeyCase{.BC = 3, .N = 2, .K = size, .form = MetricForm::packed}; });
   check_widths([](Index size) { return MetricKeyCase{.BC = 3, .N = 2, .K = size, .form = MetricForm::full}; });
 }
 
-TEST_CASE("metric_key: on the GPU", "[metric_key][gpu]") {
+TEST_CASE("metric_key: GPU kernels at every size", "[metric_key][gpu]") {
   for (const MetricForm form : {MetricForm::packed, MetricForm::full}) {
     check_gpu(
         "metric_key", MetricKeyCase{.BC = 3 * 37, .N = 5, .K = 8, .form = form},
@@ -329,7 +329,7 @@ TEST_CASE("metric_key: on the GPU", "[metric_key][gpu]") {
   }
 }
 
-TEST_CASE("metric_key: the query of one step", "[metric_key][gpu]") {
+TEST_CASE("metric_key: the query of one inference step", "[metric_key][gpu]") {
   PlainDevice plain;
   for (const MetricForm form : {MetricForm::packed, MetricForm::full}) {
     for (const auto& size : {std::pair<Index, Index>{1, 1}, {5, 8}, {3, 19}, {2, 67}}) {
@@ -357,8 +357,8 @@ TEST_CASE("metric_key: the query of one step", "[metric_key][gpu]") {
   }
 }
 
-// A row that ends in scalars, right behind another one and far from it: no compiler may round differently there.
-TEST_CASE("metric_key: a step has the same bits wherever its rows lie", "[metric_key]") {
+// A row with a scalar rest, once directly after another row and once far from it: no compiler may round differently.
+TEST_CASE("metric_key: an inference step has the same bits at every alignment", "[metric_key]") {
   for_each_cpu(1, [](auto& device, const std::string& name) {
     using Device = std::decay_t<decltype(device)>;
     for (Index K = 3; K <= 20; ++K) {

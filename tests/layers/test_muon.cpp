@@ -4,8 +4,8 @@
 namespace abh {
 namespace {
 
-// Matrices of one shape as a training run keeps them, with a copy in full precision where T is narrow. After each come
-// `gap` weights that belong to somebody else.
+// Matrices of one shape as in a training run, with a full-precision copy if T is narrow. `gap` weights of other tensors
+// follow each matrix.
 template <class T>
 struct Matrices {
   static constexpr bool has_master = !std::is_same_v<T, Accum<T>>;
@@ -111,9 +111,9 @@ Array<double> orthogonal(std::size_t size, std::uint64_t seed) {
   return q;
 }
 
-TEST_CASE("muon: every singular value of the gradient goes through the polynomial, round by round", "[muon]") {
-  // A gradient whose singular values and vectors are known: left, values, right. The first step from weights of 0 is
-  // then left, polynomial^rounds(values), right, times -learning_rate 0.2 max(O, I)^(1/2).
+TEST_CASE("muon: every round applies the polynomial to all singular values", "[muon]") {
+  // A gradient with known singular values and vectors: left, values, right. From weights of 0 the first step is left,
+  // polynomial^rounds(values), right, times -learning_rate 0.2 max(O, I)^(1/2).
   const Index rounds = GENERATE(0, 1, 2, 5);
   for (const Shape& shape : shapes) {
     CAPTURE(shape.O, shape.I, rounds);
@@ -140,8 +140,8 @@ TEST_CASE("muon: every singular value of the gradient goes through the polynomia
   }
 }
 
-TEST_CASE("muon: moments and steps as published", "[muon]") {
-  // With one row the orthogonalised gradient is a multiple of it, so the whole update can be written down.
+TEST_CASE("muon: moments and steps match the published algorithm", "[muon]") {
+  // With one row the orthogonalised gradient is a multiple of the gradient, so the whole update has a closed form.
   const MuonSettings settings{.beta = 0.8, .epsilon = 1e-3, .weight_decay = 0.3};
   const Index I = 7;
   CpuDevice<Isa::baseline> device(1);
@@ -202,7 +202,7 @@ TEST_CASE("muon: the worked example of the chapter", "[muon]") {
   });
 }
 
-TEST_CASE("muon: the transposed matrix moves by the transposed step", "[muon]") {
+TEST_CASE("muon: a transposed gradient gives the transposed step", "[muon]") {
   CpuDevice<Isa::baseline> device(1);
   for (const Shape& shape : shapes) {
     const Index count = shape.O * shape.I;
@@ -217,7 +217,7 @@ TEST_CASE("muon: the transposed matrix moves by the transposed step", "[muon]") 
 
 const std::vector<TensorSpec> specs = {weight("weight", {0}), weight("first_moment", {0})};
 
-TEST_CASE("muon: float in every instruction set against double, any number of threads", "[muon]") {
+TEST_CASE("muon: float against double in every instruction set, with any number of threads", "[muon]") {
   // The last is more than one task.
   for (const Shape& shape : std::vector<Shape>{{7, 13}, {66, 35}, {24, 400}}) {
     CAPTURE(shape.O, shape.I);
@@ -226,7 +226,7 @@ TEST_CASE("muon: float in every instruction set against double, any number of th
   }
 }
 
-TEST_CASE("muon: the size of a gradient does not matter, no gradient moves nothing", "[muon][gpu]") {
+TEST_CASE("muon: the gradient's scale has no effect, a zero gradient moves nothing", "[muon][gpu]") {
   const Index O = 6, I = 9, count = O * I;
   for_each_device(1, [&](auto& device) {
     const Array<double> d = numbers(count, 2);
@@ -247,17 +247,17 @@ TEST_CASE("muon: the size of a gradient does not matter, no gradient moves nothi
     decaying.update(device, Array<float>(static_cast<std::size_t>(count), 0), {.weight_decay = 0.5}, state_of(0.5f));
     CHECK(decaying.weight == Array<float>(static_cast<std::size_t>(count), 0.75f));
 
-    // The complement of beta is that of the setting, not of its nearest float.
+    // 1 - beta is computed from the setting in double, not from its nearest float.
     decaying.update(device, Array<float>(static_cast<std::size_t>(count), 1), {.beta = 0.95}, state_of(0));
     CHECK(decaying.first_moment == Array<float>(static_cast<std::size_t>(count), static_cast<float>(1 - 0.95)));
   });
 }
 
-TEST_CASE("muon: a clip scale of NaN changes nothing, and no matrices are no work", "[muon][gpu]") {
+TEST_CASE("muon: a clip scale of NaN changes nothing; zero matrices are allowed", "[muon][gpu]") {
   const StepState broken = state_of(0.5f, std::numeric_limits<double>::quiet_NaN());
   in_every_type([&]<class T>(auto& device, T) {
     Matrices<T> matrices = run<T>(device, 2, {5, 4}, {});
-    if (Matrices<T>::has_master) matrices.master[3] += 1;  // no copy of it any more: a rewritten copy would show
+    if (Matrices<T>::has_master) matrices.master[3] += 1;  // differs from its full-precision copy, so a rewrite shows
     const Matrices<T> before = matrices;
     matrices.update(device, Array<Accum<T>>(40, 1), {.weight_decay = 0.1}, broken);
     CHECK(matrices == before);
@@ -267,7 +267,7 @@ TEST_CASE("muon: a clip scale of NaN changes nothing, and no matrices are no wor
   });
 }
 
-TEST_CASE("muon: many matrices are each alone", "[muon][gpu]") {
+TEST_CASE("muon: many matrices at once equal separate updates", "[muon][gpu]") {
   // More than one launch of a GPU takes.
   const Index matrices = 67, O = 3, I = 5, count = O * I;
   for_each_device(1, [&](auto& device) {
@@ -292,8 +292,9 @@ TEST_CASE("muon: many matrices are each alone", "[muon][gpu]") {
   });
 }
 
-// Shapes in turns, more of one than a launch takes, one that is not aligned, none of another.
-TEST_CASE("muon: several shapes at once are each alone", "[muon][gpu]") {
+// Alternating shapes, more matrices of one shape than one launch takes, one misaligned shape, and one shape without
+// matrices.
+TEST_CASE("muon: several shapes at once equal separate updates", "[muon][gpu]") {
   in_every_type([]<class Device, class T>(Device& device, T) {
     struct Maps {
       Index O, I, matrices;
@@ -338,7 +339,7 @@ TEST_CASE("muon: several shapes at once are each alone", "[muon][gpu]") {
 }
 
 // Aligned and not, less than an access and more than a block.
-TEST_CASE("muon: on the GPU", "[muon][gpu]") {
+TEST_CASE("muon: GPU kernels at every size", "[muon][gpu]") {
   const MuonSettings settings{.weight_decay = 0.1};
   struct Layout {
     Index matrices;
@@ -379,7 +380,7 @@ TEST_CASE("muon: on the GPU", "[muon][gpu]") {
 }
 
 // A row of a matrix's square that is longer than a block, and more parts of a matrix than a block has threads.
-TEST_CASE("muon: on the GPU, beyond a block", "[muon][gpu]") {
+TEST_CASE("muon: on the GPU with matrices larger than a block", "[muon][gpu]") {
   for (const auto& sized : {std::pair{Shape{257, 258}, 1}, {Shape{1, 256 * 4096 + 1}, 0}}) {
     const auto updated = [&, shape = sized.first, rounds = sized.second]<class T>(auto& device, T) {
       Array<T> d_weight;
@@ -398,7 +399,7 @@ TEST_CASE("muon: on the GPU, beyond a block", "[muon][gpu]") {
   }
 }
 
-TEST_CASE("muon: on the GPU, any one array not aligned as the rest", "[muon][gpu]") {
+TEST_CASE("muon: on the GPU with each array in turn misaligned", "[muon][gpu]") {
   for_each_gpu_type([]<class T>(auto& device, T) {
     Matrices<T> expected(0, 0, 0, {});
     for_each_shifted_array(sizeof(T), [&](const std::string& what) {
@@ -410,9 +411,9 @@ TEST_CASE("muon: on the GPU, any one array not aligned as the rest", "[muon][gpu
   });
 }
 
-TEST_CASE("muon: finds the matrix behind the data, of condition 1e2", "[muon]") {
-  // f(W) = 1/2 |A (W - M)|^2 with A diagonal, from 0.1 to 1. Every step is about learning_rate 0.2 sqrt(8) |x| long in
-  // every direction, whatever the curvature there; a cosine to 0 makes the last ones small.
+TEST_CASE("muon: finds the target matrix of a problem of condition number 1e2", "[muon]") {
+  // f(W) = 1/2 |A (W - M)|^2 with A diagonal, from 0.1 to 1. Every step has a length of about learning_rate 0.2 sqrt(8)
+  // |x| in every direction, for any curvature; the cosine schedule to 0 makes the last steps small.
   const Index O = 5, I = 8;
   const Array<double> minimum = numbers(O * I, 5);
   CpuDevice<Isa::baseline> device(1);

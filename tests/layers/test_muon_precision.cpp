@@ -1,5 +1,5 @@
-// The error of Muon's rounds in each type, on gradients of low rank: those of full rank hide it. The figures of
-// docs/layers/muon.md are printed by `GRADCHECK=1 build/tests "[muon_precision]"`.
+// The error of Muon's rounds in each type, on gradients of low rank, since full rank hides it. `GRADCHECK=1 build/tests
+// "[muon_precision]"` prints the figures of docs/layers/muon.md.
 
 #include <cstdio>
 
@@ -13,7 +13,7 @@
 namespace abh {
 namespace {
 
-// The first step on a gradient (O, I), for a learning rate of 1: what becomes of weights of 0.
+// The first step on a gradient (O, I) with learning rate 1, from weights of 0.
 template <class T, class Device>
 Array<double> step_of(Device& device, const Array<double>& gradient, Index O, Index I) {
   constexpr bool has_master = !std::is_same_v<T, Accum<T>>;
@@ -73,8 +73,7 @@ Array<double> gradient_of_rank(Index rank, Index O, Index I) {
   CHECK(read_bytes(ABH_SOURCE_DIR "/docs/layers/muon.md").find(row) != std::string::npos);
 }
 
-TEST_CASE("muon: bf16 rounds make noise of a gradient of low rank, float rounds do not",
-          "[muon][muon_precision][gpu]") {
+TEST_CASE("muon: bf16 rounds add noise to a low-rank gradient, float rounds do not", "[muon][muon_precision][gpu]") {
   const Index O = GENERATE(64, 40, 96), I = O == 64 ? 64 : 136 - O;  // 64 x 64, 40 x 96, 96 x 40
   const std::vector<std::pair<Index, double>> bounds = {{1, 1.2}, {4, 0.55}, {16, 0.25}, {std::min(O, I), 0.05}};
   const double float_bound = 1e-4;
@@ -100,8 +99,8 @@ TEST_CASE("muon: bf16 rounds make noise of a gradient of low rank, float rounds 
   for_each_gpu(check, true);
 }
 
-// A batch of few tokens makes a gradient of low rank.
-TEST_CASE("muon: bf16 rounds of a network's first gradients", "[muon][muon_precision][gpu]") {
+// A batch of few tokens gives a gradient of low rank.
+TEST_CASE("muon: bf16 rounds on a network's first gradients", "[muon][muon_precision][gpu]") {
   const ModelConfig config =
       model_with("layers=2 channels=64 heads=4 context=32 vocabulary_size=65 mixer=dot conv_kernel=4 conv_groups=0");
   TrainingConfig training;

@@ -106,7 +106,7 @@ void check_definition(const PoolingCase& layer, double logit_scale) {
 
 // Derivatives.
 
-TEST_CASE("pooling: global pooling, every derivative, every width", "[pooling]") {
+TEST_CASE("pooling: global pooling, every derivative, at every SIMD width", "[pooling]") {
   check_layer(PoolingCase{.shape = {.B = 2, .C = 9, .N = 3, .K = 5}});
   check_layer(PoolingCase{.shape = {.B = 3, .C = 5, .N = 6, .K = 3}});    // enough heads for one task a head
   check_layer(PoolingCase{.shape = {.B = 1, .C = 4, .N = 1, .K = 150}});  // parts of 64, 64 and 22 channels
@@ -132,20 +132,20 @@ void check_masks_and_strides(Index window) {
                           .d_gap = 5});
 }
 
-TEST_CASE("pooling: masks, strides, gradients added up", "[pooling]") { check_masks_and_strides(0); }
+TEST_CASE("pooling: masks, strides, accumulated gradients", "[pooling]") { check_masks_and_strides(0); }
 
 void check_own_logits(Index window) {
   check_layer(OwnLogitsCase{{2, 7, 3, 5, window}});
   check_layer(OwnLogitsCase{{1, 5, 1, 67, window}});
 }
 
-TEST_CASE("pooling: logits from the payload", "[pooling]") { check_own_logits(0); }
+TEST_CASE("pooling: logits computed from the payload", "[pooling]") { check_own_logits(0); }
 
-TEST_CASE("pooling: on the GPU, with its logits", "[pooling][gpu]") {
+TEST_CASE("pooling: on the GPU with logits computed from the payload", "[pooling][gpu]") {
   check_gpu("pooling", "pooling with its logits", OwnLogitsCase{{3, 37, 5, 8}});
 }
 
-// The definition, and what is hard about it.
+// Tests against the definition, and numerically difficult cases.
 
 void check_window_against_definition(Index C, Index window) {
   INFO("C " << C << ", window " << window);
@@ -154,7 +154,7 @@ void check_window_against_definition(Index C, Index window) {
       PoolingCase{.shape = {.B = 2, .C = C, .N = 1, .K = 17, .window = window}, .mask_bc = holes_and_nothing(C)});
 }
 
-TEST_CASE("pooling: pooling is its definition", "[pooling][gpu]") {
+TEST_CASE("pooling: matches the definition", "[pooling][gpu]") {
   for (Index C : {1, 2, 31, 64}) check_window_against_definition(C, 0);
 }
 
@@ -183,14 +183,14 @@ void check_logits_of_any_size(Index window) {
   }
 }
 
-TEST_CASE("pooling: logits of any size", "[pooling][gpu]") { check_logits_of_any_size(0); }
+TEST_CASE("pooling: logits of any magnitude", "[pooling][gpu]") { check_logits_of_any_size(0); }
 
 static void check_long_sequences(double scale) {
   INFO("logits of " << scale);
   check_definition(PoolingCase{.shape = {.B = 1, .C = 1100, .N = 2, .K = 5}}, scale);
   check_definition(PoolingCase{.shape = {.B = 3, .C = 513, .N = 3, .K = 19}}, scale);
   check_definition(PoolingCase{.shape = {.B = 2, .C = 770, .N = 1, .K = 3}},
-                   scale);  // sequences with a chunk in the middle, each with its own sums
+                   scale);  // sequences with a middle chunk, each with its own sums
   // A chunk of which all is masked, and a sequence of which all is.
   check_definition(PoolingCase{.shape = {.B = 2, .C = 1040, .N = 1, .K = 9}, .mask_bc = holes_and_nothing(1040)},
                    scale);
@@ -201,7 +201,7 @@ TEST_CASE("pooling: few long sequences, extreme logits", "[pooling][slow]") {
   check_long_sequences(1e4);
 }
 
-TEST_CASE("pooling: few long sequences, which are cut into chunks", "[pooling][heavy]") {
+TEST_CASE("pooling: few long sequences, split into chunks", "[pooling][heavy]") {
   check_long_sequences(1);
   const PoolingCase strided{{2, 700, 2, 11}, nullptr, true, 5, 9};
   check_float(strided, 1);
@@ -236,8 +236,7 @@ void check_sums_of_gradients(const std::vector<Index>& windows, const std::vecto
   });
 }
 
-TEST_CASE("pooling: adding a constant to all logits changes nothing, so their gradients add up to 0",
-          "[pooling][gpu]") {
+TEST_CASE("pooling: a constant added to all logits changes nothing, so logit gradients sum to 0", "[pooling][gpu]") {
   check_sums_of_gradients({0}, {0});
 }
 
@@ -261,7 +260,8 @@ static void check_masked(Device& device, Index C, Index window) {
   CHECK(not_zero == 0);
 }
 
-// The average moves by a part of a difference, which is 0. (A GPU joins runs of positions: there, up to rounding.)
+// The average changes by a fraction of a difference, which is 0. (A GPU merges runs of positions, so there it holds up
+// to rounding.)
 void check_constant_payload(Index window) {
   const PoolingCase layer{{2, 45, 2, 19, window}};
   Values<float> in = converted<float>(random_values(layer.inputs(), 3));
@@ -272,12 +272,12 @@ void check_constant_payload(Index window) {
   });
 }
 
-TEST_CASE("pooling: on a CPU a constant payload stays constant to the last bit", "[pooling]") {
+TEST_CASE("pooling: on a CPU a constant payload gives exactly that constant", "[pooling]") {
   check_constant_payload(0);
 }
 
 // The second position has all but e^-20 of the weight, a share that 1 - alpha rounds to 0 in float.
-TEST_CASE("pooling: what is left of an old position is not lost beside a newcomer near 1", "[pooling][gpu]") {
+TEST_CASE("pooling: a tiny remaining weight keeps its precision", "[pooling][gpu]") {
   const PoolingCase layer{{1, 2, 1, 1, 0}};
   const Values<float> in{Array<float>{0, 20}, Array<float>{3, 1}}, d_out{Array<float>{0, 1}};
   const double share = 1 / (1 + std::exp(20.0));
@@ -295,9 +295,11 @@ void check_zeros_of_masked(const std::vector<Index>& windows, const std::vector<
   });
 }
 
-TEST_CASE("pooling: what is masked is 0 and gets exactly 0", "[pooling][gpu]") { check_zeros_of_masked({0}, {0}); }
+TEST_CASE("pooling: masked positions have output 0 and gradient 0", "[pooling][gpu]") {
+  check_zeros_of_masked({0}, {0});
+}
 
-TEST_CASE("pooling: chunks read nothing of what follows", "[pooling]") {
+TEST_CASE("pooling: chunks read nothing of later positions", "[pooling]") {
   for_each_cpu(1, [&](auto& device, const std::string& isa) {
     check_influence(device, isa, {{1, 600, 2, 21}}, {1, 298, 299, 300, 301, 599});
   });
@@ -329,9 +331,9 @@ void check_steps_of_pooling(Index window) {
   }
 }
 
-TEST_CASE("pooling: step by step equals all at once", "[pooling][gpu]") { check_steps_of_pooling(0); }
+TEST_CASE("pooling: inference equals the full pass", "[pooling][gpu]") { check_steps_of_pooling(0); }
 
-TEST_CASE("pooling: lane widths agree at every odd size", "[pooling]") {
+TEST_CASE("pooling: SIMD widths agree at every odd size", "[pooling]") {
   check_widths([](Index size) { return PoolingCase{.shape = {.B = 2, .C = size, .N = 2, .K = size}}; });
 }
 
@@ -353,7 +355,7 @@ void check_steps_on_gpu(Index window) {
   }
 }
 
-TEST_CASE("pooling: step by step on the GPU", "[pooling][gpu]") { check_steps_on_gpu(0); }
+TEST_CASE("pooling: inference on the GPU", "[pooling][gpu]") { check_steps_on_gpu(0); }
 
 void check_minus_infinity(Index window) {
   PoolingCase layer{{2, 17, 2, 5, window}, holes_and_nothing(17)};
@@ -372,7 +374,7 @@ void check_minus_infinity(Index window) {
   require_close(layer.outputs(), run_forward<double>(layer, device, in), expected, 0, "all at once");
 }
 
-TEST_CASE("pooling: a logit of -infinity leaves a step out", "[pooling][gpu]") { check_minus_infinity(0); }
+TEST_CASE("pooling: a logit of -infinity skips a position in inference", "[pooling][gpu]") { check_minus_infinity(0); }
 
 void check_long_stream(Index window) {
   const PoolingCase layer{{1, 5000, 1, 3, window}};
@@ -383,7 +385,7 @@ void check_long_stream(Index window) {
                 "5000 steps");
 }
 
-TEST_CASE("pooling: the state does not grow, and a long stream stays right", "[pooling]") {
+TEST_CASE("pooling: inference on a long stream has constant memory and stays accurate", "[pooling]") {
   CHECK(pooling_state_size({1, 64, 4, 8}) == 4 * 19);
   CHECK(pooling_state_size({5, 100000, 4, 8}) == 4 * 19);
   check_long_stream(0);
@@ -414,6 +416,6 @@ void check_lse_of_steps(Index window) {
   }
 }
 
-TEST_CASE("pooling: steps know the weight behind them", "[pooling]") { check_lse_of_steps(0); }
+TEST_CASE("pooling: inference steps return the log-sum-exp of the past weights", "[pooling]") { check_lse_of_steps(0); }
 
 }  // namespace abh

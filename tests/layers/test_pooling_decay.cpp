@@ -39,11 +39,11 @@ TEST_CASE("pooling: several payloads, every derivative", "[pooling]") {
   check_every_derivative({{9, 5, 2, 3, 0, true, 2}});
 }
 
-TEST_CASE("pooling: lane widths agree at every odd size, with decay and several payloads", "[pooling]") {
+TEST_CASE("pooling: decay and several payloads, SIMD widths agree at every odd size", "[pooling]") {
   check_widths([](Index size) { return decaying({{2, size, 2, size, 0, true, 2}}); });
 }
 
-// Slopes so small that a sequence is seen far across the borders of chunks, and some that are not.
+// Slopes small enough to keep weight across several chunks, and larger slopes.
 void check_decay_of_chunks(const PoolingShape& shape) {
   for (double scale : {1.0, 20.0}) {
     for (double slope : {0.0, 0.001, 0.05, 2.0}) {
@@ -74,7 +74,7 @@ void check_decay_of_chunks(const PoolingShape& shape) {
   }
 }
 
-TEST_CASE("pooling: decay and payloads in few long sequences, which are cut into chunks", "[pooling][heavy]") {
+TEST_CASE("pooling: few long sequences with decay and payloads, split into chunks", "[pooling][heavy]") {
   check_decay_of_chunks({2, 1040, 1, 9, 0, true, 2});
   check_decay_of_chunks({1, 1100, 2, 5});
   check_threads(decaying({{2, 700, 2, 11, 0, true, 2}, nullptr, true, 5, 9}), 1);
@@ -101,7 +101,7 @@ TEST_CASE("pooling: decay over 65,536 positions in float", "[pooling][heavy]") {
   }
 }
 
-// A logit keeps its distance, however many positions between are left out.
+// A logit keeps its distance when positions between are masked.
 void check_masked_distance(Index window) {
   for_each_cpu(1, [&](auto& device, const std::string& name) {
     Array<Token> mask_bc(5, 0);
@@ -115,9 +115,9 @@ void check_masked_distance(Index window) {
   });
 }
 
-TEST_CASE("pooling: what is masked counts as a distance", "[pooling]") { check_masked_distance(0); }
+TEST_CASE("pooling: masked positions count in the distance of the decay", "[pooling]") { check_masked_distance(0); }
 
-// The payload of a head beside another is pooled as it is alone.
+// A payload is pooled the same with and without another payload in its head.
 void check_payloads_side_by_side(Index window) {
   PlainDevice plain;
   const PoolingCase both{{2, 7, 2, 3, window, true, 2}}, one{{2, 7, 2, 3, window}};
@@ -134,7 +134,7 @@ void check_payloads_side_by_side(Index window) {
   }
 }
 
-TEST_CASE("pooling: payloads are pooled side by side", "[pooling]") { check_payloads_side_by_side(0); }
+TEST_CASE("pooling: each payload equals a separate pooling", "[pooling]") { check_payloads_side_by_side(0); }
 
 void check_slope_of_zero(Index window) {
   for_each_cpu(1, [&](auto& device, const std::string& name) {
@@ -153,7 +153,7 @@ void check_slope_of_zero(Index window) {
 
 TEST_CASE("pooling: a slope of 0 changes no bit", "[pooling]") { check_slope_of_zero(0); }
 
-// A window and all that went before change a logit alone, and nothing that is not in it changes a bit.
+// A large change of a position changes every output whose window includes it, and no bit of the others.
 void check_influence_with_decay(Index window) {
   for (Index C : {23, 600}) {
     const PoolingCase layer = decaying({{1, C, 2, 21, window, true, 2}});
@@ -179,11 +179,11 @@ void check_influence_with_decay(Index window) {
   }
 }
 
-TEST_CASE("pooling: with decay, too, nothing later and nothing outside the window has an influence", "[pooling]") {
+TEST_CASE("pooling: with decay, positions later or outside the window have no influence", "[pooling]") {
   check_influence_with_decay(0);
 }
 
-TEST_CASE("pooling: no sequences, no positions, several payloads", "[pooling][gpu]") {
+TEST_CASE("pooling: several payloads, no sequences, no positions", "[pooling][gpu]") {
   check_no_rows(decaying({{0, 5, 2, 3, 0, true, 2}}));
   check_no_rows(decaying({{2, 0, 2, 3, 0, true, 2}}));
 }
@@ -211,7 +211,7 @@ void check_steps_with_decay(Index window) {
   }
 }
 
-TEST_CASE("pooling: step by step with decay and several payloads", "[pooling]") {
+TEST_CASE("pooling: inference with decay and several payloads", "[pooling]") {
   check_steps_with_decay(0);
   CHECK(pooling_state_size({1, 64, 4, 8}, true) == 4 * 20);
   CHECK(pooling_state_size({1, 64, 4, 8, 0, true, 2}) == 4 * 35);

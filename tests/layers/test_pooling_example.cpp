@@ -1,5 +1,5 @@
-// The worked example of docs/layers/pooling.md, three positions of one head of two channels, and of pooling_decay.md.
-// Those of windows and of pooling that is not causal are in their features' tests.
+// The worked examples of docs/layers/pooling.md, three positions of one head with two channels, and of
+// pooling_decay.md. The examples of windows and bidirectional pooling are in the tests of these features.
 
 #include <cmath>
 
@@ -39,7 +39,7 @@ void check_global_example(Device& device) {
   require_numbers("drift", drift_c, {-1.75, -1, 0});
   require_numbers("the local formula", local_c, {0, 1.5, 1});
 
-  // d_logit of position 1 from the definition, position by position that sees it.
+  // d_logit of position 1 from the definition, summed over the positions that include it.
   Array<double> seen_by;
   for (std::size_t c = 1; c < 3; ++c) {
     double dot = 0;
@@ -62,7 +62,7 @@ void check_decay_example(Device& device) {
   require_numbers("d_logit", a.d_in[0], {-11.0 / 9, 1.0 / 3, 8.0 / 9});
 }
 
-TEST_CASE("pooling: the weights of the worked example", "[pooling]") {
+TEST_CASE("pooling: the weights in the worked example", "[pooling]") {
   const double slope = std::log(2);
   const Token second_only[] = {0, 1, 0};
   require_numbers("all", example_weights({1, 3, 1, 2}), {1, 0, 0, 0.25, 0.75, 0, 0.125, 0.375, 0.5});

@@ -15,7 +15,7 @@ namespace abh {
 static PoolingCase pooling(Index B, Index C, Index N, Index K, Index window = 0) { return {{B, C, N, K, window}}; }
 static void check_pooling(const PoolingCase& layer) { check_on_gpu(layer); }
 
-TEST_CASE("pooling: on the GPU, sizes of nothing", "[pooling][gpu]") {
+TEST_CASE("pooling: on the GPU, empty sizes", "[pooling][gpu]") {
   check_pooling(pooling(3, 37, 5, 8));
   check_alignment(pooling(1, 9, 2, 8));
 }
@@ -33,7 +33,7 @@ TEST_CASE("pooling: on the GPU, tiles of positions", "[pooling][gpu]") {
   check_pooling(pooling(1, 2049, 1, 1));  // more than two rounds of the walks, carries read in two goes
 }
 
-// A second payload, which weighs nothing on the way back, keeps to the kernels for sequences of any length.
+// A second payload without gradient selects the kernels for sequences of any length.
 template <class T, class Device>
 static void check_few_tiles(Device& device, const PoolingCase& layer) {
   PoolingCase two = layer;
@@ -58,7 +58,7 @@ static void check_few_tiles(Device& device, const PoolingCase& layer) {
   CHECK((d_of_both[1] == beside(d_in[1], true)));
 }
 
-TEST_CASE("pooling: on the GPU, a few tiles have the bits of many", "[pooling][gpu]") {
+TEST_CASE("pooling: on the GPU, few tiles have the bits of many", "[pooling][gpu]") {
   for_each_gpu([](auto& device, const std::string& name) {
     for (const bool decays : {false, true}) {
       for (PoolingCase layer : {pooling(2, 257, 2, 64), pooling(1, 520, 3, 32), pooling(2, 768, 5, 16),
@@ -113,8 +113,8 @@ TEST_CASE("pooling: on the GPU, extreme logits over several tiles", "[pooling][g
   check_extreme_logits_on_gpu(0);
 }
 
-// Heads that fill a tile of channels alone, by two and by four, of sequences that fit a tile: one kernel each way.
-TEST_CASE("pooling: on the GPU, sequences that fit a tile", "[pooling][gpu]") {
+// Heads that fill a tile of channels alone, in pairs and in fours, with sequences within one tile: one kernel per pass.
+TEST_CASE("pooling: on the GPU, sequences within one tile", "[pooling][gpu]") {
   for (const Index K : {16, 32, 64}) {
     for (const Index C : {1, 37, 256}) {
       check_on_gpu(PoolingCase{.shape = {.B = 2, .C = C, .N = 3, .K = K}});
@@ -128,9 +128,9 @@ TEST_CASE("pooling: on the GPU, sequences that fit a tile", "[pooling][gpu]") {
   check_alignment(PoolingCase{.shape = {.B = 1, .C = 9, .N = 5, .K = 16}});
 }
 
-// A later position changes no bit of an earlier position's output. Nor does it change its gradient, if the later one
-// has no gradient of its own. The sequence with one position more takes the code path for long sequences.
-TEST_CASE("pooling: on the GPU, a sequence that fits a tile has the bits of a longer one", "[pooling][gpu]") {
+// A later position changes no bit of an earlier output. It also changes no bit of an earlier gradient if its own
+// gradient is 0. The sequence with one more position takes the code path for long sequences.
+TEST_CASE("pooling: on the GPU, a sequence within one tile has the bits of a longer one", "[pooling][gpu]") {
   constexpr Index C = 256, N = 3, longer = C + 1;
   for (const Index K : {16, 64}) {
     for (const bool decays : {false, true}) {
@@ -181,8 +181,8 @@ TEST_CASE("pooling: on the GPU, decay over tiles of positions", "[pooling][gpu]"
   check_alignment(decaying({{1, 9, 2, 8}}));
 }
 
-// More than a tile left out at the beginning, and in the middle: what is seen is old. What is saved of a maximum that
-// has come down by 2,000 is a float of that size.
+// More than one tile is masked at the start and in the middle, so unmasked positions are old. The saved maximum has
+// decreased by 2,000 and has the rounding error of a float of that size.
 void check_decay_of_masked_tiles(Index window) {
   Array<Token> mask_bc(800, 0);
   for (Index c : {300, 301, 302, 700}) mask_bc[size(c)] = 1;
@@ -192,7 +192,7 @@ void check_decay_of_masked_tiles(Index window) {
   check_accuracy(sloped(layer, 5), 1, 2e-4);
 }
 
-TEST_CASE("pooling: decay where most is left out", "[pooling][gpu]") { check_decay_of_masked_tiles(0); }
+TEST_CASE("pooling: decay with most positions masked", "[pooling][gpu]") { check_decay_of_masked_tiles(0); }
 
 // Where the maximum is a number that is lowered at every position, the average is wrong by 1e-3 here, and where the
 // windows of reversed time replace every maximum by the next one, which differs by its rounding, the gradient is.
@@ -236,7 +236,7 @@ TEST_CASE("pooling: three hundred heads", "[pooling][gpu]") {
   check_float(PoolingCase{.shape = {.B = 1, .C = 258, .N = 1, .K = 130}}, 1);
 }
 
-// Few heads whose channels are dealt out.
+// Few heads whose channels are divided among blocks.
 void check_wide_heads(Index window) {
   check_float(PoolingCase{.shape = {.B = 2, .C = 9, .N = 3, .K = 130, .window = window}}, 1);
   check_threads(PoolingCase{.shape = {.B = 2, .C = 9, .N = 3, .K = 130, .window = window}}, 1);
@@ -251,7 +251,7 @@ void check_decay_steps_on_gpu(const PoolingCase& layer, double scale, double slo
   Values<double> in = converted<double>(converted<float>(random_values(specs, 4)));
   if (layer.decays) in[2].assign(in[2].size(), slope);
   const Values<double> expected = run_forward<double>(layer, plain, in);
-  // Steps know no mask: what is left out has a logit of -infinity.
+  // Inference has no mask: a masked position has a logit of -infinity.
   for (Index i = 0; i < layer.shape.B * layer.shape.N * layer.shape.C && layer.mask_bc; ++i) {
     const Index b = i / (layer.shape.N * layer.shape.C), c = i % layer.shape.C;
     if (layer.mask_bc[b * layer.shape.C + c] == 0) in[0][size(i)] = -std::numeric_limits<double>::infinity();
@@ -275,13 +275,13 @@ void check_decay_steps_on_gpu(Index window) {
   check_decay_steps_on_gpu({{2, 37, 3, 9, window, true, 3}}, 1, 0);
 }
 
-TEST_CASE("pooling: on the GPU, step by step with decay and several payloads", "[pooling][gpu]") {
+TEST_CASE("pooling: on the GPU, inference with decay and several payloads", "[pooling][gpu]") {
   check_decay_steps_on_gpu(0);
   for (Index K : {1, 64, 130}) check_decay_steps_on_gpu(decaying({{1, 11, 2, K, 0, true, 2}}), 1, 0.5);
   check_decay_steps_on_gpu(decaying({{1, 5, 300, 1}}), 1, 0.5);
 }
 
-// Nothing later, and nothing outside the window, changes a single bit.
+// Later positions, and positions outside the window, change no bit.
 void check_decay_influence_on_gpu(Index window) {
   const Index C = 600, payloads = 2, N = 2, H = payloads * N * 3;
   const auto layer = sloped(
@@ -307,7 +307,7 @@ void check_decay_influence_on_gpu(Index window) {
   });
 }
 
-TEST_CASE("pooling: on the GPU, what lies outside the window has no influence, with decay", "[pooling][gpu]") {
+TEST_CASE("pooling: on the GPU, positions outside the window have no influence, with decay", "[pooling][gpu]") {
   check_decay_influence_on_gpu(0);
 }
 

@@ -5,8 +5,8 @@
 namespace abh {
 namespace {
 
-// x is a slice of rows of N K + gap elements; its gradient is added to, as that of a weight.
-TEST_CASE("pooling_logits: every derivative, every width", "[pooling_logits]") {
+// x is a slice of rows of N K + gap elements; its gradient is added to, like that of a weight.
+TEST_CASE("pooling_logits: every derivative, at every SIMD width", "[pooling_logits]") {
   check_layer(PoolingLogitsCase{.B = 2, .C = 5, .N = 3, .K = 7});
   check_layer(PoolingLogitsCase{.B = 1, .C = 37, .N = 2, .K = 19, .gap = 5});
   check_layer(PoolingLogitsCase{.B = 1, .C = 9, .N = 2, .K = 8, .gap = 3, .d_gap = 8});

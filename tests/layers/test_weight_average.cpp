@@ -7,7 +7,7 @@
 namespace abh {
 namespace {
 
-// An average of weights that are kept as T. The first and the last `margin` of them belong to somebody else.
+// Average of weights of type T. The first and the last `margin` weights belong to other tensors.
 template <class T>
 struct Averaged {
   Array<Accum<T>> average;
@@ -36,7 +36,7 @@ Array<T> weights_of(Index count, Index step) {
   return numbers_as<T>(count, static_cast<std::uint64_t>(step) + 2);
 }
 
-// So many steps, each with other weights.
+// Runs this number of steps, each with other weights.
 template <class T, class Device>
 Averaged<T> run(Device& device, Index count, Index N, Index steps, Index margin = 0) {
   Averaged<T> averaged{numbers_as<Accum<T>>(count, 1), margin};
@@ -47,7 +47,7 @@ Averaged<T> run(Device& device, Index count, Index N, Index steps, Index margin 
 }
 
 // A sum over all steps, with the weights that the chapter derives.
-TEST_CASE("weight_average: the plain mean of up to N steps, then an exponential one", "[weight_average]") {
+TEST_CASE("weight_average: plain mean of up to N steps, then exponential mean", "[weight_average]") {
   const Index count = 37, N = GENERATE(1, 2, 7, 1000), steps = GENERATE(1, 2, 7, 8, 30);
   CAPTURE(N, steps);
   Array<double> expected(static_cast<std::size_t>(count));
@@ -82,7 +82,7 @@ TEST_CASE("weight_average: the worked example of the chapter", "[weight_average]
   });
 }
 
-TEST_CASE("weight_average: the share", "[weight_average]") {
+TEST_CASE("weight_average: the share of each step", "[weight_average]") {
   CHECK(state_of(0, 1000).average_share == 1);
   CHECK(state_of(999, 1).average_share == 1);
   CHECK(state_of(3, 4).average_share == 0.25);
@@ -90,15 +90,16 @@ TEST_CASE("weight_average: the share", "[weight_average]") {
   CHECK(state_of(4294967295u, Index{1} << 40).average_share == 0x1p-32);
 }
 
-TEST_CASE("weight_average: float in every instruction set against double, any number of threads", "[weight_average]") {
+TEST_CASE("weight_average: float against double in every instruction set, with any number of threads",
+          "[weight_average]") {
   for (const Index count : {1, 3, 7, 31, 2 * 16384 + 29}) {
     check_update_on_cpus({activation("average", {count})}, 1e-6,
                          [&]<class T>(auto& device) { return run<T>(device, count, 5, 9); });
   }
 }
 
-// A sum would be rounded, and would keep what is not finite.
-TEST_CASE("weight_average: with a share of 1 it has the bits of the weight", "[weight_average][gpu]") {
+// A sum would be rounded, and would keep NaN and infinity.
+TEST_CASE("weight_average: a share of 1 gives the bits of the weight", "[weight_average][gpu]") {
   const float infinity = std::numeric_limits<float>::infinity();
   for_each_device(1, [&](auto& device) {
     Averaged<float> averaged{{1, -3, 1e30f, infinity, std::nanf(""), 0.1f, 7, 7, 7}};
@@ -110,7 +111,7 @@ TEST_CASE("weight_average: with a share of 1 it has the bits of the weight", "[w
   });
 }
 
-TEST_CASE("weight_average: weights that rest are their average, bit by bit", "[weight_average][gpu]") {
+TEST_CASE("weight_average: constant weights equal their average bit for bit", "[weight_average][gpu]") {
   const Array<float> weight = numbers_as<float>(21, 5);
   for_each_device(1, [&](auto& device) {
     Averaged<float> averaged{Array<float>(21, 0)};
@@ -141,7 +142,7 @@ TEST_CASE("weight_average: no weights", "[weight_average][gpu]") {
 }
 
 // Aligned and not, less than an access and more than a block.
-TEST_CASE("weight_average: on the GPU", "[weight_average][gpu]") {
+TEST_CASE("weight_average: GPU kernels at every size", "[weight_average][gpu]") {
   for_each_gpu([](auto& device, const std::string& name) {
     for (const auto& range : {std::pair<Index, Index>{1, 0}, {3, 0}, {37, 1}, {2077, 3}, {2077, 4}}) {
       const Index count = range.first, margin = range.second;
@@ -154,13 +155,13 @@ TEST_CASE("weight_average: on the GPU", "[weight_average][gpu]") {
         record_gradcheck({"weight_average", "9 steps, " + std::to_string(count) + " weights", comparison.name, "update",
                           name, "float", comparison.error, 1e-6});
       }
-      // With weights in bf16, the average is that of the exact weights.
+      // With weights in bf16, the average is that of the full-precision weights.
       CHECK(steps.template operator()<bf16>(device).average == got.average);
     }
   });
 }
 
-TEST_CASE("weight_average: on the GPU, any one array not aligned as the rest", "[weight_average][gpu]") {
+TEST_CASE("weight_average: on the GPU with each array in turn misaligned", "[weight_average][gpu]") {
   for_each_gpu([](auto& device, const std::string& name) {
     INFO(name);
     for_each_shifted_array(sizeof(float), [&](const std::string&) {

@@ -5,9 +5,8 @@
 namespace abh {
 namespace {
 
-// Tokens at positions that the mask leaves out change nothing, in training and in evaluation: no bit of a loss, a
-// gradient or a weight.
-TEST_CASE("batch: nobody sees what the mask leaves out", "[batch][gpu]") {
+// Tokens at masked positions change no bit of a loss, a gradient or a weight, in training and in evaluation.
+TEST_CASE("batch: masked positions change no bit", "[batch][gpu]") {
   for (const MixerProperties& mixer : Mixers::properties) {
     const ModelConfig config =
         with_mixer({.layers = 2, .channels = 12, .heads = 2, .context = C, .vocabulary = V}, mixer.name);
@@ -38,7 +37,7 @@ TEST_CASE("batch: nobody sees what the mask leaves out", "[batch][gpu]") {
           const Score first = one->evaluate(batch), second = two->evaluate(other);
           CHECK(first.loss_sum == second.loss_sum);
           CHECK(first.hits == second.hits);
-          // And the mask says something, but to what never looks back.
+          // The mask matters: without it the loss changes, except for identity, which reads no earlier position.
           CHECK((one->evaluate(unmasked).loss_sum != first.loss_sum) == (std::string(mixer.name) != "identity"));
         }
       }
@@ -46,9 +45,9 @@ TEST_CASE("batch: nobody sees what the mask leaves out", "[batch][gpu]") {
   }
 }
 
-TEST_CASE("batch: targets that are hit, and sequences that are right", "[batch][gpu]") { check_hits(0); }
+TEST_CASE("batch: counts of correct targets and correct sequences", "[batch][gpu]") { check_hits(0); }
 
-TEST_CASE("batch: the last logits", "[batch][gpu]") { check_last_logits(false); }
+TEST_CASE("batch: logits of the last position", "[batch][gpu]") { check_last_logits(false); }
 
 }  // namespace
 }  // namespace abh

@@ -29,7 +29,7 @@ std::string error_of(const std::function<void()>& body) {
   return "no error";
 }
 
-TEST_CASE("config: one mixer for all layers, or one a layer", "[config]") {
+TEST_CASE("config: one mixer for all layers, or one per layer", "[config]") {
   ModelConfig model = valid();
   model.layers = 3;
   const auto names = [&] {
@@ -52,7 +52,7 @@ TEST_CASE("config: one mixer for all layers, or one a layer", "[config]") {
   CHECK(contains(error_of(mixers), "found \"\""));
 }
 
-TEST_CASE("config: one window for all layers, or one a layer", "[config]") {
+TEST_CASE("config: one window for all layers, or one per layer", "[config]") {
   // Checks the window flag of pooling or that of attention.
   const auto check = [](const std::string& flag, std::string ModelConfig::*window,
                         std::vector<Index> (ModelConfig::*windows_of)() const) {
@@ -88,7 +88,7 @@ TEST_CASE("config: one window for all layers, or one a layer", "[config]") {
   check("--attention-window", &ModelConfig::attention_window, &ModelConfig::attention_windows);
 }
 
-TEST_CASE("config: what does not make a network is refused", "[config]") {
+TEST_CASE("config: settings of an impossible network are refused", "[config]") {
   const std::vector<ConfigFault> cases = Rows<ConfigFault, ModelConfig>::all(
       {{"", "no error"},
        {"layers=0", "--layers: expected 1 to 1000, found 0"},
@@ -163,11 +163,11 @@ TEST_CASE("config: training settings out of range are refused", "[config]") {
   }
   const TrainingConfig no_number{.learning_rate = std::nan("")};
   CHECK(error_of([&] { no_number.check(); }).starts_with("--learning-rate: expected "));
-  CHECK(TrainingConfig::from_metadata({}, "file").shards == 1);          // of before there were shards
-  CHECK(TrainingConfig::from_metadata({}, "file").weight_average == 0);  // of before there were averages
+  CHECK(TrainingConfig::from_metadata({}, "file").shards == 1);          // a file written before shards existed
+  CHECK(TrainingConfig::from_metadata({}, "file").weight_average == 0);  // a file written before averages existed
 }
 
-TEST_CASE("config: metadata there and back", "[config]") {
+TEST_CASE("config: metadata round trip", "[config]") {
   // Every field away from its default, so that one that is forgotten shows. Features add the values of their keys.
   using Metadata = std::map<std::string, std::string>;
   const auto changed_in = [](const Metadata& defaults, const std::string& core, const std::vector<std::string>& more) {
@@ -201,7 +201,7 @@ TEST_CASE("config: metadata there and back", "[config]") {
       "learning_rate=0.30000000000000004 schedule=linear dropout=0.3333333333333333 shards=4 weight_average=1000000000 "
       "seed=18446744073709551615",
       Rows<std::string, TrainingConfig>::all());
-  // A key that is there only where its value is not 0, in files of any version: those without it stay as they were.
+  // A key that is written only if its value is not 0, in files of any version: files without it stay unchanged.
   kept["eval_tokens"] = "1000000";
   const TrainingConfig training = TrainingConfig::from_metadata(kept, "file");
   CHECK(training.metadata() == kept);
@@ -224,7 +224,7 @@ TEST_CASE("config: metadata of golden files", "[config]") {
                  "conv_groups=1 values=shared skip=stream projection=0 causal=1 window=0 alibi_slopes=formula");
 }
 
-TEST_CASE("config: metadata that is not what it should be", "[config]") {
+TEST_CASE("config: malformed metadata are refused", "[config]") {
   const auto error = [](const std::string& key, const std::string& value) -> std::string {
     try {
       ModelConfig::from_metadata({{key, value}}, "dir/model.safetensors");
@@ -261,7 +261,7 @@ TEST_CASE("config: presets", "[config]") {
   check_settings(model, "heads=1 embedding_norm=1 final_norm=0 logit_bias=1 skip=stream");
   check_settings(training, "label_smoothing=0.1");
 
-  apply_preset("tiny", model, training);  // nothing is left of the preset before
+  apply_preset("tiny", model, training);  // nothing remains of the preset before
   check_settings(model, "layers=4 channels=128 context=64 embedding_norm=0");
   check_settings(training, "batch=12 steps=4000 label_smoothing=0");
   CHECK(error_of([&] { apply_preset("huge", model, training); }) ==
@@ -275,7 +275,7 @@ TEST_CASE("config: presets", "[config]") {
   CHECK(peek({"train", "--preset", "huge"}) == "tiny");
 }
 
-TEST_CASE("config: the learning rate rises, then falls along a cosine to a tenth", "[config]") {
+TEST_CASE("config: cosine schedule with warm-up, down to a tenth", "[config]") {
   TrainingConfig training{.steps = 101, .learning_rate = 2, .warmup = 10};
   for (Index step = 0; step < 10; ++step) {
     CHECK_FALSE(!(std::abs(learning_rate_at(training, step) - 2.0 * static_cast<double>(step + 1) / 11) <= 1e-15));
@@ -300,7 +300,7 @@ TEST_CASE("config: the learning rate rises, then falls along a cosine to a tenth
   CHECK(std::isfinite(learning_rate_at(training, 0)));
 }
 
-TEST_CASE("config: a linear schedule ends at zero, one of the inverse root does not know its end", "[config]") {
+TEST_CASE("config: linear schedule ends at 0, inverse-root schedule ignores the total", "[config]") {
   const auto near = [](double found, double expected) { return std::abs(found - expected) <= 1e-14; };
   TrainingConfig training{.steps = 110, .learning_rate = 2, .warmup = 10};
   training.schedule = "linear";
@@ -313,7 +313,7 @@ TEST_CASE("config: a linear schedule ends at zero, one of the inverse root does 
   const double before = learning_rate_at(training, 70);
   training.steps = 1000;
   CHECK(learning_rate_at(training, 70) == before);
-  // The same rise, whatever follows; no warm-up; a single step.
+  // The same warm-up for every schedule; no warm-up; a single step.
   for (const char* schedule : {"cosine", "linear", "inverse-sqrt"}) {
     training.schedule = schedule;
     CHECK(near(learning_rate_at(training, 4), 2.0 * 5 / 11));
@@ -323,7 +323,7 @@ TEST_CASE("config: a linear schedule ends at zero, one of the inverse root does 
   }
 }
 
-TEST_CASE("config: a learning rate is shown with the digits of the optimizer's float", "[config]") {
+TEST_CASE("config: a learning rate is printed with the digits of a float", "[config]") {
   TrainingConfig training{.steps = 3000, .learning_rate = 3e-3, .warmup = 100};
   for (const char* schedule : {"cosine", "linear", "inverse-sqrt"}) {
     training.schedule = schedule;

@@ -22,7 +22,7 @@ namespace {
 
 const double infinity = std::numeric_limits<double>::infinity(), nan = std::numeric_limits<double>::quiet_NaN();
 
-// Texts and the numbers that they stand for on every system.
+// Texts and their numbers on every system.
 using Numbers = std::vector<std::pair<std::string, double>>;
 const Numbers numbers = {{"0", 0},      {"-0", -0.0},  {"1", 1},       {"-2.5", -2.5},    {".5", 0.5},
                          {"5.", 5},     {"007", 7},    {"1e3", 1e3},   {"1E+3", 1e3},     {"1e-3", 1e-3},
@@ -43,10 +43,10 @@ const Numbers long_numbers = {{"-.5e-3", -0.0005},
                               {"-4.9406564584124654e-324", -std::numeric_limits<double>::denorm_min()},
                               {"2.4703282292062328e-324", std::numeric_limits<double>::denorm_min()}};
 
-// Beyond the range, and what is not 0 and would become 0.
+// Numbers beyond the range, and nonzero numbers that would become 0.
 const std::vector<std::string_view> too_far = {"1e99999999999999999999", "-1e-99999999999999999999",
                                                "1.7976931348623159e308", "2.4703282292062327e-324"};
-// The same; broken words; what strtod, or a reader of another kind, might take.
+// Out of range; broken words; texts that strtod or another reader might accept.
 const std::vector<std::string_view> no_numbers = {
     "1e999", "-1e999", "1e-400", "infinit", "nan(", "in",     "i",     "n",        "",      "-",    ".",
     "-.",    "e5",     ".e5",    "+1",      "-+1",  "--1",    "+inf",  " 1",       "1 ",    "\t1",  "\n1",
@@ -78,7 +78,7 @@ void check_texts() {
 
 }  // namespace
 
-TEST_CASE("numbers as text: the same texts are numbers with every standard library", "[flags]") { check_texts(); }
+TEST_CASE("numbers as text: the same texts are accepted with every standard library", "[flags]") { check_texts(); }
 
 namespace {
 
@@ -89,7 +89,7 @@ struct CommaPoint : std::numpunct<char> {
   std::string do_grouping() const override { return "\3"; }
 };
 
-// A locale with commas for the whole program; at the end it is as it was.
+// Sets a locale with decimal commas for the whole program, and restores the old locale at the end.
 class Locale {
  public:
   // Sets the locale of the C library too, if the system has such a locale or the sources of one.
@@ -116,7 +116,7 @@ class Locale {
 
 }  // namespace
 
-TEST_CASE("numbers as text: no locale changes them", "[flags]") {
+TEST_CASE("numbers as text: no locale changes the result", "[flags]") {
   const Locale comma;
   std::ostringstream stream;
   stream << 1234.5;

@@ -55,7 +55,7 @@ Content with_own_results(Content content) {
   GoldenFile file(folder / "in.safetensors");
   CpuDevice<Isa::baseline> device(1);
   for (auto& [name, result] : GoldenCases<CpuDevice<Isa::baseline>, double>(device, file).run()) {
-    // The gradient of a bias says that there is one.
+    // The gradient of a bias implies that the bias exists.
     if (name.starts_with("grad_weight.") && !content.reals.count(name.substr(5))) continue;
     content.reals[name] = {result.shape, result.values};
   }
@@ -112,7 +112,7 @@ void check_passes_everywhere(const Content& content) {
   }
 }
 
-// The same with everything that the network or block shows.
+// The same with all activations of the network or block.
 Content with_activations(Content content) {
   content.reals["activation.any"] = {{1}, {0}};
   content = with_own_results(std::move(content));
@@ -120,9 +120,9 @@ Content with_activations(Content content) {
   return content;
 }
 
-// Files with activations of a network and of two blocks: on every device they are there, and where one differs the
-// first place is named, though all that comes after it, and before it in the file, may be wrong, too.
-TEST_CASE("activations are compared in the order of computation, and the first that differs is named", "[golden]") {
+// Files with activations of a network and of two blocks: every device has them. If one differs, the first difference is
+// named, although all later activations, and earlier ones in the file, may differ, too.
+TEST_CASE("activations are compared in the order of computation, and the first difference is named", "[golden]") {
   const Content network = with_activations(network_inputs());
   const Content contents[] = {network, with_activations(additive_inputs()), with_activations(dot_inputs())};
   for (const Content& content : contents) {
@@ -145,7 +145,7 @@ TEST_CASE("activations are compared in the order of computation, and the first t
         "blocks.1.mixer.a_bnc", "blocks.1.mixer.P_bcd", "blocks.1.mixer.u_bcd", "blocks.1.ffn.out_bcd"}) {
     CHECK(network.reals.count(std::string("activation.") + shown) == 1);
   }
-  // Another network, whose weights of one map are other ones: what was before is right, what comes of it is not.
+  // Another network, with other weights in one map: activations before the map are right, activations after it are not.
   Content other = network;
   for (double& weight : other.reals["weight.blocks.1.mixer.key_dd"].values) weight *= 1.5;
   const GoldenRun run = run_golden_on(other);
@@ -161,14 +161,15 @@ TEST_CASE("activations are compared in the order of computation, and the first t
   CHECK(run_golden_on(other).status == 2);
 }
 
-TEST_CASE("numbers checked by hand are reproduced", "[golden]") {
+TEST_CASE("hand-checked numbers are reproduced", "[golden]") {
   const GoldenRun run = run_golden_on(linear_by_hand());
   CHECK(run.status == 0);
   CHECK(run.err.empty());
   CHECK(contains(run.out, "output.y_bco           [1, 1, 2]  0.0e+00  ok\n"));
   CHECK(contains(run.out, "x.safetensors: linear, cpu, double: 4 of 4 tensors within 1e-10, worst 0.0e+00: ok\n"));
 
-  // Equal logits make the pooling a running mean; a masked position is passed over, and the first then sees nothing.
+  // Equal logits turn the pooling into a running mean. A masked position is skipped, and a masked first position has an
+  // empty average.
   Content pooling;
   pooling.metadata = settings("case=additive_pooling");
   pooling.reals = {{"input.a_bnc", {{2, 1, 3}, {5, 5, 5, -300, -300, -300}}},
@@ -176,14 +177,14 @@ TEST_CASE("numbers checked by hand are reproduced", "[golden]") {
                    {"output.g_bnck", {{2, 1, 3, 1}, {2, 3, 5, 0, 4, 6.5}}}};
   pooling.tokens["input.mask_bc"] = {{2, 3}, {1, 1, 1, 0, 1, 1}};
   CHECK(run_golden_on(pooling).status == 0);
-  // With decay by log 2 a position, weights of 1, 1/2, 1/4; a masked position lies between.
+  // With decay by log 2 per position: weights of 1, 1/2, 1/4, with a masked position between.
   pooling.reals["input.slope_n"] = {{1}, {std::log(2)}};
   pooling.tokens["input.mask_bc"].values = {1, 1, 1, 1, 0, 1};
   pooling.reals["output.g_bnck"].values = {2, 10.0 / 3, (0.5 + 2 + 9) / 1.75, 2, 2, (0.5 + 9) / 1.25};
   CHECK(run_golden_on(pooling).status == 0);
 
-  // Query and key are 0: the second of two positions sees itself with weight 1 and the first with e^-slope, the slopes
-  // of three heads as the formula or the authors' program has them.
+  // Query and key are 0: the second of two positions gives itself weight 1 and the first e^-slope (unnormalized). The
+  // slopes of three heads come from the formula or from the authors' program.
   const std::vector<double> unit = {1, 0, 0, 0, 1, 0, 0, 0, 1}, none(9);
   Content alibi;
   alibi.metadata = settings("case=dot_product_attention heads=3 positions=alibi");
@@ -215,12 +216,12 @@ TEST_CASE("numbers checked by hand are reproduced", "[golden]") {
   }
 }
 
-// The numbers are those of the CPU in double: the plain loops, which share nothing with it, have to find them too.
-TEST_CASE("every case passes on its own numbers and in plain loops, in double and in float", "[golden]") {
+// The numbers come from the CPU in double. The plain loops share no code with it and must reproduce them.
+TEST_CASE("every case passes on its own numbers and with the plain loops, in double and in float", "[golden]") {
   for (const Content& content : every_case()) check_passes_everywhere(content);
 }
 
-TEST_CASE("one wrong number in any tensor of any case fails, and only there", "[golden]") {
+TEST_CASE("one wrong number in any tensor of any case fails only that tensor", "[golden]") {
   for (const Content& content : every_case()) {
     for (const auto& [name, tensor] : content.reals) {
       if (!is_compared(name)) continue;
@@ -244,7 +245,7 @@ TEST_CASE("one wrong number in any tensor of any case fails, and only there", "[
   }
 }
 
-TEST_CASE("a NaN in what goes in comes out as a failure", "[golden]") {
+TEST_CASE("a NaN in the input is a failure", "[golden]") {
   Content content = linear_by_hand();
   content.reals["weight.bias_o"].values[0] = std::numeric_limits<double>::quiet_NaN();
   const GoldenRun run = run_golden_on(content);
@@ -252,7 +253,7 @@ TEST_CASE("a NaN in what goes in comes out as a failure", "[golden]") {
   CHECK(contains(run.out, "nan  FAIL"));
 }
 
-TEST_CASE("errors are relative to the tensor, or to a hundredth of its kind", "[golden]") {
+TEST_CASE("errors are relative to the tensor, or to 1/100 of the largest tensor of its kind", "[golden]") {
   const TestFolder folder;
   Content content;
   content.reals = {{"output.a", {{2}, {-50, 1}}},
@@ -278,7 +279,7 @@ TEST_CASE("errors are relative to the tensor, or to a hundredth of its kind", "[
   CHECK_THROWS_AS(compare_with(file, results), Error);
 }
 
-TEST_CASE("the tolerance comes from the flag, then the file (in float), then the default", "[golden]") {
+TEST_CASE("the tolerance comes from the flag, else from the file (in float), else from the default", "[golden]") {
   Content content = linear_by_hand();
   content.reals["output.y_bco"].values[1] *= 1 + 1e-3;
   CHECK(run_golden_on(content).status == 1);
@@ -288,7 +289,7 @@ TEST_CASE("the tolerance comes from the flag, then the file (in float), then the
   CHECK(run_golden_on(content, {"--type=float"}).status == 0);
   CHECK(run_golden_on(content, {"--type=float", "--tolerance=1e-4"}).status == 1);
   CHECK(run_golden_on(content).status == 1);
-  // A file may ask for more than the default, too.
+  // A file may also set a larger tolerance than the default.
   content = linear_by_hand();
   content.reals["output.y_bco"].values[1] *= 1 + 1e-5;
   CHECK(run_golden_on(content, {"--type=float"}).status == 0);

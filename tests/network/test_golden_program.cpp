@@ -1,4 +1,4 @@
-// Golden files and command lines that make no sense, and several files at once.
+// Invalid golden files and command lines, and several files at once.
 
 #include <cmath>
 #include <iostream>
@@ -16,7 +16,7 @@
 namespace abh {
 namespace {
 
-// Status 2, nothing compared, and one line on standard error that names the file and holds `part`.
+// Status 2, nothing compared, and one line on standard error that names the file and contains `part`.
 template <class Change>
 void check_unusable(Content content, const std::string& part, const Change& change) {
   change(content);
@@ -33,7 +33,7 @@ void check_unusable(Content content, const std::string& part, const Change& chan
   CHECK(run.err.find('\n') + 1 == run.err.size());
 }
 
-TEST_CASE("settings that make no case have status 2", "[golden]") {
+TEST_CASE("settings of an impossible case have status 2", "[golden]") {
   const auto with = [](const char* key, const std::string& value) {
     return [key, value](Content& content) { content.metadata[key] = value; };
   };
@@ -84,7 +84,7 @@ TEST_CASE("settings that make no case have status 2", "[golden]") {
   check_unusable(no_table, "expected learned, none, sinusoidal, rotary or alibi", with("positions", "sine"));
   check_unusable(dot, "expected none, rotary or alibi, found \"learned\"", with("positions", "learned"));
 
-  // A key that a case would pass over, unless it says what holds anyway.
+  // A key that the case would ignore is refused, unless it states the default.
   for (const char* key : {"rescael", "heads", "label_smoothing", "positions"}) {
     check_unusable(linear, std::string("metadata ") + key + ": the case has no use for it", with(key, "1"));
   }
@@ -97,7 +97,7 @@ TEST_CASE("settings that make no case have status 2", "[golden]") {
   Content more = additive;
   more.metadata.insert({{"rescale", "0"}, {"focus", "elu"}, {"conv_kernel", "0"}, {"source", "me"}, {"format", "pt"}});
   CHECK(run_golden_on(more).status == 0);
-  more = network;  // all that a checkpoint says
+  more = network;  // all keys of a checkpoint
   more.metadata.insert({{"tokenizer", "char"}, {"step", "7"}, {"channels", "4"}, {"context", "5"}});
   CHECK(run_golden_on(more).status == 0);
   check_unusable(dot, "expected formula or interleaved", with("alibi_slopes", "bloom"));
@@ -108,7 +108,7 @@ TEST_CASE("settings that make no case have status 2", "[golden]") {
   check_unusable(gelu, "expected erf or tanh", with("form", "relu"));
 }
 
-TEST_CASE("settings of features that make no case have status 2", "[golden]") {
+TEST_CASE("settings of features of an impossible case have status 2", "[golden]") {
   for (const GoldenFault& fault : Rows<GoldenFault>::all()) {
     CAPTURE(fault.changes, fault.without);
     check_unusable(fault.has_results ? with_own_results(fault.content) : fault.content, fault.message,
@@ -133,7 +133,7 @@ TEST_CASE("settings of features that a build lacks are named", "[golden]") {
   CHECK(run_golden_on(with(with_own_results(pooling_inputs()), "causal=0")).status == 2);
 }
 
-TEST_CASE("the script that writes golden files writes some of every case", "[golden]") {
+TEST_CASE("the script for golden files writes files of every case", "[golden]") {
   Content unknown = linear_by_hand();
   unknown.metadata["case"] = "none";
   const std::string fault = run_golden_on(unknown).err, script = document("tests/golden_cases.py");
@@ -144,7 +144,7 @@ TEST_CASE("the script that writes golden files writes some of every case", "[gol
   }
 }
 
-TEST_CASE("tensors that are missing, impossible or of the wrong kind have status 2", "[golden]") {
+TEST_CASE("missing, impossible or wrongly typed tensors have status 2", "[golden]") {
   const Content linear = linear_by_hand(), network = with_own_results(network_inputs());
   const auto without = [](const std::string& name) {
     return [name](Content& content) {
@@ -158,7 +158,7 @@ TEST_CASE("tensors that are missing, impossible or of the wrong kind have status
       const std::string& name = entry.first;
       const Content::Tensor<double>& tensor = entry.second;
       const bool optional = is_compared(name) || name.ends_with("position_cd");
-      // Without its only bias an attention core has none.
+      // Without its only bias, an attention core has no biases.
       const bool only_bias = name.ends_with("value_bias_h");
       if (!optional) check_unusable(content, only_bias ? "does not produce it" : "is missing", without(name));
       if (name == "weight.embedding.position_cd") check_unusable(content, "does not produce it", without(name));
@@ -197,7 +197,7 @@ TEST_CASE("tensors that are missing, impossible or of the wrong kind have status
   check_unusable(masked, "input.mask_bc", [](Content& changed) { changed.tokens["input.mask_bc"].shape = {5, 2}; });
 }
 
-TEST_CASE("only what is in the file is compared", "[golden]") {
+TEST_CASE("only the tensors in the file are compared", "[golden]") {
   Content content = linear_by_hand();
   for (const char* name : {"grad_output.y_bco", "grad_input.x_bci", "grad_weight.weight_oi", "grad_weight.bias_o"}) {
     content.reals.erase(name);
@@ -213,7 +213,7 @@ TEST_CASE("only what is in the file is compared", "[golden]") {
   CHECK(run_golden_on(network).status == 0);
 }
 
-TEST_CASE("files that cannot be read have status 2", "[golden]") {
+TEST_CASE("unreadable files have status 2", "[golden]") {
   const TestFolder folder;
   const std::string path = folder / "x.safetensors";
   CHECK(run_golden({path}).status == 2);
@@ -226,7 +226,7 @@ TEST_CASE("files that cannot be read have status 2", "[golden]") {
   }
 }
 
-TEST_CASE("of several files every one is checked and the worst status counts", "[golden]") {
+TEST_CASE("all of several files are checked, and the worst status counts", "[golden]") {
   const TestFolder folder;
   const std::string good = folder / "good", wrong = folder / "wrong", absent = folder / "absent";
   Content content = linear_by_hand();
@@ -242,13 +242,13 @@ TEST_CASE("of several files every one is checked and the worst status counts", "
   CHECK(run_golden({wrong, absent}).status == 2);
 }
 
-TEST_CASE("results that cannot be written have status 2, as 1 would say that a number is wrong", "[golden]") {
+TEST_CASE("unwritable results have status 2", "[golden]") {
   const TestFolder folder;
   std::string program = "golden", path = folder / "x.safetensors";
   linear_by_hand().write(path);
   char* argv[] = {program.data(), path.data()};
   struct Full : std::streambuf {
-  } full;  // takes nothing
+  } full;  // accepts no argument
   std::streambuf* const old_out = std::cout.rdbuf(&full);
   int status = -1;
   try {
@@ -260,7 +260,7 @@ TEST_CASE("results that cannot be written have status 2, as 1 would say that a n
   CHECK(status == 2);
 }
 
-TEST_CASE("command lines that make no sense are usage errors", "[golden]") {
+TEST_CASE("invalid command lines are usage errors", "[golden]") {
   for (const char* line : {"", "--type float", "x --type half", "x --device gpu", "x --tolerance -1",
                            "x --tolerance nan", "x --device cuda --type double", "x --tolerence 1"}) {
     INFO(line);

@@ -7,8 +7,8 @@
 
 namespace abh {
 
-// Logits and gradient shown by a model are those that its training step computes.
-TEST_CASE("a model's logits and gradient are those of its steps", "[model_gradient]") {
+// Logits and gradients shown by a model equal those of its training step.
+TEST_CASE("logits and gradient of a model equal those of its steps", "[model_gradient]") {
   ModelConfig config{.layers = 2, .channels = 12, .heads = 3, .context = 7, .vocabulary = 5};
   config.mixer = "additive,dot";
   const TrainingConfig training{.batch = 2, .steps = 10, .warmup = 0};
@@ -27,7 +27,7 @@ TEST_CASE("a model's logits and gradient are those of its steps", "[model_gradie
     CHECK(std::equal(last_bv.begin() + 5, last_bv.end(), logits_rv.begin() + 13 * 5));
 
     const std::vector<float> gradient = model->gradient(batch);
-    CHECK(model->gradient(batch) == gradient);  // nothing of it is left
+    CHECK(model->gradient(batch) == gradient);  // no effect on later steps
     double square = 0;
     for (const float each : gradient) square += static_cast<double>(each) * static_cast<double>(each);
     const double norm = model->train_step(batch, training, 0).gradient_norm;

@@ -20,7 +20,7 @@ TEST_CASE("network: the gradient of every weight against dual numbers", "[networ
     std::vector<TensorSpec> specs;
     Values<double> got, by_dual;
     for (const Parameter& parameter : parameters) {
-      // 64 elements drawn by the seed, or all if there are fewer.
+      // 64 random elements, or all elements if there are fewer.
       const Index count = std::min<Index>(parameter.count, 64);
       specs.push_back(weight(parameter.name, {count}));
       got.emplace_back();
@@ -54,7 +54,7 @@ TEST_CASE("network: the gradient of every weight against dual numbers", "[networ
   }
 }
 
-TEST_CASE("network: gradients add up over passes, and float is near double", "[network]") {
+TEST_CASE("network: gradients accumulate over passes, and float is near double", "[network]") {
   for (const NetworkCase& network : all_cases()) {
     CAPTURE(network.config.mixer, network.config.window, network.config.conv_kernel, network.config.positions);
     Array<double> weights = network.weights();
@@ -80,7 +80,7 @@ TEST_CASE("network: gradients add up over passes, and float is near double", "[n
   }
 }
 
-TEST_CASE("network: the loss is the mean over the targets that count", "[network]") {
+TEST_CASE("network: the loss is the mean over the targets that are not ignored", "[network]") {
   NetworkCase network = network_case("additive", "0", 0, "logit_bias=1");
   Built<Reference, double> built(network, network.weights());
   const double loss = built.forward();
@@ -122,8 +122,8 @@ TEST_CASE("network: dropout is off without a state", "[network]") {
   CHECK(*built.net.loss(built.batch(), 0, evaluation).mean == quiet);
 }
 
-TEST_CASE("network: the embedding has a dropout mask of its own", "[network]") {
-  // With blocks of zeros alone, logits are dropout(token) token^T.
+TEST_CASE("network: the embedding has its own dropout mask", "[network]") {
+  // If all blocks add 0, logits are dropout(token) token^T.
   NetworkCase network = network_case("dot", "0", 0, "positions=none final_norm=0");
   network.dropout = 0.5;
   Array<double> weights = network.weights();
@@ -161,9 +161,9 @@ NetworkCase wider(NetworkCase network) {
   return network;
 }
 
-TEST_CASE("network: causal, bit by bit, in every instruction set", "[network]") {
+TEST_CASE("network: causal, bit for bit, in every instruction set", "[network]") {
   for (const NetworkCase& each : all_cases()) {
-    if (!why_no_decoding(each.config).empty()) continue;  // later positions decide whom earlier ones meet
+    if (!why_no_decoding(each.config).empty()) continue;  // later positions change the keys of earlier ones
     const NetworkCase network = wider(each);
     CAPTURE(network.config.mixer, network.config.window, network.config.conv_kernel, network.config.positions);
     const Array<double> weights = network.weights();
@@ -226,7 +226,7 @@ void check_network_steps(const NetworkCase& network, Device& device, double tole
   }
 }
 
-TEST_CASE("network: step-by-step inference is the parallel pass", "[network]") {
+TEST_CASE("network: inference equals the full pass", "[network]") {
   std::vector<NetworkCase> cases = all_cases();
   for (const MixerProperties& mixer : Mixers::properties) {
     for (const std::string& positions : all_positions()) {
@@ -243,9 +243,9 @@ TEST_CASE("network: step-by-step inference is the parallel pass", "[network]") {
   }
 }
 
-TEST_CASE("network: training is bitwise the same for every number of threads", "[network][slow]") {
+TEST_CASE("network: training has the same bits with any number of threads", "[network][slow]") {
   for (const NetworkCase& each : all_cases()) {
-    // Additive with everything switched on, windows too; the same for dot; all mixers at once.
+    // Additive with every option, also with windows; dot with every option; all mixers together.
     const bool full = each.masked && (each.config.window != "0" || each.config.mixer == "dot");
     if (!full && each.config.layers == 2) continue;
     NetworkCase network = wider(each);
@@ -289,9 +289,9 @@ TEST_CASE("network: training is bitwise the same for every number of threads", "
   }
 }
 
-// Scratch memory side by side, as in a program, and scattered (tests/harness/red_zones.hpp), elsewhere in every run.
-// Rows of odd widths end in scalars, which a compiler is not to round by where arrays lie.
-TEST_CASE("network: training is bitwise the same wherever scratch memory lies", "[network][threads]") {
+// Scratch memory contiguous, as in a program, and scattered (tests/harness/red_zones.hpp), at other addresses in every
+// run. Rows of odd widths end in scalars, whose rounding must not depend on the alignment.
+TEST_CASE("network: training has the same bits wherever scratch memory lies", "[network][threads]") {
   std::vector<NetworkCase> cases;
   for (const MixerProperties& mixer : Mixers::properties) {
     for (const Index channels : {5, 6, 7, 9, 10, 12, 14, 15, 18, 20}) {
@@ -325,7 +325,7 @@ TEST_CASE("network: training is bitwise the same wherever scratch memory lies", 
   }
 }
 
-TEST_CASE("network: what is computed again is the same, bit by bit", "[network][heavy]") {
+TEST_CASE("network: recomputed activations have the same bits", "[network][heavy]") {
   for (const NetworkCase& each : all_cases()) {
     for (const bool narrow : {true, false}) {
       NetworkCase network = narrow ? each : wider(each);
@@ -352,7 +352,7 @@ TEST_CASE("network: what is computed again is the same, bit by bit", "[network][
   }
 }
 
-TEST_CASE("network: computing again saves three tenths of the activations", "[network]") {
+TEST_CASE("network: recomputation saves 30 % of the activations", "[network]") {
   const Reference device(1);
   for (const std::string& preset : preset_names) {
     for (const MixerProperties& mixer : Mixers::properties) {
@@ -372,7 +372,7 @@ TEST_CASE("network: computing again saves three tenths of the activations", "[ne
   }
 }
 
-TEST_CASE("network: the table of weights has the names and shapes of the checkpoints", "[network]") {
+TEST_CASE("network: the weight table has the names and shapes of the checkpoints", "[network]") {
   const NetworkCase network =
       network_case("additive,dot", "0", 3, "values=own projection=1 embedding_norm=1 logit_bias=1");
   std::string table;

@@ -92,7 +92,7 @@ void check_memory(const MemoryCase& s) {
   }
 }
 
-TEST_CASE("network: the estimate of its memory is what it takes", "[network][memory][slow]") {
+TEST_CASE("network: the memory estimate equals the memory used", "[network][memory][slow]") {
   const MemoryOfPrograms without_red_zones;
   for (const MemoryCase& each : Rows<MemoryCase>::all(memory_cases())) check_memory(each);
 }
@@ -113,23 +113,22 @@ void check_step(Device& device, const ScratchCase& s) {
 void check_step_on_cpus(const ScratchCase& s, Index threads) {
   for_each_cpu(threads, [&](auto& device, const std::string& name) {
     CAPTURE(name, threads);
-    if (name == "scalar" && s.C > 100) return;  // no scratch memory of its own, and slow
+    if (name == "scalar" && s.C > 100) return;  // has no scratch memory of its own, and is slow
     check_step<float>(device, s);
   });
 }
 
-TEST_CASE("network: a step on a device that computes nothing asks for the memory of a step",
-          "[network][memory][heavy]") {
+TEST_CASE("network: a dry-run device requests the memory of a real step", "[network][memory][heavy]") {
   for (const ScratchCase& s : Rows<ScratchCase, ForSmallSteps>::all(small_steps())) {
     for (const Index threads : {1, 2, 3}) check_step_on_cpus(s, threads);
   }
 }
 
-TEST_CASE("network: the same with long sequences", "[network][memory][slow]") {
+TEST_CASE("network: the memory estimate holds for long sequences", "[network][memory][slow]") {
   for (const ScratchCase& s : Rows<ScratchCase, ForLongSteps>::all(long_steps())) check_step_on_cpus(s, s.threads);
 }
 
-TEST_CASE("network: the same on a GPU", "[network][memory][gpu]") {
+TEST_CASE("network: the memory estimate holds on a GPU", "[network][memory][gpu]") {
   for_each_gpu([]<class Device>(Device& like, const std::string& name) {
     CAPTURE(name);
     const auto check = [&](const ScratchCase& s) {
@@ -143,8 +142,8 @@ TEST_CASE("network: the same on a GPU", "[network][memory][gpu]") {
   });
 }
 
-// Terabytes, on every device: nothing is touched, or this would end.
-TEST_CASE("network: what no machine has is counted all the same", "[network][memory]") {
+// Terabytes, on every device: no memory is touched, otherwise this test would be killed.
+TEST_CASE("network: sizes beyond any machine's memory are counted", "[network][memory]") {
   const auto check = []<class T>(auto& device) {
     using Any = Network<std::decay_t<decltype(device)>, T>;
     if constexpr (!Any::can_count) return;
@@ -169,7 +168,7 @@ TEST_CASE("network: what no machine has is counted all the same", "[network][mem
 #endif
 }
 
-TEST_CASE("network: memory of step-by-step inference", "[network]") {
+TEST_CASE("network: memory of inference", "[network]") {
   const MemoryOfPrograms without_red_zones;
   ModelConfig model = network_case("additive,dot", "0", 3).config;
   const NetworkCapacity capacity{.positions = 20};
@@ -177,14 +176,14 @@ TEST_CASE("network: memory of step-by-step inference", "[network]") {
   const NetworkMemory memory = Network<Reference, float>::memory(device, model, capacity);
   CHECK(memory.gradient_bytes == 0);
   CHECK(memory.moment_bytes == 0);
-  // Each part on its own 64 bytes: two convolution rings of 2 D, two pooling states of N (2 K + 3), keys and values.
+  // Each part is aligned to 64 bytes: two convolution rings of 2 D, two pooling states of N (2 K + 3), keys and values.
   CHECK(memory.state_bytes == 2 * 64 + 2 * 128 + 2 * 512);
   const std::size_t before = aligned_bytes;
   Network<Reference, float> net(device, model, capacity);
   CHECK(aligned_bytes - before == memory.total() - memory.workspace_bytes);
 }
 
-TEST_CASE("network: what cannot be addressed is refused when it is counted", "[network]") {
+TEST_CASE("network: sizes beyond the address space are refused", "[network]") {
   ModelConfig model{.layers = largest_layers,
                     .channels = largest_channels,
                     .context = largest_context,
@@ -194,7 +193,7 @@ TEST_CASE("network: what cannot be addressed is refused when it is counted", "[n
   CHECK_THROWS_AS((Network<Reference, float>::memory(Reference(1), model, capacity).total()), Error);
 }
 
-TEST_CASE("network: what there is no memory for is refused, with what takes less", "[network]") {
+TEST_CASE("network: too little memory is refused, with settings that need less", "[network]") {
   const std::size_t wanted = std::numeric_limits<std::size_t>::max();
   CHECK(error_of([&] { require_memory(0); }) == "no error");
   const std::string less = "; a smaller --batch, --context or --channels needs less, and so ";

@@ -51,7 +51,7 @@ TEST_CASE("network: Muon updates the matrices of linear maps, AdamW all other we
   CHECK(linear_maps == 4 * 2 + 2 + 3 + 2 + 4);  // feed-forward; metric, additive, quadratic, dot
 }
 
-TEST_CASE("network: an update has the settings of the training and the norm of all gradients", "[network]") {
+TEST_CASE("network: an update uses the training settings and the norm of all gradients", "[network]") {
   const NetworkCase network = network_case("metric,additive", "0", 2);
   const Array<double> weights = network.weights();
   TrainingConfig training{.weight_decay = 0, .clip = 0, .beta1 = 0.75, .beta2 = 0.875};
@@ -87,7 +87,7 @@ TEST_CASE("network: an update has the settings of the training and the norm of a
   }
   CHECK(updated[0] != updated[1]);
 
-  // Every matrix in its own shape: maps up and down have as many elements.
+  // Every matrix has its own shape, although up and down maps have the same number of elements.
   Reference device(1);
   for (const Parameter& parameter : network.parameters()) {
     if (parameter.kind != Kind::linear) continue;
@@ -108,7 +108,7 @@ TEST_CASE("network: an update has the settings of the training and the norm of a
   }
 }
 
-TEST_CASE("network: weight decay is for matrices alone", "[network]") {
+TEST_CASE("network: weight decay applies to matrices only", "[network]") {
   const std::vector<NetworkCase> cases =
       Rows<NetworkCase, ForWeightDecay>::all({network_case("metric,additive", "0", 2)});
   const NetworkCase& network = cases.at(GENERATE_COPY(range(std::size_t{0}, cases.size())));
@@ -120,7 +120,7 @@ TEST_CASE("network: weight decay is for matrices alone", "[network]") {
   StepState state = first_step(training);
   built.update(training, state);
   for (const Parameter& parameter : network.parameters()) {
-    // A matrix is what has two dimensions or more and is neither a table of positions nor a set of pooling vectors.
+    // A matrix has two dimensions or more and is neither a position table nor a set of pooling vectors.
     const bool matrix = parameter.shape.size() >= 2 && parameter.name.find("position") == std::string::npos &&
                         parameter.name.find("pool") == std::string::npos;
     const double factor = matrix ? 1 - 0.125 * 0.5 : 1;

@@ -1,4 +1,4 @@
-// A batch in shards: parts whose gradients are computed one after the other and summed as a binary tree.
+// A batch in shards: gradients of the parts are computed one after the other and summed as a binary tree.
 
 #include <algorithm>
 #include <cmath>
@@ -35,8 +35,8 @@ TEST_CASE("shards: gradients are summed as a balanced binary tree", "[shards][gp
     for (const Index shards : {1, 2, 4, 8, 16}) {
       INFO(name << ", " << shards << " shards");
       Network<Device, float> net(device, network.config, {.B = 1, .C = 1, .training = true, .shards = shards});
-      for (int step = 0; step < 2; ++step) {  // the second on what the first left behind
-        // Gradients of sizes so different that every order of summation gives another sum.
+      for (int step = 0; step < 2; ++step) {  // the second run uses the memory of the first
+        // Gradients of very different sizes, so that every order of summation gives another sum.
         std::vector<Array<float>> gradients;
         for (Index shard = 0; shard < shards; ++shard) {
           Array<float>& gradient = gradients.emplace_back();
@@ -63,7 +63,7 @@ TEST_CASE("shards: gradients are summed as a balanced binary tree", "[shards][gp
   });
 }
 
-// Gradient of a whole batch, computed in so many shards.
+// Gradient of a whole batch, computed in the given number of shards.
 template <class T>
 Array<T> gradient_in_shards(const NetworkCase& network, Index shards) {
   Reference device(2);
@@ -98,9 +98,9 @@ Array<T> gradient_in_shards(const NetworkCase& network, Index shards) {
   return Array<T>(net.weights().gradients(), net.weights().gradients() + net.weights().count());
 }
 
-// Every mixer with all its dropouts: a mask that began anew in each shard would be another gradient, and so would a
-// divisor of its own.
-TEST_CASE("shards: the gradient is that of the whole batch, dropout on", "[shards]") {
+// Every mixer with all its dropouts. A mask that restarts in each shard, or a divisor per shard, would change the
+// gradient.
+TEST_CASE("shards: the gradient equals that of the whole batch, with dropout", "[shards]") {
   for (NetworkCase network : all_cases()) {
     CAPTURE(network.config.mixer, network.config.window, network.config.conv_kernel);
     network.B = 8;
@@ -115,7 +115,7 @@ TEST_CASE("shards: the gradient is that of the whole batch, dropout on", "[shard
   }
 }
 
-TEST_CASE("shards: backward tells once of every weight, when its gradient is complete", "[shards]") {
+TEST_CASE("shards: backward reports each weight once, when its gradient is complete", "[shards]") {
   for (const Index channels : {6, 96}) {  // one piece that decays, and many
     for (NetworkCase network : all_cases()) {
       network.config.channels = channels;
@@ -169,10 +169,12 @@ std::unique_ptr<Model> model_in_shards(Index shards, const std::string& device =
   return new_model({.device = device, .threads = threads}, odd_model(), odd_training(shards), 0.1);
 }
 
-// A step made anew: every shard in a network of its own, the sums by recursion on the host.
+// An independent step: every shard in its own network, the sums by recursion on the host.
 template <class Device>
 struct Recomputed {
-  explicit Recomputed(Index shards) : device(1), shards_(shards), net(device, odd_model(), capacity()) {
+  template <class... Threads>  // those of a CPU
+  explicit Recomputed(Index shards, Threads... threads)
+      : device(threads...), shards_(shards), net(device, odd_model(), capacity()) {
     net.weights().write(some_weights(odd_model(), 0.1));
   }
   Model::StepResult step(const Batch& batch, Index step) {
@@ -210,13 +212,13 @@ struct Recomputed {
   Network<Device, float> net;
 };
 
-TEST_CASE("shards: losses and weights are those of an independent computation, bit by bit", "[shards]") {
+TEST_CASE("shards: losses and weights equal an independent computation bit for bit", "[shards][gpu]") {
   std::vector<std::vector<float>> weights;
   for (const Index shards : {1, 2, 4, 8}) {
     CAPTURE(shards);
     with_device_type<false>({.device = "cpu"}, "float", [&]<class Device, class T>() {
       if constexpr (std::is_constructible_v<Device, Index>) {
-        Recomputed<Device> expected(shards);
+        Recomputed<Device> expected(shards, 1);
         const auto one_thread = model_in_shards(shards);
         const auto three_threads = model_in_shards(shards, "cpu", 3);
         for (Index step = 0; step < 5; ++step) {
@@ -234,6 +236,16 @@ TEST_CASE("shards: losses and weights are those of an independent computation, b
       }
     });
   }
+#if defined(ABH_EMULATOR)
+  // On a GPU the sums of a shard that wait are done before its gradient joins the others.
+  Recomputed<GpuDevice<Backend::emulated>> expected(2);
+  const auto emulated = model_in_shards(2, "emulated");
+  const Model::StepResult wanted = expected.step(batch_of(0), 0);
+  const Model::StepResult got = emulated->train_step(batch_of(0), odd_training(2), 0);
+  CHECK(got.loss == wanted.loss);
+  CHECK(got.gradient_norm == wanted.gradient_norm);
+  CHECK((emulated->read(Model::Arena::weights) == expected.net.weights().read()));
+#endif
   // Another order of sums is another rounding, and no more.
   REQUIRE(weights.size() == 4);
   for (std::size_t s = 1; s < weights.size(); ++s) {
@@ -242,13 +254,13 @@ TEST_CASE("shards: losses and weights are those of an independent computation, b
   }
 }
 
-TEST_CASE("shards: a batch without targets has a loss of 0, and a shard that breaks breaks the step", "[shards]") {
+TEST_CASE("shards: a batch without targets has loss 0, and a failing shard fails the step", "[shards]") {
   const auto model = model_in_shards(4);
   Batch batch = batch_of(0);
   std::fill(batch.target_r.begin(), batch.target_r.end(), ignored_target);
   CHECK(model->train_step(batch, odd_training(4), 0).loss == 0);
   std::vector<float> weights = model->read(Model::Arena::weights);
-  // One row of the table of positions: a NaN in every shard, or in none that looks there.
+  // A NaN in the weights makes the loss of every shard that uses it NaN.
   weights[0] = std::numeric_limits<float>::quiet_NaN();
   model->write(Model::Arena::weights, weights);
   const Model::StepResult result = model->train_step(batch_of(0), odd_training(4), 0);
@@ -257,7 +269,7 @@ TEST_CASE("shards: a batch without targets has a loss of 0, and a shard that bre
 }
 
 #if defined(ABH_EMULATOR)
-TEST_CASE("shards: on the emulated device as on the CPU, to its roundings", "[shards][gpu]") {
+TEST_CASE("shards: the emulated device agrees with the CPU up to rounding", "[shards][gpu]") {
   for (const Index shards : {1, 2, 8}) {
     CAPTURE(shards);
     const auto cpu = model_in_shards(shards), emulated = model_in_shards(shards, "emulated");
@@ -272,7 +284,7 @@ TEST_CASE("shards: on the emulated device as on the CPU, to its roundings", "[sh
 }
 #endif
 
-TEST_CASE("shards: the activations are those of one shard, the sums that wait log2 as many as shards", "[shards]") {
+TEST_CASE("shards: activation memory is that of one shard, partial sums grow with log2 of the shards", "[shards]") {
   const ModelConfig config = odd_model();
   const auto memory = [&](Index shards) {
     return model_memory({.device = "cpu", .threads = 1}, config,
@@ -297,7 +309,7 @@ const Arguments sharded = words(
     "--layers 2 --channels 9 --heads 3 --context 7 --mixer additive,dot --dropout 0.2 --batch 8 --steps 1000 "
     "--warmup 2 --eval-every 250 --log-every 10 --checkpoint-every 50");
 
-TEST_CASE("programs: a run in shards goes on as if nothing had been, on any threads", "[programs][shards][heavy]") {
+TEST_CASE("programs: a sharded run resumes with the same bits, on any number of threads", "[programs][shards][heavy]") {
   const Workplace place;
   const Arguments flags = with(place.flags(sharded), {"--shards", "4"});
   const Outcome whole = require_success(train(flags));
@@ -313,7 +325,7 @@ TEST_CASE("programs: a run in shards goes on as if nothing had been, on any thre
   CHECK_FALSE(same_model(other, place.run));
 }
 
-TEST_CASE("programs: shards are a power of two that divides the batch, the same for all of a run",
+TEST_CASE("programs: the shard count is a power of two that divides the batch, fixed for a run",
           "[programs][shards][heavy]") {
   const Workplace place;
   const Arguments flags = place.flags(sharded);

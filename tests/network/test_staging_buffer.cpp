@@ -9,7 +9,7 @@
 namespace abh {
 namespace {
 
-// A device with a memory of its own, which reads what it is sent when somebody waits for it.
+// A device with separate memory, which copies data only when the host waits.
 struct Remote {
   MemorySource memory() const { return abh::host_memory(); }
   MemorySource host_memory() const { return abh::host_memory(); }
@@ -58,7 +58,7 @@ struct Letters {
   }
 };
 
-TEST_CASE("staging_buffer: everything goes there in one copy, and an answer comes in another one", "[staging_buffer]") {
+TEST_CASE("staging_buffer: one copy to the device, one copy back", "[staging_buffer]") {
   Remote device;
   Letters<Remote> letters(device);
   CHECK(letters.token.begin % 64 == 0);
@@ -74,7 +74,7 @@ TEST_CASE("staging_buffer: everything goes there in one copy, and an answer come
   CHECK(device.waits == 2);
 }
 
-TEST_CASE("staging_buffer: nothing is overwritten that is still on its way", "[staging_buffer]") {
+TEST_CASE("staging_buffer: data in transfer are not overwritten", "[staging_buffer]") {
   Remote device;
   Letters<Remote> letters(device);
   letters.send(1);
@@ -85,7 +85,7 @@ TEST_CASE("staging_buffer: nothing is overwritten that is still on its way", "[s
   CHECK(device.waits == 1);
 }
 
-TEST_CASE("staging_buffer: a device that shares the host's memory has everything at once", "[staging_buffer]") {
+TEST_CASE("staging_buffer: shared memory needs no copies", "[staging_buffer]") {
   CpuDevice<Isa::baseline> device(1);
   Letters<CpuDevice<Isa::baseline>> letters(device);
   letters.send(1);

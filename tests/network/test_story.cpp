@@ -1,4 +1,5 @@
-// src/apps/story.cpp, the program to read first: it computes what the network computes, and looks as it promises.
+// src/apps/story.cpp, the first program to read: it computes the same as the network, and its text has the promised
+// form.
 
 #include <algorithm>
 #include <cmath>
@@ -63,7 +64,7 @@ std::vector<StepLoss> losses_of_story(const Outcome& outcome) {
   return losses;
 }
 
-// The lines of one of its lists: what is called, with which arguments, and the tags.
+// The lines of one of its lists: called function, arguments and tags.
 std::vector<Parts> calls(const std::string& list) {
   const std::string source = read_bytes(std::string(ABH_SOURCE_DIR) + "/src/apps/story.cpp");
   const std::size_t begin = source.find("  void " + list + "() {\n"), end = source.find("\n  }\n", begin);
@@ -74,7 +75,7 @@ std::vector<Parts> calls(const std::string& list) {
 
 }  // namespace
 
-TEST_CASE("story: the network's losses, to the last digit", "[story][programs]") {
+TEST_CASE("story: its losses equal the network's to the last digit", "[story][programs]") {
   const Workplace place;
   const Index steps = 70;
   const Outcome outcome = story({place.data, std::to_string(steps)});
@@ -88,7 +89,7 @@ TEST_CASE("story: the network's losses, to the last digit", "[story][programs]")
   CHECK(expected.back().loss < 0.8 * expected.front().loss);
 }
 
-TEST_CASE("story: derivatives that differences confirm, of every weight", "[story][programs]") {
+TEST_CASE("story: central differences confirm the derivative of every weight", "[story][programs]") {
   const Workplace place;
   const Outcome outcome = story({place.data, "1"});
   require_success(outcome);
@@ -104,7 +105,7 @@ TEST_CASE("story: derivatives that differences confirm, of every weight", "[stor
   }
 }
 
-TEST_CASE("story: it ends with letters, the same every time", "[story][programs]") {
+TEST_CASE("story: its final text is the same in every run", "[story][programs]") {
   const Workplace place;
   const std::string text = read_bytes(place.data);
   const Outcome outcome = story({place.data, "60"});
@@ -119,7 +120,7 @@ TEST_CASE("story: it ends with letters, the same every time", "[story][programs]
   CHECK(story({place.data, "60"}).out == outcome.out);
 }
 
-TEST_CASE("story: the numbers of its page are those that it computes", "[story][programs]") {
+TEST_CASE("story: its page has the numbers that it computes", "[story][programs]") {
   const TestFolder folder;
   std::string text;
   for (int i = 0; i < 20; ++i) text += "hello ";
@@ -144,7 +145,7 @@ TEST_CASE("story: the numbers of its page are those that it computes", "[story][
   }
 }
 
-TEST_CASE("story: bad input", "[story][programs]") {
+TEST_CASE("story: invalid input", "[story][programs]") {
   const TestFolder folder;
   const std::string text = folder / "text.txt";
   require_refusal(story({text}), 1, {"text.txt", "No such file"});
@@ -162,7 +163,7 @@ TEST_CASE("story: bad input", "[story][programs]") {
   }
 }
 
-TEST_CASE("story: backward is forward upside down, line by line", "[story]") {
+TEST_CASE("story: backward mirrors forward line by line", "[story]") {
   const std::vector<Parts> forward = calls("forward"), backward = calls("backward");
   CHECK(forward.size() == 18);
   REQUIRE(forward.size() == backward.size());
@@ -171,7 +172,7 @@ TEST_CASE("story: backward is forward upside down, line by line", "[story]") {
     INFO(line[0] << facing[0]);
     const std::string room = line[1].ends_with("_forward") ? line[1].substr(0, line[1].size() - 8) : line[1];
     CHECK(facing[1] == room + "_backward");
-    // Backward takes or gives the gradient of the output of forward, or, for a loss, of its input.
+    // A backward function takes or returns the gradient of the output of forward; for a loss, of its input.
     const std::string arguments = line[2].starts_with("plain, ") ? line[2].substr(7) : line[2];
     CHECK((", " + facing[2] + ",").find(", d_" + arguments.substr(0, arguments.find(',')) + ",") != std::string::npos);
   }

@@ -27,7 +27,7 @@ TextModel old_model(const Tokenizer& tokenizer) {
 
 }  // namespace
 
-TEST_CASE("warm start: rows go by character, what is new is that of a new model, the rest stays", "[warm_start]") {
+TEST_CASE("warm start: rows are matched by character, new rows are those of a new model", "[warm_start]") {
   const Tokenizer letters = Tokenizer::of_characters("\nbdx", "x");
   const TextModel old = old_model(letters);
   // It lacks d and x, and has a, c and the euro sign besides.
@@ -66,7 +66,7 @@ TEST_CASE("warm start: rows go by character, what is new is that of a new model,
   }
 }
 
-TEST_CASE("warm start: bytes and a text without anything new leave the model as it is", "[warm_start]") {
+TEST_CASE("warm start: bytes, or a text without new characters, leave the model unchanged", "[warm_start]") {
   for (const Tokenizer& tokenizer : {Tokenizer::of_bytes(), Tokenizer::of_characters("abc", "x")}) {
     const TextModel old = old_model(tokenizer);
     const WarmStart start = warm_start(old, 6, "cab", "text.txt", 0.1, 3);

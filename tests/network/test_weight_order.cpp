@@ -7,9 +7,9 @@
 namespace abh {
 namespace {
 
-// The order in which weights are claimed is that of their rows, from which initial values are drawn, and that of the
-// arena. Whoever changes it changes every run, and which tensor of an old checkpoint's moments is which.
-TEST_CASE("weights: their order is the one that runs so far have had", "[network]") {
+// Weights are declared in the order of these rows. Initial values are drawn and the arena is filled in this order. A
+// change of the order changes every run, and mixes up the moments of old checkpoints.
+TEST_CASE("weights: their order equals that of earlier runs", "[network]") {
   const std::string before =
       "embedding.token_vd embedding.position_cd embedding.norm_weight_d embedding.norm_bias_d "
       "blocks.0.conv.norm_weight_d blocks.0.conv.norm_bias_d blocks.0.conv.weight_dgj";
@@ -49,8 +49,8 @@ TEST_CASE("weights: their order is the one that runs so far have had", "[network
   }
 }
 
-// Matrices come first, then the rest, each in the order of the table and without gaps.
-TEST_CASE("weights: their places in the arena follow from their order", "[network]") {
+// Matrices come first, then all other weights, each in the order of the table and without gaps.
+TEST_CASE("weights: their places in the arena follow their order", "[network]") {
   for (const MixerProperties& mixer : Mixers::properties) {
     CAPTURE(mixer.name);
     const ModelConfig config{

@@ -1,4 +1,4 @@
-// bench as its users meet it: what it measures, prints and refuses.
+// bench from the command line: its measurements, output and errors.
 
 #include <filesystem>
 #include <map>
@@ -14,7 +14,7 @@
 
 using namespace abh;
 
-TEST_CASE("programs: bench measures every mixer and layer, time and memory", "[programs][bench_program]") {
+TEST_CASE("programs: bench measures time and memory of every mixer and layer", "[programs][bench_program]") {
   const TestFolder folder;
   const std::string json = folder / "bench.json";
   std::vector<std::map<std::string, double>> steps;  // the numbers of each row
@@ -41,8 +41,8 @@ TEST_CASE("programs: bench measures every mixer and layer, time and memory", "[p
       CHECK(row["tokens_per_s"] > 0);
       CHECK(row["peak_bytes"] > 1e6);
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-      // Nothing is allocated after the first step but small things, which a sanitizer does not use again. A few steps
-      // may meet a page that the system has taken back meanwhile, not one in a hundred of what they use.
+      // After the first step only small blocks are allocated, which a sanitizer does not reuse. A few steps may use a
+      // page that the system has taken back, but fewer than one in a hundred of the pages in use.
       CHECK(row["page_faults_per_step"] < row["peak_bytes"] / 4096 / 100);
 #endif
       steps.push_back(row);
@@ -50,7 +50,7 @@ TEST_CASE("programs: bench measures every mixer and layer, time and memory", "[p
   }
   const std::size_t mixers = Mixers::properties.size();
   REQUIRE(steps.size() == 2 * mixers);
-  // Every layer: its plain loops stand in plain/NAME.cpp or in extras/FEATURE/NAME_plain.cpp, beside its header.
+  // Every layer: its plain loops are in plain/NAME.cpp or in extras/FEATURE/NAME_plain.cpp, next to its header.
   const auto check_layers = [&](const std::filesystem::path& headers, const std::string& end) {
     for (const auto& header : std::filesystem::directory_iterator(headers)) {
       const std::string name = header.path().stem().string();
@@ -70,7 +70,7 @@ TEST_CASE("programs: bench measures every mixer and layer, time and memory", "[p
   }
 }
 
-TEST_CASE("programs: bench says at once where it cannot write", "[programs][bench_program]") {
+TEST_CASE("programs: bench reports an unwritable output at once", "[programs][bench_program]") {
   const TestFolder place;
   const auto bench = [&](const Arguments& flags) { return run_program_of_build("bench", flags, {.timeout_s = 10}); };
   require_refusal(bench({"--json", place / "none/b.json"}), 1, {"none/b.json: cannot write"});

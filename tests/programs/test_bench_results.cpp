@@ -4,7 +4,7 @@
 
 using namespace abh;
 
-TEST_CASE("bench: a peak that is exceeded is not to be believed", "[bench]") {
+TEST_CASE("bench: results above the peak give a warning", "[bench]") {
   const auto warned = [](double step_share, double layer_share) {
     Results results;
     results.steps.push_back({"additive", {1, step_share}, 1, 1, 1, 1, 0});
@@ -17,7 +17,7 @@ TEST_CASE("bench: a peak that is exceeded is not to be believed", "[bench]") {
   CHECK(warned(0.9, 1.2));
 }
 
-TEST_CASE("bench: what a larger batch asks of memory lies on a line through two smaller ones", "[bench]") {
+TEST_CASE("bench: memory requests of a larger batch are extrapolated linearly from two smaller batches", "[bench]") {
   emulator::Counts gelu{.kernel = "abh::emulated::(anonymous namespace)::forward_kernel<abh::bf16, 8>",
                         .file = "gelu.cu",
                         .launches = 6,

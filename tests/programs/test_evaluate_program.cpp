@@ -1,4 +1,4 @@
-// evaluate as its users meet it: what it prints and draws, and what it refuses.
+// evaluate from the command line: its output, drawings and errors.
 
 #include <cmath>
 #include <string>
@@ -11,7 +11,7 @@
 
 using namespace abh;
 
-TEST_CASE("programs: evaluate finds the loss that training found", "[programs]") {
+TEST_CASE("programs: evaluate reproduces the loss of training", "[programs]") {
   const Workplace place;
   const std::string validation = place / "play.v2.txt";
   write_bytes(validation, read_bytes(place.data).substr(2700));
@@ -32,7 +32,7 @@ TEST_CASE("programs: evaluate finds the loss that training found", "[programs]")
 }
 
 TEST_CASE("programs: evaluate counts characters and bytes", "[programs]") {
-  // Weights of 0 know nothing: every token costs the same.
+  // With weights of 0 every token has the same loss.
   const Workplace place;
   std::string text = some_text(3000);
   for (std::size_t at = 0; (at = text.find('a', at)) != text.npos; at += 2) text.replace(at, 1, "\xc3\xa9");
@@ -59,7 +59,7 @@ TEST_CASE("programs: evaluate counts characters and bytes", "[programs]") {
   }
 }
 
-TEST_CASE("programs: evaluate takes windows up to the position table, or any without one", "[programs][heavy]") {
+TEST_CASE("programs: evaluate accepts windows up to the position table, or any without a table", "[programs][heavy]") {
   const Workplace place;
   const std::string learned = trained(), none = trained({"--mixer", "dot", "--positions", "none"});
   const auto loss = [&](const std::string& run, const std::string& context) {
@@ -74,7 +74,7 @@ TEST_CASE("programs: evaluate takes windows up to the position table, or any wit
                   {"--context: ", "at most 8", "position table", "found 9"});
 }
 
-TEST_CASE("programs: evaluate --by-character shows and draws what was hard", "[programs]") {
+TEST_CASE("programs: evaluate --by-character prints and draws the loss per character", "[programs]") {
   const Workplace place;
   copy_run(trained(), place.run);
   write_bytes(place.data, "the cat\nsat on a <mat>.\n");
@@ -106,7 +106,7 @@ TEST_CASE("programs: evaluate --by-character shows and draws what was hard", "[p
                   {"standard output"});
 }
 
-TEST_CASE("programs: evaluate refuses what it cannot use", "[programs]") {
+TEST_CASE("programs: evaluate refuses unusable input", "[programs]") {
   const Workplace place;
   const std::string run = trained();
   const auto refused = [&](const Arguments& flags, int status, const std::vector<std::string>& words) {

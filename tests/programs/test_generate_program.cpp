@@ -1,4 +1,4 @@
-// generate as its users meet it: what it writes, and what it refuses.
+// generate from the command line: its output and errors.
 
 #include <algorithm>
 #include <cmath>
@@ -15,7 +15,7 @@
 
 using namespace abh;
 
-TEST_CASE("programs: generate without a run says how to get one", "[programs]") {
+TEST_CASE("programs: generate without a run explains how to train one", "[programs]") {
   const TestFolder folder;
   const Outcome outcome = generate({}, {.folder = folder.path()});
   require_refusal(outcome, 1, {"runs/tiny", "there is no trained model yet", "make train"});
@@ -24,7 +24,7 @@ TEST_CASE("programs: generate without a run says how to get one", "[programs]") 
   require_refusal(generate({}, {.folder = folder.path()}), 1, {"runs/tiny: there is no trained model yet"});
 }
 
-TEST_CASE("programs: generate refuses a prompt that it cannot read", "[programs]") {
+TEST_CASE("programs: generate refuses a prompt outside the vocabulary", "[programs]") {
   const std::string run = trained();
   const Outcome unknown = generate({"--checkpoint", run, "--prompt", "the z\xc3\xa9"});
   require_refusal(unknown, 1, {"prompt: character 5, 'z' (U+007A)", "vocabulary"});
@@ -35,7 +35,7 @@ TEST_CASE("programs: generate refuses a prompt that it cannot read", "[programs]
   require_refusal(generate({"--checkpoint", run, "--prompt", "-"}, {.input = "the\tcat"}), 1, {"U+0009"});
 }
 
-TEST_CASE("programs: generate hands a terminal no control character but those of lines", "[programs]") {
+TEST_CASE("programs: generate writes no control characters except line breaks to a terminal", "[programs]") {
   const Workplace place;
   write_bytes(place.data, some_text(2000) + "\x1b[31m\t" + some_text(500));
   require_success(train(place.flags()));
@@ -44,7 +44,7 @@ TEST_CASE("programs: generate hands a terminal no control character but those of
   CHECK(generated(ask, {.environment = {{"TERM", "xterm"}}, .terminal = true}) == "a\\u001B[31m\ta\r\n");
 }
 
-TEST_CASE("programs: generate goes on from its prompt", "[programs]") {
+TEST_CASE("programs: generate continues its prompt", "[programs]") {
   const std::string run = trained();
   const auto text = [&](const Arguments& changes, const RunOptions& options = {}) {
     return generated(with({"--checkpoint", run, "--tokens", "40"}, changes), options);
@@ -76,7 +76,7 @@ TEST_CASE("programs: generate goes on from its prompt", "[programs]") {
   CHECK(text({"--checkpoint", run + "/model.safetensors"}) == text({}));
 }
 
-TEST_CASE("programs: generate ends before the stop text", "[programs]") {
+TEST_CASE("programs: generate stops before the stop text", "[programs]") {
   for (const std::string tokenizer : {"char", "byte"}) {
     const std::string run = trained({"--tokenizer", tokenizer});
     const auto text = [&](const Arguments& changes) {
@@ -105,7 +105,7 @@ TEST_CASE("programs: generate ends before the stop text", "[programs]") {
   require_refusal(generate({"--reverse-prompt", "a"}), 2, {"did you mean --stop?"});
 }
 
-TEST_CASE("programs: several samples are what as many runs would write", "[programs]") {
+TEST_CASE("programs: several samples equal the outputs of separate runs", "[programs]") {
   // With a position table the text is read again on the way, and without one a state is carried along.
   for (const std::string positions : {"learned", "none", "alibi"}) {
     for (const std::string mixer : {"additive", "dot"}) {
@@ -126,7 +126,7 @@ TEST_CASE("programs: several samples are what as many runs would write", "[progr
   require_refusal(generate({"--num-samples", "0"}), 2, {"--num-samples: ", "found \"0\""});
 }
 
-TEST_CASE("programs: a text without line breaks has a default prompt too", "[programs]") {
+TEST_CASE("programs: a text without line breaks has a default prompt, too", "[programs]") {
   const Workplace place;
   std::string line = some_text(3000);
   std::replace(line.begin(), line.end(), '\n', ' ');
@@ -135,7 +135,7 @@ TEST_CASE("programs: a text without line breaks has a default prompt too", "[pro
   CHECK(generated({"--checkpoint", place.run, "--tokens", "10"}).size() == 12);
 }
 
-TEST_CASE("programs: every mixer writes on beyond its context", "[programs][heavy]") {
+TEST_CASE("programs: every mixer generates beyond its context", "[programs][heavy]") {
   for (const MixerProperties& properties : Mixers::properties) {
     const std::string mixer = properties.name;
     for (const std::string& positions : all_positions()) {
@@ -147,13 +147,13 @@ TEST_CASE("programs: every mixer writes on beyond its context", "[programs][heav
   }
 }
 
-TEST_CASE("programs: generate stops when its reader has gone", "[programs]") {
+TEST_CASE("programs: generate stops when its output pipe is closed", "[programs]") {
   const Outcome outcome =
       generate({"--checkpoint", trained(), "--tokens", "1000000000"}, {.close_output_after = 50, .timeout_s = 30});
   require_refusal(outcome, 1, {"standard output"});
 }
 
-TEST_CASE("programs: generate refuses what is no checkpoint", "[programs]") {
+TEST_CASE("programs: generate refuses files that are no checkpoint", "[programs]") {
   const TestFolder folder;
   const std::string good = trained() + "/model.safetensors";
   const std::string bytes = read_bytes(good);

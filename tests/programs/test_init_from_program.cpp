@@ -22,7 +22,7 @@ double logged(const std::string& run, std::size_t row, std::size_t field) {
 
 }  // namespace
 
-TEST_CASE("programs: --init-from begins where the model stood", "[programs]") {
+TEST_CASE("programs: --init-from starts with the weights of the model", "[programs]") {
   const std::string model = trained({"--context", "17", "--steps", "30"});
   const Workplace place;
   // The first 18 of 20 characters are for training: one window and its last target, in every row of a batch.
@@ -38,7 +38,7 @@ TEST_CASE("programs: --init-from begins where the model stood", "[programs]") {
   const double expected = std::stod(line.substr(line.find("characters, ") + 12));
   CHECK_FALSE(!(std::abs(logged(place.run, 0, 1) - expected) <= 6e-5));
 
-  // On the text of the model itself, from its file, and before any step, it is that model.
+  // On the model's own text, from its file and before any step, the new model equals the old one.
   const Workplace same;
   require_success(train({"--init-from", model + "/model.safetensors", "--data", same.data, "--out", same.run, "--steps",
                          "0", "--batch", "2"}));
@@ -50,7 +50,7 @@ TEST_CASE("programs: --init-from begins where the model stood", "[programs]") {
   CHECK(after.step == 0);
 }
 
-TEST_CASE("programs: a run with --init-from repeats, and goes on as if nothing had been", "[programs]") {
+TEST_CASE("programs: a run with --init-from repeats and resumes with the same bits", "[programs]") {
   const Workplace place;
   const std::string model = trained({"--mixer", "dot", "--logit-bias", "1"});
   write_bytes(place.data, some_text(2000) + "Caf\xc3\xa9 zzz\t" + some_text(900));
@@ -73,7 +73,7 @@ TEST_CASE("programs: a run with --init-from repeats, and goes on as if nothing h
   require_success(generate({"--checkpoint", place / "whole", "--prompt", "the z\xc3\xa9", "--tokens", "20"}));
 }
 
-TEST_CASE("programs: characters that the new text lacks stay in the model", "[programs]") {
+TEST_CASE("programs: characters missing in the new text stay in the model", "[programs]") {
   const Workplace place;
   const std::string model = trained();
   std::string text = some_text(3000);
@@ -93,7 +93,7 @@ TEST_CASE("programs: --init-from with bytes", "[programs]") {
                   {"text.txt: invalid UTF-8 at byte offset 1000"});
 }
 
-TEST_CASE("programs: --init-from refuses another model", "[programs][heavy]") {
+TEST_CASE("programs: --init-from refuses an incompatible model", "[programs][heavy]") {
   const Workplace place;
   const std::string model = trained();
   const Arguments flags = {"--init-from", model, "--data", place.data, "--out", place.run};
@@ -119,7 +119,7 @@ TEST_CASE("programs: --init-from refuses another model", "[programs][heavy]") {
   require_refusal(train(with(flags, {"--init-from", place / "other.safetensors"})), 1,
                   {place / "other.safetensors: ", "later positions"});
   CHECK_FALSE(exists(place.run));
-  // Flags that repeat the file's settings change nothing. Flags that are no part of the model may have any value.
+  // Flags that repeat the file's settings change nothing. Flags outside the model may have any value.
   require_success(train(place.flags({"--init-from", model, "--conv-groups", "0", "--dropout", "0.5", "--seed", "9"})));
   const std::string tiny = place / "tiny";
   require_success(train({"--data", place.data, "--preset", "tiny", "--steps", "0", "--context", "32", "--out", tiny}));

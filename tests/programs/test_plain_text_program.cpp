@@ -1,4 +1,4 @@
-// Texts that are none, and paths that are hard to print, as users of train, evaluate and generate meet them.
+// Files that are no text, and paths that are hard to print, with train, evaluate and generate.
 
 #include <csignal>
 #include <cstdlib>
@@ -25,7 +25,7 @@ std::string utf16(const std::string& ascii) {
 
 }  // namespace
 
-TEST_CASE("programs: a text that is no UTF-8 is named for what it is", "[programs]") {
+TEST_CASE("programs: the real format of a text that is not UTF-8 is named", "[programs]") {
   const Workplace place;
   const std::string run = trained();
   const std::string wide = place / "my text.txt", zipped = place / "text.gz";
@@ -49,14 +49,14 @@ TEST_CASE("programs: a text that is no UTF-8 is named for what it is", "[program
   require_refusal(generate({"--checkpoint", run, "--prompt", "-"}, {.input = utf16("the cat sat on a mat")}), 1,
                   {"prompt: is UTF-16 text (little-endian), ", "; iconv -f UTF-16LE -t UTF-8 converts it"});
 
-  // As bytes it is as good as any, but it is said.
+  // As bytes the file is accepted, with a note.
   const Outcome bytes = require_success(train(place.flags({"--data", zipped, "--tokenizer", "byte"})));
   CHECK(bytes.out.starts_with(zipped + ": is a gzip file; its bytes are taken as they are\ndata: text, "));
   const Outcome evaluated = require_success(evaluate({"--checkpoint", place.run, "--data", zipped}));
   CHECK(evaluated.out.starts_with(zipped + ": is a gzip file; its bytes are taken as they are\nmodel: "));
 }
 
-TEST_CASE("programs: a byte order mark in front of a text is dropped, and said", "[programs]") {
+TEST_CASE("programs: a byte order mark at the start of a text is dropped with a note", "[programs]") {
   const Workplace place;
   const std::string marked = place / "marked.txt",
                     dropped = ": begins with a UTF-8 byte order mark, which is dropped\n";
@@ -65,7 +65,7 @@ TEST_CASE("programs: a byte order mark in front of a text is dropped, and said",
   const Outcome outcome = require_success(train(place.flags({"--data", marked, "--out", place / "marked"})));
   CHECK(outcome.out.starts_with(marked + dropped));
   require_equal_runs(place / "marked", place.run);
-  // It goes on with either text.
+  // The run resumes with either text.
   for (const std::string& data : {marked, place.data}) {
     const Outcome resumed = require_success(train({"--resume", place / "marked", "--data", data, "--steps", "8"}));
     CHECK(contains(resumed.out, "resume: goes on from step "));
@@ -89,8 +89,8 @@ TEST_CASE("programs: a byte order mark in front of a text is dropped, and said",
   }
 }
 
-TEST_CASE("programs: a run of a text with its mark goes on as it began", "[programs]") {
-  // As runs did that began before marks were dropped: theirs is a character like others.
+TEST_CASE("programs: a run that kept the byte order mark resumes with it", "[programs]") {
+  // Older runs kept the byte order mark as an ordinary character.
   const Workplace place;
   write_bytes(place.data, mark + some_text(1500) + mark + some_text(1500));
   require_success(train(place.flags()));
@@ -110,7 +110,7 @@ TEST_CASE("programs: a run of a text with its mark goes on as it began", "[progr
   CHECK(contains(last_line(evaluated.out), ", 3000 characters, "));
 }
 
-TEST_CASE("programs: many NULs in a text get a word", "[programs]") {
+TEST_CASE("programs: many NUL bytes in a text give a note", "[programs]") {
   const Workplace place;
   write_bytes(place.data, some_text(3000) + std::string(500, '\0'));
   const Outcome outcome = require_success(train(place.flags()));
@@ -119,7 +119,7 @@ TEST_CASE("programs: many NULs in a text get a word", "[programs]") {
   CHECK(evaluated.out.starts_with(place.data + ": NUL bytes, 500 of 3500 "));
 }
 
-TEST_CASE("programs: one line stays one line, and what is to be pasted can be, whatever a path is", "[programs]") {
+TEST_CASE("programs: messages stay one line, and commands to paste are quoted for any path", "[programs]") {
   const Workplace place;
   const std::string run = place / "it's my\nrun", data = place / "a\ntext.txt", shown = place / "it's my run";
   std::filesystem::rename(place.data, data);
@@ -153,7 +153,7 @@ TEST_CASE("programs: one line stays one line, and what is to be pasted can be, w
   require_refusal(evaluate({"--checkpoint", run, "--data", place / "no\nsuch"}), 1, {place / "no such: "});
 }
 
-TEST_CASE("programs: of half precision it is said what to do", "[programs]") {
+TEST_CASE("programs: half precision is refused with advice", "[programs]") {
   const TestFolder folder;
   const std::string path = folder / "half.safetensors";
   for (const auto& [dtype, name] : {std::pair{Dtype::F16, "F16"}, {Dtype::BF16, "BF16"}}) {

@@ -1,4 +1,4 @@
-// Runs that end early and go on: what --resume accepts and refuses, and what a killed run leaves behind.
+// Stopped and resumed runs: what --resume accepts and refuses, and the files after a kill.
 
 #include <cmath>
 #include <csignal>
@@ -22,7 +22,7 @@
 
 using namespace abh;
 
-TEST_CASE("programs: a stopped run goes on as if nothing had been", "[programs][heavy]") {
+TEST_CASE("programs: a stopped run resumes with the same bits", "[programs][heavy]") {
   const Workplace place;
   const Arguments flags =
       place.flags(words("--layers 2 --mixer additive,metric --dropout 0.2 --channels 16 --steps 1500 --eval-every 400 "
@@ -40,7 +40,7 @@ TEST_CASE("programs: a stopped run goes on as if nothing had been", "[programs][
     const Parts parts = whole_match(last_line(stopped.out), "stopped at step ([0-9]+); go on with --resume (.*)");
     REQUIRE_FALSE(parts.empty());
     CHECK(parts[2] == run);
-    // Its sample is that of its model.
+    // The sample comes from the saved model.
     const Outcome sample = require_success(generate({"--checkpoint", run, "--tokens", "1000"}));
     CHECK(sample.out == read_bytes(run + "/sample.txt") + "\n");
     // The resume file is enough.
@@ -55,7 +55,7 @@ TEST_CASE("programs: a stopped run goes on as if nothing had been", "[programs][
   require_equal_runs(expected, place / ("run" + std::to_string(SIGTERM)));
 }
 
-TEST_CASE("programs: a stopped run may end where it stopped", "[programs]") {
+TEST_CASE("programs: a stopped run may end at its stop", "[programs]") {
   // The learning rate rises for longer than the run lasts, and so does not depend on the number of steps.
   const Workplace place;
   const Arguments flags =
@@ -72,8 +72,8 @@ TEST_CASE("programs: a stopped run may end where it stopped", "[programs]") {
   CHECK(same_model(place.run, place / "whole"));
 }
 
-TEST_CASE("programs: a validation loss is that of the last step, not of an earlier one", "[programs]") {
-  // Stopped behind its first evaluation and far from the next: what was evaluated are no longer the weights.
+TEST_CASE("programs: the reported validation loss is that of the last step", "[programs]") {
+  // The run stops after its first evaluation and long before the next, so the evaluated weights are outdated.
   const Workplace place;
   const Index eval_every = 997;
   const Arguments flags =
@@ -96,8 +96,8 @@ TEST_CASE("programs: a validation loss is that of the last step, not of an earli
   CHECK(last_losses(ended) == last_losses(whole));
 }
 
-// As a shell does with Ctrl-C for what it starts in the background.
-TEST_CASE("programs: a signal that is ignored when a run starts does not stop it", "[programs]") {
+// A shell ignores Ctrl-C for background jobs in the same way.
+TEST_CASE("programs: an ignored signal does not stop a run", "[programs]") {
   const Workplace place;
   const int signal = GENERATE(SIGINT, SIGHUP);  // nohup ignores the latter
   const Outcome outcome =
@@ -106,7 +106,7 @@ TEST_CASE("programs: a signal that is ignored when a run starts does not stop it
   CHECK(last_line(outcome.out).find("final: corpus text, step 3000,") == 0);
 }
 
-TEST_CASE("programs: on a terminal the message of a stopped run takes the place of the progress", "[programs]") {
+TEST_CASE("programs: on a terminal the stop message replaces the progress line", "[programs]") {
   const Workplace place;
   const Outcome outcome =
       train(place.flags({"--steps", "1000000", "--log-every", "10"}),
@@ -120,7 +120,7 @@ TEST_CASE("programs: on a terminal the message of a stopped run takes the place 
 
 namespace {
 
-// A run whose evaluations last long enough to be shown on a terminal, where the signal is sent that stops it.
+// A run with evaluations long enough to be shown on a terminal, where the stop signal is sent.
 Outcome stopped_in_evaluation(const Arguments& flags, int signal) {
   return train(flags, {.environment = {{"TERM", "xterm"}, {"NO_COLOR", "1"}},
                        .signal = signal,
@@ -130,11 +130,11 @@ Outcome stopped_in_evaluation(const Arguments& flags, int signal) {
 
 }  // namespace
 
-TEST_CASE("programs: a signal is heard during an evaluation, which a resumed run makes", "[programs][heavy]") {
+TEST_CASE("programs: a signal stops an evaluation, and the resumed run repeats it", "[programs][heavy]") {
   const Workplace place;
   write_bytes(place.data, some_text(6'000'000));
   const std::string average = GENERATE("0", "3");
-  // An evaluation takes more than a second, where the program says five times a second how far it is.
+  // An evaluation takes more than a second, and the program shows its progress five times a second.
   const Arguments flags = place.flags(words("--steps 8 --eval-every 4 --log-every 3 --checkpoint-every 4 --batch 8 "
                                             "--layers 2 --channels 64")) +
                           Arguments{"--weight-average", average};
@@ -163,7 +163,7 @@ TEST_CASE("programs: a signal is heard during an evaluation, which a resumed run
   REQUIRE(killed.signal == SIGKILL);
   require_success(train({"--resume", place.run}));
   require_equal_runs(place.run, expected);
-  // A run that was killed after it had written its row of the log, and before it saved.
+  // The run was killed after it had written its log row, and before it saved.
   const std::string log = read_bytes(expected + "/log.csv");
   write_bytes(place / "twice/log.csv", log.substr(0, log.find("\n6,") + 1));
   const Outcome resumed = require_success(train({"--resume", place / "twice"}));
@@ -177,7 +177,7 @@ TEST_CASE("programs: a signal is heard during an evaluation, which a resumed run
   require_equal_runs(place.run, place / "other");
 }
 
-TEST_CASE("programs: the time that is left counts evaluations, those that were never made yet, too", "[programs]") {
+TEST_CASE("programs: the remaining time includes evaluations, also before the first", "[programs]") {
   const Workplace place;
   write_bytes(place.data, some_text(6'000'000));
   // 600,000 targets after eight steps of 16 tokens.
@@ -188,7 +188,7 @@ TEST_CASE("programs: the time that is left counts evaluations, those that were n
   for (const Parts& parts : left) CHECK(parts[1] > "0:01");
 }
 
-TEST_CASE("programs: a stopped run does not wait for a sample that takes long", "[programs][heavy]") {
+TEST_CASE("programs: a stopped run does not wait for a slow sample", "[programs][heavy]") {
   const Workplace place;
   std::string text;
   for (char32_t code = 0x10000; code < 0x10000 + 300'000; ++code) append_utf8(text, code);
@@ -201,7 +201,7 @@ TEST_CASE("programs: a stopped run does not wait for a sample that takes long", 
   CHECK(last_line(stopped.out) == place.run + "/sample.txt: left out, it takes too long");
   CHECK_FALSE(exists(place.run + "/sample.txt"));
   CHECK(state_of(place.run).step >= 1);
-  // Nor does that of another model stay.
+  // The sample of another model is removed, too.
   write_bytes(place.run + "/sample.txt", "of another model");
   REQUIRE(train({"--resume", place.run}, {.signal = SIGINT, .signal_at = "\nstep "}).status == 130);
   CHECK_FALSE(exists(place.run + "/sample.txt"));
@@ -220,10 +220,10 @@ std::optional<double> logged(const std::string& run, Index step, std::optional<d
 
 }  // namespace
 
-TEST_CASE("programs: evaluations on a part of the validation split, the last on all of it", "[programs][heavy]") {
+TEST_CASE("programs: --eval-tokens evaluates a part, the last evaluation all", "[programs][heavy]") {
   const Workplace place;
   const std::string average = GENERATE("0", "4");
-  // The first windows of the split are easy: on them alone every loss is low.
+  // The first windows of the split are easy: evaluated on them only, every loss is low.
   std::string text = some_text(3000);
   text.replace(2700, 30, std::string(30, text[2700]));
   write_bytes(place.data, text);
@@ -268,7 +268,7 @@ TEST_CASE("programs: evaluations on a part of the validation split, the last on 
     CHECK(contains(last_line(outcome.out), best_so_far + ","));
     check_best(state, run);
     CHECK(contains(read_bytes(run + "/loss.svg"), best_so_far + "<"));
-    // On the way the model says on how much it was measured. What was killed goes on to the same end.
+    // During the run the model states the size of its evaluation. A killed run resumes to the same result.
     train_until_killed(with(part, {"--out", stopped}), {.signal_at = "step 30/"});
     const RunState then = state_of(stopped);
     if (then.step < 60) {
@@ -280,7 +280,7 @@ TEST_CASE("programs: evaluations on a part of the validation split, the last on 
     copy_run(stopped, stopped + "again");
     require_success(train({"--resume", stopped}));
     require_equal_runs(stopped, run);
-    // Another part from here on: the best so far is measured on it, too, before it is compared.
+    // Another part from here on: the best model is evaluated on it, too, before the comparison.
     require_success(train({"--resume", stopped + "again", "--eval-tokens", "0"}));
     const RunState changed = read_run_state(stopped + "again/resume.safetensors");
     Index best = then.best_step;
@@ -291,13 +291,13 @@ TEST_CASE("programs: evaluations on a part of the validation split, the last on 
     CHECK(changed.best_loss == of_whole(best));
     CHECK(changed.training.eval_tokens == 0);
   }
-  // As many as there are, or more, are all: the same run, but for its settings.
+  // A part of at least all targets is the whole split: the same run, except for its settings.
   require_success(train(with(flags, {"--eval-tokens", "299", "--out", place / "all"})));
   CHECK(log_without_speed(place / "all") == log_without_speed(whole));
   CHECK((read_bytes(place / "all/model.safetensors") == read_bytes(whole + "/model.safetensors")));
 }
 
-TEST_CASE("programs: a run that is done on a part may end where it was stopped, measured on all", "[programs]") {
+TEST_CASE("programs: a finished run evaluated on a part may end with a full evaluation", "[programs]") {
   const Workplace place;
   const Arguments flags =
       place.flags(words("--steps 1000000 --warmup 1000000 --learning-rate 300 --eval-every 1 "
@@ -312,7 +312,7 @@ TEST_CASE("programs: a run that is done on a part may end where it was stopped, 
   CHECK_FALSE(!(*state.best_loss <= *state.last_loss));
 }
 
-TEST_CASE("programs: a resumed run says that its learning rate rises again", "[programs]") {
+TEST_CASE("programs: a resumed run reports that its learning rate rises again", "[programs]") {
   const auto said = [](const Outcome& outcome) {
     require_success(outcome);
     const std::vector<Parts> found =
@@ -327,7 +327,7 @@ TEST_CASE("programs: a resumed run says that its learning rate rises again", "[p
     const RunState before = state_of(place.run);
     CHECK(said(train({"--resume", place.run})).empty());
     const Parts parts = said(train({"--resume", place.run, "--steps", "30"}));
-    if (schedule == "inverse-sqrt") {  // falls whatever the number of steps
+    if (schedule == "inverse-sqrt") {  // decreases for any number of steps
       CHECK(parts.empty());
       continue;
     }
@@ -344,7 +344,7 @@ TEST_CASE("programs: a resumed run says that its learning rate rises again", "[p
   CHECK(said(train({"--resume", place.run, "--steps", "8"})).empty());
 }
 
-TEST_CASE("programs: a run whose terminal is gone saves", "[programs]") {
+TEST_CASE("programs: a run saves when its terminal closes", "[programs]") {
   const Workplace place;
   const Outcome outcome =
       train(place.flags({"--steps", "1000000", "--log-every", "1"}), {.environment = {{"TERM", "xterm"}},
@@ -361,7 +361,7 @@ TEST_CASE("programs: a run whose terminal is gone saves", "[programs]") {
 
 namespace {
 
-// Kills `runs` runs at random moments and goes on with each.
+// Kills `runs` runs at random moments and resumes each.
 void kill_and_resume(int runs, unsigned seed) {
   const Workplace place;
   const Arguments flags =
@@ -378,7 +378,7 @@ void kill_and_resume(int runs, unsigned seed) {
       INFO("run " << i << ", kill " << kill << ", after " << moment << " of " << whole << " s");
       const Outcome killed = train_until_killed(arguments, {.signal_after_s = moment});
       CHECK(killed.err.empty());
-      // Whatever carries the name of a checkpoint is a whole one.
+      // Every file named like a checkpoint is complete.
       if (exists(run + "/model.safetensors")) {
         require_success(generate({"--checkpoint", run, "--tokens", "3"}));
       }
@@ -395,15 +395,15 @@ void kill_and_resume(int runs, unsigned seed) {
 
 }  // namespace
 
-TEST_CASE("programs: a killed run leaves whole checkpoints and goes on from them", "[programs][heavy]") {
+TEST_CASE("programs: a killed run leaves complete checkpoints and resumes from them", "[programs][heavy]") {
   kill_and_resume(4, 1);
 }
 
-TEST_CASE("programs: thirty killed runs leave whole checkpoints and go on from them", "[programs][slow]") {
+TEST_CASE("programs: thirty killed runs leave complete checkpoints and resume from them", "[programs][slow]") {
   kill_and_resume(30, 2);
 }
 
-TEST_CASE("programs: a half-written temporary file is no checkpoint", "[programs]") {
+TEST_CASE("programs: a partial temporary file is no checkpoint", "[programs]") {
   const TrainedPlace place;
   for (const char* name : {"/model.safetensors", "/resume.safetensors", "/loss.svg", "/checkpoint.7.safetensors"}) {
     write_bytes(place.run + name + ".abh-1-0.tmp", "half");
@@ -415,7 +415,7 @@ TEST_CASE("programs: a half-written temporary file is no checkpoint", "[programs
   require_refusal(generate({"--checkpoint", place.run}), 1, {place.run + "/model.safetensors: "});
 }
 
-TEST_CASE("programs: --resume refuses what would be another run", "[programs]") {
+TEST_CASE("programs: --resume refuses settings that change the run", "[programs]") {
   const TrainedPlace place;
   const Arguments resume = place.resume();
   const auto all_files = [&] {
@@ -462,14 +462,14 @@ TEST_CASE("programs: --resume refuses what would be another run", "[programs]") 
   CHECK((all_files() == before));
 }
 
-TEST_CASE("programs: a run knows where its text is, and can be told", "[programs]") {
+TEST_CASE("programs: a run remembers the path of its text, and accepts another path", "[programs]") {
   const Workplace place;
   std::filesystem::create_directory(place / "elsewhere");
   // A relative path, and another current folder afterwards.
   require_success(train(place.flags({"--data", "text.txt"}), {.folder = place.path()}));
   CHECK(read_bytes(place.run + "/data.txt") == place.data + "\n");
   require_success(train({"--resume", "../run", "--steps", "8"}, {.folder = place / "elsewhere"}));
-  // Moved, it is found no more until somebody says where it is.
+  // After a move the text is missing until a flag states the new path.
   std::filesystem::rename(place.data, place / "moved.txt");
   const std::string model = read_bytes(place.run + "/model.safetensors");
   require_refusal(train({"--resume", place.run, "--steps", "10"}), 1,
@@ -478,7 +478,7 @@ TEST_CASE("programs: a run knows where its text is, and can be told", "[programs
   require_success(
       train({"--resume", place.run, "--steps", "10", "--data", "../moved.txt"}, {.folder = place / "elsewhere"}));
   require_success(train({"--resume", place.run, "--steps", "12"}));
-  // A folder of an older run has no such file, and one that is something else is left alone.
+  // A folder of an older run has no such file; a file with other content is not changed.
   for (const bool older : {true, false}) {
     older ? static_cast<void>(std::filesystem::remove(place.run + "/data.txt"))
           : write_bytes(place.run + "/data.txt", "my notes");
@@ -521,7 +521,7 @@ TEST_CASE("programs: a resumed run may evaluate, save and log at other steps", "
   CHECK(state_of(place / "tiny").training.log_every == 9);
 }
 
-TEST_CASE("programs: a resumed run may be told again what it is", "[programs][heavy]") {
+TEST_CASE("programs: a resumed run accepts its own settings again", "[programs][heavy]") {
   const TrainedPlace place;
   copy_run(place.run, place / "again");
   // The very command line, and numbers written in another way.
@@ -534,7 +534,7 @@ TEST_CASE("programs: a resumed run may be told again what it is", "[programs][he
                   {"--preset: ", "resumed", "found baby"});
 }
 
-TEST_CASE("programs: one run at a time writes into a folder", "[programs]") {
+TEST_CASE("programs: two runs cannot write into one folder at a time", "[programs]") {
   const TrainedPlace place;
   const std::string log = read_bytes(place.run + "/log.csv");
   {
@@ -546,8 +546,7 @@ TEST_CASE("programs: one run at a time writes into a folder", "[programs]") {
   require_success(train(place.flags()));
 }
 
-TEST_CASE("programs: killed while it moves another run aside, a run leaves every folder to one run",
-          "[programs][heavy]") {
+TEST_CASE("programs: a run killed while it moves an old run aside leaves one run per folder", "[programs][heavy]") {
   const Workplace place;
   const Arguments flags = place.flags(words("--steps 40 --checkpoint-every 1 --log-every 1 --eval-every 10"));
   const std::string old = place / "old";
@@ -563,7 +562,7 @@ TEST_CASE("programs: killed while it moves another run aside, a run leaves every
     const bool moved = exists(run + ".1/log.csv");
     require_equal_runs(moved ? run + ".1" : run, old);
     if (!moved) continue;
-    // Whatever is in the new folder is the new run's.
+    // The new folder contains only files of the new run.
     if (exists(run + "/resume.safetensors")) {
       CHECK(state_of(run).training.seed == 2);
       require_success(train({"--resume", run}));
@@ -619,7 +618,7 @@ TEST_CASE("programs: a resume file with impossible contents is refused", "[progr
     require_refused(file, {"second_moment.embedding.token_vd"});
   }
   SECTION("a vocabulary that is not the text's") {
-    // One character replaced by another that the text does not have: everything else still fits.
+    // One character is replaced by another that the text does not have, so everything else still matches.
     file.metadata["vocabulary"].back() = '~';
     file.write(path);
     const Outcome outcome = train({"--data", place.data, "--resume", place / "bad", "--steps", "20"});
@@ -627,18 +626,18 @@ TEST_CASE("programs: a resume file with impossible contents is refused", "[progr
   }
 }
 
-TEST_CASE("programs: rows of the log behind the checkpoint are cut on resume", "[programs]") {
+TEST_CASE("programs: log rows after the checkpoint are removed on resume", "[programs]") {
   const Workplace place;
   const Arguments flags = place.flags({"--steps", "30", "--log-every", "2", "--eval-every", "8"});
   require_success(train(with(flags, {"--out", place / "expected"})));
   copy_run(place / "expected", place.run);
   std::string log = read_bytes(place.run + "/log.csv");
-  write_bytes(place.run + "/log.csv", log + "32,1.5,,0.1,1,100\n34,1.25,1.5,0.1,1,100\n36,1.");
+  write_bytes(place.run + "/log.csv", log + "32,1.5,,1.5,0.1,1,100\n34,1.25,1.5,1.5,0.1,1,100\n36,1.");
   require_success(train(place.resume()));
   require_equal_runs(place.run, place / "expected");
 }
 
-TEST_CASE("programs: beside a log that is not its own a resumed run begins a new one", "[programs]") {
+TEST_CASE("programs: a resumed run without its own log starts a new log", "[programs]") {
   const Workplace place;
   const Arguments flags = place.flags({"--steps", "30", "--log-every", "2", "--eval-every", "8"});
   require_success(train(flags));
@@ -652,7 +651,7 @@ TEST_CASE("programs: beside a log that is not its own a resumed run begins a new
   const Outcome resumed = require_success(train(place.resume({"--steps", "34"})));
   CHECK(contains(resumed.out, message));
   CHECK(whole_match(read_bytes(log), header + "32,[^\n]*\n34,[^\n]*\n").size() == 1);
-  // From here on it is the run's own.
+  // From here on the log is the run's own.
   CHECK(state_of(place.run).log_position.starts_with("2 rows, "));
   const Outcome again = require_success(train(place.resume({"--steps", "36"})));
   CHECK_FALSE(contains(again.out, "not the log of this run"));

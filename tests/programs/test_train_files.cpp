@@ -28,12 +28,12 @@ TEST_CASE("programs: the same run writes the same bytes, with any number of thre
   require_equal_runs(place / "less", place / "run0");
   require_success(train(with(flags, {"--out", place / "other", "--seed", "2"})));
   CHECK_FALSE(same_model(place / "other", place / "run0"));
-  // The sample is what generate makes of the model, with the run's seed.
+  // The sample equals the output of generate for the model with the run's seed.
   const Outcome sample = generate({"--checkpoint", place / "other", "--tokens", "1000", "--seed", "2"});
   CHECK(sample.out == read_bytes(place / "other/sample.txt") + "\n");
 }
 
-TEST_CASE("programs: a run folder that cannot be written is refused before training", "[programs]") {
+TEST_CASE("programs: an unwritable run folder is refused before training", "[programs]") {
   const Workplace place;
   SECTION("a file in its place") {
     write_bytes(place.run, "x");
@@ -59,7 +59,7 @@ TEST_CASE("programs: a run folder that cannot be written is refused before train
   }
 }
 
-TEST_CASE("programs: a new run moves the old one aside, or drops it when told to", "[programs]") {
+TEST_CASE("programs: a new run moves the old run aside, or deletes it with --overwrite", "[programs]") {
   const Workplace place;
   const auto seeded = [&](const std::string& seed) { return place.flags({"--seed", seed}); };
   const auto require_seeds = [&](const std::map<std::string, std::string>& seeds) {
@@ -93,13 +93,13 @@ TEST_CASE("programs: a new run moves the old one aside, or drops it when told to
   require_refusal(train(seeded("5"), {.folder = place.run}), 1, {place.run, "moved aside", "current folder"});
   require_seeds({{"", "4"}, {".1", "1"}, {".2", "2"}});
   CHECK(place.entries() == 4);  // the text and three runs
-  // The one that was moved goes on where it is.
+  // The moved run resumes in its new folder.
   require_success(train({"--resume", place.run + ".1", "--steps", "8"}));
   CHECK(read_run_state(place.run + ".1/resume.safetensors").step == 8);
   require_seeds({{"", "4"}, {".2", "2"}});
 }
 
-TEST_CASE("programs: a full disk stops the run and spares the old checkpoint", "[programs]") {
+TEST_CASE("programs: a full disk stops the run and keeps the old checkpoint", "[programs]") {
   const TrainedPlace place;
   const std::string model = read_bytes(place.run + "/model.safetensors");
   const std::string resume = read_bytes(place.run + "/resume.safetensors");
@@ -111,7 +111,7 @@ TEST_CASE("programs: a full disk stops the run and spares the old checkpoint", "
     require_refusal(outcome, 1, {place.run + "/", "File too large"});
     CHECK_FALSE(contains(outcome.out, "final: "));
     CHECK((read_bytes(place.run + "/resume.safetensors") == resume));
-    // The model comes first, so that there is one wherever there is a state to go on from.
+    // The model is written first, so that a folder with a state always has a model.
     CHECK((read_bytes(place.run + "/model.safetensors") == model) == (limit < model.size()));
     require_no_leftovers(place.run);
     require_success(generate({"--checkpoint", place.run, "--tokens", "5"}));
@@ -122,7 +122,32 @@ TEST_CASE("programs: a full disk stops the run and spares the old checkpoint", "
   require_equal_runs(place.run, other.run);
 }
 
-TEST_CASE("programs: a loss that is no number stops the run at a step that is named", "[programs][heavy]") {
+TEST_CASE("programs: in a file for both streams the message stands behind what was printed before", "[programs]") {
+  const TrainedPlace place;
+  const std::string both = place / "both.txt";
+  const auto run = [&](const std::string& command) {
+    const std::string line = std::string(ABH_PROGRAM_DIR) + "/" + command + " --threads 1 >" + both + " 2>&1";
+    CHECK(std::system(line.c_str()) != 0);
+    return lines_of(read_bytes(both));
+  };
+  const auto trained = run("train --data " + place.data + " --out " + (place / "broken") +
+                           " --layers 1 --channels 8 --heads 2 --context 8 --batch 2 --steps 400 --log-every 1" +
+                           " --learning-rate 1e6 --clip 0 --warmup 20");
+  REQUIRE(trained.size() > 3);
+  for (std::size_t i = 0; i < trained.size(); ++i) {
+    CHECK(trained[i].starts_with("train: ") == (i + 1 == trained.size()));
+  }
+  CHECK(trained.front().starts_with("data: "));
+  // A text that breaks off is found when a part of it has been judged.
+  Checkpoint broken = model_of(place.run);
+  for (float& weight : broken.weights) weight = std::numeric_limits<float>::quiet_NaN();
+  write_checkpoint(place / "broken.safetensors", broken);
+  const auto written = run("generate --prompt the --tokens 5 --checkpoint " + (place / "broken.safetensors"));
+  REQUIRE(written.size() == 1);
+  CHECK(contains(written[0], "generate: "));
+}
+
+TEST_CASE("programs: a NaN loss stops the run and names the step", "[programs][heavy]") {
   for (const std::string changes : {"--mixer additive", "--mixer dot", "--mixer metric", "--init-std 1e6"}) {
     for (const std::string eval_every : {"0", "1"}) {
       const Workplace place;

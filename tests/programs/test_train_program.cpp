@@ -1,5 +1,4 @@
-// train as its users meet it: what it prints and writes, and what it refuses. What it leaves in its run folder is
-// tested in test_train_files.cpp.
+// train from the command line: its output, files and errors. Its run folder is tested in test_train_files.cpp.
 
 #include <algorithm>
 #include <cmath>
@@ -11,6 +10,7 @@
 
 #include "base/text.hpp"
 #include "files/safetensors.hpp"
+#include "runs/log.hpp"
 #include "runs/training.hpp"
 #include "settings/schedule.hpp"
 #include "tests/harness/catch.hpp"
@@ -30,7 +30,7 @@ std::string binary_content() {
   return binary;
 }
 
-// "FLAG: REASON" of every flag that is said to change nothing.
+// "FLAG: REASON" for every flag that train reports as without effect.
 std::vector<std::string> notes_of(const Outcome& outcome) {
   std::vector<std::string> found;
   for (const Parts& note :
@@ -42,7 +42,7 @@ std::vector<std::string> notes_of(const Outcome& outcome) {
 
 }  // namespace
 
-TEST_CASE("programs: a data file that cannot be used is refused, and nothing is written", "[programs]") {
+TEST_CASE("programs: an unusable data file is refused, and nothing is written", "[programs]") {
   const Workplace place;
   struct Case {
     const char* name;
@@ -81,7 +81,7 @@ TEST_CASE("programs: a data file that cannot be used is refused, and nothing is 
   SECTION("no name") { require_refusal(train(place.flags({"--data", ""})), 2, {"--data: expected a file"}); }
 }
 
-TEST_CASE("programs: --tokenizer byte takes any file", "[programs]") {
+TEST_CASE("programs: --tokenizer byte accepts any file", "[programs]") {
   const Workplace place;
   write_bytes(place.data, binary_content());
   const Outcome trained = require_success(train(place.flags({"--tokenizer", "byte"})));
@@ -95,7 +95,7 @@ TEST_CASE("programs: --tokenizer byte takes any file", "[programs]") {
   CHECK(outcome.out[0] == '\xff');
 }
 
-TEST_CASE("programs: flags that make no sense are refused with status 2, before any file is read", "[programs]") {
+TEST_CASE("programs: invalid flags are refused with status 2 before any file is read", "[programs]") {
   const Workplace place;
   std::string positions;
   for (const std::string& each : all_positions()) positions += (positions.empty() ? "" : ", ") + each;
@@ -164,7 +164,7 @@ TEST_CASE("programs: flags that make no sense are refused with status 2, before 
     std::string line = each.program;
     for (const std::string& word : each.arguments) line += " " + word;
     INFO(line);
-    // If a file were read first, the file that is not there would be the error.
+    // If a file were read first, the missing file would be the error.
     const bool training = each.program == "train";
     Arguments arguments = each.arguments;
     if (training) arguments.push_back("--data=" + no_such_file);
@@ -184,13 +184,13 @@ TEST_CASE("programs: --help names every flag with its default, --version the rel
     for (const char* flag : {"--device", "--threads", "--help", "--version"}) {
       CHECK(contains(help.out, flag));
     }
-    CHECK((help.out.find("--seed") != std::string::npos) == (name != "evaluate"));  // nothing is drawn there
+    CHECK((help.out.find("--seed") != std::string::npos) == (name != "evaluate"));  // no picture there
     const Outcome release = require_success(run_program_of_build(name, {"--version"}));
     CHECK_FALSE(whole_match(release.out, name + " \\(Attention by Hand\\) [0-9]+\\.[0-9]+\\.[0-9]+\n").empty());
   }
 }
 
-TEST_CASE("programs: --help has no placeholder of the registry of mixers left", "[programs]") {
+TEST_CASE("programs: --help contains no placeholder of the mixer registry", "[programs]") {
   for (const std::string& name :
        Rows<std::string, ForHelp>::all({"train", "generate", "evaluate", "golden", "bench"})) {
     CAPTURE(name);
@@ -200,7 +200,7 @@ TEST_CASE("programs: --help has no placeholder of the registry of mixers left", 
   }
 }
 
-TEST_CASE("programs: more memory than there is is refused at once", "[programs]") {
+TEST_CASE("programs: too large a network is refused at once", "[programs]") {
   const Workplace place;
   for (const std::string& changes :
        Rows<std::string, TooLarge>::all({"--channels 200000 --layers 100", "--batch 65536 --channels 131072",
@@ -213,13 +213,13 @@ TEST_CASE("programs: more memory than there is is refused at once", "[programs]"
       REQUIRE(contains(text, word));
       return std::stod(text.substr(text.find(word) + word.size()));
     };
-    // The settings say the same, but for the fraction.
+    // The settings are the same, except for the fraction.
     CHECK(std::fabs(number_after(outcome.out, "; memory: ") - number_after(outcome.err, "this needs ")) <= 1);
     CHECK_FALSE(exists(place.run));
   }
 }
 
-TEST_CASE("programs: a device that this build has not is refused", "[programs]") {
+TEST_CASE("programs: a device missing from this build is refused", "[programs]") {
   const Workplace place;
   for (const std::string device : {"cuda", "emulated"}) {
     const Outcome outcome = train(place.flags({"--device", device, "--steps", "1", "--batch", "1"}));
@@ -230,7 +230,7 @@ TEST_CASE("programs: a device that this build has not is refused", "[programs]")
   require_success(train(place.flags({"--device", "cpu"})));
 }
 
-TEST_CASE("programs: a run in bf16 has the same bits with any number of threads, and goes on", "[programs]") {
+TEST_CASE("programs: a bf16 run has the same bits with any number of threads, and resumes", "[programs]") {
   for (const std::string device : {"plain", "cpu"}) {
     INFO(device);
     const auto run_with = [&](const Workplace& place, const std::string& threads) {
@@ -250,7 +250,7 @@ TEST_CASE("programs: a run in bf16 has the same bits with any number of threads,
   }
 }
 
-TEST_CASE("programs: the plain loops train, go on, write text and are measured", "[programs][bench_program]") {
+TEST_CASE("programs: the plain loops train, resume, generate and are measured", "[programs][bench_program]") {
   const Workplace place;
   const Arguments changes = {"--device", "plain", "--steps", "4", "--dropout", "0.1"};
   const Outcome trained = require_success(train(place.flags(changes)));
@@ -258,7 +258,7 @@ TEST_CASE("programs: the plain loops train, go on, write text and are measured",
   const Workplace again;
   require_success(train(again.flags(changes)));
   CHECK(read_bytes(again.run + "/resume.safetensors") == read_bytes(place.run + "/resume.safetensors"));
-  // A run may change its device; 4 steps of plain loops end where the CPU's do but for rounding.
+  // A run may change its device: 4 steps of the plain loops equal those of the CPU up to rounding.
   require_success(train({"--data", again.data, "--resume", again.run, "--steps", "5", "--device", "plain"}));
   const Workplace on_cpu;
   const Outcome other = require_success(train(on_cpu.flags({"--device", "cpu", "--steps", "4", "--dropout", "0.1"})));
@@ -278,7 +278,7 @@ TEST_CASE("programs: the plain loops train, go on, write text and are measured",
 }
 
 #if defined(ABH_EMULATOR)
-TEST_CASE("programs: the emulated GPU trains, goes on and writes text", "[programs][gpu]") {
+TEST_CASE("programs: the emulated GPU trains, resumes and generates", "[programs][gpu]") {
   for (const std::string type : {"float", "bf16"}) {
     const Workplace place;
     INFO(type);
@@ -313,37 +313,41 @@ TEST_CASE("programs: train prints its settings, progress and result, and writes 
   CHECK(outcome.out.find('\r') == std::string::npos);
   const std::string number = "[0-9]+\\.[0-9]+";
   const std::string result = "final: corpus text, step 9, train " + number + ", val (" + number + ") nats/char \\((" +
-                             number + ") bits/char\\), best (" + number + ") at step ([0-9]+), [0-9]+ tokens/s";
+                             number + ") bits/char\\), best (" + number + ") at step ([0-9]+), ([0-9]+) tokens/s";
   const std::string line = last_line(outcome.out);
   INFO(line);
   const Parts parts = whole_match(line, result);
   REQUIRE_FALSE(parts.empty());
   CHECK(std::abs(std::stod(parts[2]) - std::stod(parts[1]) / std::log(2.0)) < 2e-4);
   CHECK(outcome.out.ends_with(line + "\n"));
+  // The seconds of the steps alone are fewer than those of the program, and the log has the same figure.
+  CHECK((std::stod(parts[5]) + 1) * outcome.seconds >= 9 * 2 * 8);
+  CHECK(read_bytes(place.run + "/log.csv").ends_with("," + parts[5] + "\n"));
 
   std::vector<std::vector<std::string>> rows;
   for (const std::string& row : lines_of(read_bytes(place.run + "/log.csv"))) rows.push_back(lines_of(row, ','));
   REQUIRE(rows.size() == 6);
-  CHECK(rows[0] ==
-        std::vector<std::string>{"step", "train_loss", "val_loss", "learning_rate", "grad_norm", "tokens_per_s"});
+  CHECK(rows[0] == std::vector<std::string>{"step", "train_loss", "val_loss", "loss", "learning_rate", "grad_norm",
+                                            "tokens_per_s"});
   const std::vector<std::string> steps = {"3", "4", "6", "8", "9"};
   const TrainingConfig training = state_of(place.run).training;
   for (std::size_t i = 0; i < steps.size(); ++i) {
     const std::vector<std::string>& row = rows[i + 1];
-    REQUIRE(row.size() == 6);
+    REQUIRE(row.size() == 7);
     CHECK(row[0] == steps[i]);
     CHECK(std::stod(row[1]) > 0);
     CHECK(row[2].empty() == (steps[i] == "3" || steps[i] == "6"));
-    CHECK(row[3] == to_text(static_cast<float>(learning_rate_at(training, std::stoll(row[0]) - 1))));
-    CHECK(std::stod(row[4]) > 0);
-    CHECK(std::stoll(row[5]) > 0);
+    CHECK(std::stod(row[3]) > 0);
+    CHECK(row[4] == to_text(static_cast<float>(learning_rate_at(training, std::stoll(row[0]) - 1))));
+    CHECK(std::stod(row[5]) > 0);
+    CHECK(std::stoll(row[6]) > 0);
   }
-  require_equal_runs(place.run, place.run);  // every file is there, and none besides
+  require_equal_runs(place.run, place.run);  // exactly the expected files
   CHECK(read_bytes(place.run + "/loss.svg").starts_with("<svg"));
   CHECK(read_bytes(place.run + "/sample.txt").size() == 1001);
 }
 
-TEST_CASE("programs: the settings say where a run computes, and what its memory is for", "[programs]") {
+TEST_CASE("programs: the settings name the device and the memory by purpose", "[programs]") {
   const Workplace place;
   write_bytes(place.data, some_text(300000));
   const Arguments flags = place.flags({"--steps", "0", "--device", "cpu", "--threads", "256"});
@@ -357,8 +361,8 @@ TEST_CASE("programs: the settings say where a run computes, and what its memory 
   const std::string run = line_with("run: ");
   INFO(outcome.out);
   CHECK(contains(run, "device cpu (baseline), float, "));
-  CHECK_FALSE(contains(run, "library"));                      // whose products those of the CPU are not
-  const bool all_work = run.find("256 threads") != run.npos;  // on a machine of so many processors
+  CHECK_FALSE(contains(run, "library"));                      // its products differ from those of the CPU
+  const bool all_work = run.find("256 threads") != run.npos;  // on a machine with this number of processors
   CHECK((all_work || run.find(" (256 asked for; ") != run.npos));
 
   std::string memory = line_with("memory: ");
@@ -373,7 +377,7 @@ TEST_CASE("programs: the settings say where a run computes, and what its memory 
 }
 
 // A learning rate that rises until the run falls apart: the best weights are neither the first nor near the last.
-TEST_CASE("programs: the model is that of the lowest validation loss", "[programs]") {
+TEST_CASE("programs: the model is the one with the lowest validation loss", "[programs]") {
   const Workplace place;
   const Arguments flags =
       place.flags({"--steps", "100", "--warmup", "100", "--learning-rate", "5", "--eval-every", "1"});
@@ -391,21 +395,21 @@ TEST_CASE("programs: the model is that of the lowest validation loss", "[program
   const Checkpoint best = model_of(place.run);
   CHECK(best.step == std::stoll(best_step));
   CHECK(best.validation_loss == lowest);
-  // A run that ends there has the same weights.
+  // A run that ends at this step has the same weights.
   require_success(train(with(flags, {"--steps", best_step, "--out", place / "ended"})));
   CHECK((model_of(place / "ended").weights == best.weights));
 }
 
-TEST_CASE("programs: 0 steps write the model that was drawn", "[programs]") {
+TEST_CASE("programs: 0 steps write the initial model", "[programs]") {
   const Workplace place;
   const Outcome outcome = require_success(train(place.flags({"--steps", "0"})));
   CHECK(contains(last_line(outcome.out), "step 0, train -, val 2."));
   require_equal_runs(place.run, place.run);
   require_success(generate({"--checkpoint", place.run, "--tokens", "5"}));
-  // And training may go on from there.
+  // Training may continue from there.
   require_success(train(place.resume({"--steps", "3"})));
 
-  // Weights of 0 know nothing: every target of the validation split, also of its last batch, costs the same.
+  // With weights of 0 every target of the validation split, also in the last batch, has the same loss.
   require_success(train(place.flags({"--steps", "0", "--init-std", "0"})));
   const Checkpoint model = model_of(place.run);
   const double nothing_known = std::log(static_cast<double>(model.config.vocabulary));
@@ -413,7 +417,7 @@ TEST_CASE("programs: 0 steps write the model that was drawn", "[programs]") {
   CHECK_FALSE(!(std::abs(*model.validation_loss - nothing_known) <= 1e-6));
 }
 
-TEST_CASE("programs: 0 for evaluation, checkpoints and log means the end only", "[programs]") {
+TEST_CASE("programs: 0 for evaluation, checkpoints and log means only at the end", "[programs]") {
   const Workplace place;
   const Outcome outcome = require_success(
       train(place.flags({"--eval-every", "0", "--checkpoint-every", "0", "--log-every", "0", "--steps", "30"})));
@@ -422,11 +426,25 @@ TEST_CASE("programs: 0 for evaluation, checkpoints and log means the end only", 
   CHECK_FALSE(contains(outcome.out, "step 29/30"));
   CHECK(contains(outcome.out, "best "));
   CHECK(contains(last_line(outcome.out), " at step 30,"));
-  // An evaluation is logged where there is a log.
+  // An evaluation is logged if there is a log.
   require_success(train(place.flags({"--eval-every", "10", "--log-every", "0", "--steps", "30"})));
   CHECK(log_lines() == 2);
   require_success(train(place.flags({"--eval-every", "10", "--log-every", "15", "--steps", "30"})));
   CHECK(log_lines() == 5);
+}
+
+TEST_CASE("programs: the log has the loss of each step, and train_loss is the mean of the last 50", "[programs]") {
+  const Workplace place;
+  require_success(train(place.flags({"--steps", "60", "--log-every", "1", "--eval-every", "0"})));
+  const RunLog log(place.run + "/log.csv", 60);
+  REQUIRE(log.rows().size() == 60);
+  for (std::size_t i = 0; i < 60; ++i) {
+    const std::size_t first = i < 50 ? 0 : i - 49;
+    double sum = 0;
+    for (std::size_t j = first; j <= i; ++j) sum += log.rows()[j].loss.value();
+    CHECK(log.rows()[i].train_loss == sum / static_cast<double>(i + 1 - first));
+  }
+  CHECK(log.rows()[59].loss != log.rows()[59].train_loss);
 }
 
 TEST_CASE("programs: every mixer, and a mixed list, learns and generates", "[programs][heavy]") {
@@ -445,10 +463,10 @@ TEST_CASE("programs: every mixer, and a mixed list, learns and generates", "[pro
   }
 }
 
-TEST_CASE("programs: every flag of train is accepted and has an effect on the settings", "[programs]") {
+TEST_CASE("programs: every flag of train is accepted and changes the settings", "[programs]") {
   const Workplace place;
   using Values = std::map<std::string, std::string>;
-  // By where the files keep what was given: as a setting of the model, of the training, or nowhere.
+  // By the place of the value in the files: a setting of the model, of the training, or neither.
   Values model = settings(
       "layers=2 heads=4 channels=16 context=12 mixer=additive,dot window=4,0 additive-values=own additive-projection=1 "
       "additive-skip=normed conv-kernel=3 conv-groups=4 ffn-bias=0 embedding-norm=1 final-norm=0 logit-bias=1 "
@@ -506,7 +524,7 @@ TEST_CASE("programs: every flag of train is accepted and has an effect on the se
   check_kept("training.", training);
 }
 
-TEST_CASE("programs: train says which flags change nothing", "[programs]") {
+TEST_CASE("programs: train names the flags without effect", "[programs]") {
   const Workplace place;
   for (const FlagNotes& each : Rows<FlagNotes>::all({
            {"--mixer additive --positions alibi --additive-skip normed", {}},

@@ -18,7 +18,7 @@ const Arguments rising = words("--warmup 1000000 --learning-rate 3000 --mixer ad
 
 }  // namespace
 
-TEST_CASE("programs: --weight-average 1 is the weights themselves, bit by bit", "[programs]") {
+TEST_CASE("programs: --weight-average 1 equals the weights bit for bit", "[programs]") {
   const Workplace place;
   const Arguments flags = place.flags(words("--steps 30 --eval-every 7 --log-every 5"));
   const Outcome without = require_success(train(with(flags, {"--out", place / "without"})));
@@ -31,7 +31,7 @@ TEST_CASE("programs: --weight-average 1 is the weights themselves, bit by bit", 
   }
   CHECK(log_without_speed(place.run) == log_without_speed(place / "without"));
 
-  // Another average makes another model of the same weights.
+  // Another average gives another model from the same weights.
   require_success(train(with(flags, {"--out", place / "other", "--weight-average", "5"})));
   CHECK_FALSE(same_model(place / "other", place.run));
   CHECK((state_of(place / "other").weights == state_of(place / "without").weights));
@@ -55,13 +55,14 @@ TEST_CASE("programs: a long --weight-average is the mean of the weights of all s
   CHECK_FALSE(!(distance(model.weights, mean) <= 1e-6));
   CHECK(distance(state.weights, mean) > 1e-3);
 
-  // Its loss, by a run that begins there and makes no step; which has an average, too: of no step, its own weights.
+  // The loss of the average, from a run that starts with it and makes no step. That run has an average, too: its own
+  // weights.
   require_success(train({"--init-from", last, "--data", place.data, "--out", place / "same", "--steps", "0", "--batch",
                          "2", "--weight-average", "4"}));
   const Checkpoint same = model_of(place / "same");
   CHECK((same.weights == model.weights));
   CHECK(same.validation_loss == model.validation_loss);
-  // After one step nothing is left of them in the average.
+  // After one step nothing of the initial weights is left in the average.
   require_success(train({"--init-from", last, "--data", place.data, "--out", place / "on", "--steps", "1", "--batch",
                          "2", "--weight-average", "4"}));
   const RunState on = state_of(place / "on");
@@ -69,7 +70,7 @@ TEST_CASE("programs: a long --weight-average is the mean of the weights of all s
   CHECK((on.average == on.weights));
 }
 
-TEST_CASE("programs: a stopped run with --weight-average goes on as if nothing had been", "[programs][heavy]") {
+TEST_CASE("programs: a stopped run with --weight-average resumes with the same bits", "[programs][heavy]") {
   const Workplace place;
   const Arguments flags = with(place.flags(words("--steps 1500 --eval-every 400 --log-every 20 --weight-average 50")),
                                words("--layers 2 --mixer additive,metric --dropout 0.2 --channels 16"));
@@ -81,7 +82,7 @@ TEST_CASE("programs: a stopped run with --weight-average goes on as if nothing h
   if (state.step < 400) CHECK((model_of(place.run).weights == state.average));
   CHECK((state.average != state.weights));
 
-  // Nothing may be missing, and nobody may think again.
+  // All tensors of the average are required, and its length cannot change on resume.
   OpenedFile file(place.run + "/resume.safetensors");
   std::erase_if(file.tensors, [](const auto& tensor) { return tensor.name == "average.embedding.token_vd"; });
   copy_run(place.run, place / "bad");

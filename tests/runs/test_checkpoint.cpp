@@ -73,7 +73,7 @@ RunState some_state() {
 
 }  // namespace
 
-TEST_CASE("checkpoint: a model is read as it was written, bit for bit", "[checkpoint]") {
+TEST_CASE("checkpoint: a model survives a round trip bit for bit", "[checkpoint]") {
   const TestFolder folder;
   const std::string path = folder / "model.safetensors";
   for (const bool measured : {true, false}) {
@@ -91,7 +91,7 @@ TEST_CASE("checkpoint: a model is read as it was written, bit for bit", "[checkp
   }
 }
 
-TEST_CASE("checkpoint: the weights stand under the names and shapes of the table", "[checkpoint]") {
+TEST_CASE("checkpoint: the weights have the names and shapes of the table", "[checkpoint]") {
   const TestFolder folder;
   const Checkpoint written = some_checkpoint();
   write_checkpoint(folder / "model.safetensors", written);
@@ -106,7 +106,7 @@ TEST_CASE("checkpoint: the weights stand under the names and shapes of the table
   }
 }
 
-TEST_CASE("checkpoint: the state of a run is read as it was written, bit for bit", "[checkpoint]") {
+TEST_CASE("checkpoint: the state of a run survives a round trip bit for bit", "[checkpoint]") {
   const TestFolder folder;
   const std::string path = folder / "resume.safetensors";
   for (const bool evaluated : {true, false}) {
@@ -144,7 +144,7 @@ TEST_CASE("checkpoint: the state of a run is read as it was written, bit for bit
   }
 }
 
-TEST_CASE("checkpoint: a run of no steps has a state too", "[checkpoint]") {
+TEST_CASE("checkpoint: a run of zero steps has a state, too", "[checkpoint]") {
   const TestFolder folder;
   RunState written = some_state();
   written.step = written.best_step = 0;
@@ -156,14 +156,14 @@ TEST_CASE("checkpoint: a run of no steps has a state too", "[checkpoint]") {
   CHECK(contains(error_of([&] { read_run_state(folder / "resume.safetensors"); }), "pending_gradient_norm"));
 }
 
-TEST_CASE("checkpoint: no bit can change unseen", "[checkpoint][heavy]") {
+TEST_CASE("checkpoint: every flipped bit is detected", "[checkpoint][heavy]") {
   const TestFolder folder;
   const std::string path = folder / "model.safetensors";
   write_checkpoint(path, some_checkpoint());
   const std::string good = read_bytes(path);
   std::uint64_t header = 0;
   std::copy_n(good.begin(), 8, reinterpret_cast<char*>(&header));
-  // Every bit of the metadata, which come first, and some of what follows.
+  // Every bit of the metadata, which come first, and some bits of the data.
   const std::size_t metadata_end = 8 + good.substr(8, header).find('}');
   REQUIRE(metadata_end > 500);
   for (std::size_t bit = 0; bit < 8 * good.size(); bit += bit < 8 * metadata_end ? 1 : 307) {
@@ -179,8 +179,7 @@ TEST_CASE("checkpoint: no bit can change unseen", "[checkpoint][heavy]") {
 
 namespace {
 
-// The file at `path` without a key of its metadata, as whoever edits one by hand and knows about check values would
-// leave it.
+// Removes a key from the metadata of the file at `path` and updates the checksum, like a careful edit by hand.
 void remove_key(const std::string& path, const std::string& key) {
   OpenedFile file(path);
   REQUIRE(file.metadata.erase(key) == 1);
@@ -189,7 +188,7 @@ void remove_key(const std::string& path, const std::string& key) {
 
 }  // namespace
 
-TEST_CASE("checkpoint: a key that its version has must be there", "[checkpoint]") {
+TEST_CASE("checkpoint: keys that the version requires must be present", "[checkpoint]") {
   const TestFolder folder;
   const std::string model = folder / "model", state = folder / "state";
   std::vector<std::string> model_keys = {"tokenizer", "vocabulary", "step"};
@@ -209,7 +208,7 @@ TEST_CASE("checkpoint: a key that its version has must be there", "[checkpoint]"
   }
 }
 
-TEST_CASE("checkpoint: files without a version have defaults", "[checkpoint]") {
+TEST_CASE("checkpoint: files without a version get defaults", "[checkpoint]") {
   const TestFolder folder;
   const std::string path = folder / "model";
   write_checkpoint(path, some_checkpoint());
@@ -227,7 +226,7 @@ TEST_CASE("checkpoint: files without a version have defaults", "[checkpoint]") {
   CHECK(read_checkpoint(path).step == some_checkpoint().step);
   rename("\"step\"", "\"stop\"");
   CHECK(read_checkpoint(path).step == 0);
-  // The golden files' default: no bias in the feed-forward net, whose tensors then do not belong.
+  // The golden files' default: no bias in the feed-forward net, so its tensors must be absent.
   rename("\"ffn_bias\"", "\"not_bias\"");
   CHECK(contains(error_of([&] { read_checkpoint(path); }), "does not belong to this configuration"));
 }
@@ -250,7 +249,7 @@ TEST_CASE("checkpoint: the keys of version 3", "[checkpoint]") {
       "log_every muon_rounds optimizer schedule seed shards steps truncated type warmup weight_average weight_decay ");
 }
 
-TEST_CASE("checkpoint: a file cut anywhere is refused", "[checkpoint]") {
+TEST_CASE("checkpoint: a truncated file is refused at every length", "[checkpoint]") {
   const TestFolder folder;
   const std::string path = folder / "resume.safetensors";
   write_run_state(path, some_state());
@@ -262,7 +261,7 @@ TEST_CASE("checkpoint: a file cut anywhere is refused", "[checkpoint]") {
   }
 }
 
-TEST_CASE("checkpoint: a model is no run state, nor the reverse", "[checkpoint]") {
+TEST_CASE("checkpoint: a model is not accepted as run state, nor the reverse", "[checkpoint]") {
   const TestFolder folder;
   write_checkpoint(folder / "model", some_checkpoint());
   write_run_state(folder / "state", some_state());

@@ -18,7 +18,7 @@ TEST_CASE("heat map: levels are whole nats", "[heat_map]") {
   CHECK(heat_level_name(5) == "from 5");
 }
 
-TEST_CASE("heat map: each character has its ground and its loss", "[heat_map]") {
+TEST_CASE("heat map: each character has its background and its loss", "[heat_map]") {
   const std::vector<HeatRow> rows = {
       {{"a", std::nullopt}, {"<", 0.25}, {" ", 3.5}, {"\u21b5", 12.345}}, {}, {{"\xff", 1}}};
   const std::string svg = heat_map_svg(rows, "my & text", "1.5 nats/char");
@@ -35,11 +35,11 @@ TEST_CASE("heat map: each character has its ground and its loss", "[heat_map]") 
         ">&lt;</text>"})
     CHECK(contains(svg, part));
   CHECK(count(svg, "<g class=\"row\">") == 3);
-  CHECK(count(svg, "http") == 1);  // the name space; nothing is fetched
+  CHECK(count(svg, "http") == 1);  // the XML namespace; nothing is loaded
   CHECK(well_formed(heat_map_svg({}, "", "")));
 }
 
-TEST_CASE("heat map: a wide character has two columns, a mark none", "[heat_map]") {
+TEST_CASE("heat map: a wide character has two columns, a combining mark none", "[heat_map]") {
   const std::vector<HeatRow> rows = {
       {{"\u65e5", 2.5, 2}, {"e\u0301\u0323", 0.5, 1, {{"U+0301", 4.25}, {"U+0323", std::nullopt}}}, {"x", 1}}};
   const std::string svg = heat_map_svg(rows, "", "");

@@ -38,7 +38,7 @@ std::string evaluation(const std::string& checkpoint, const std::string& data) {
 
 }  // namespace
 
-TEST_CASE("programs: models from elsewhere are read with the least that says what they are", "[programs][heavy]") {
+TEST_CASE("programs: foreign models are read with the fewest necessary keys", "[programs][heavy]") {
   const Workplace place;
   const std::string theirs = place / "theirs.safetensors";
   for (const ImportCase& each :
@@ -70,7 +70,7 @@ TEST_CASE("programs: models from elsewhere are read with the least that says wha
   CHECK(evaluation(theirs, place.data) == evaluation(trained({"--tokenizer", "byte"}), place.data));
 }
 
-TEST_CASE("import: sizes are seen from the tensors", "[checkpoint]") {
+TEST_CASE("import: sizes are inferred from the tensors", "[checkpoint]") {
   const TestFolder folder;
   const Tokenizer letters = Tokenizer::of_characters("ab\n\"\\", "x");
   for (const std::string& mixer : Rows<std::string, ForSizes>::all({"dot", "metric,quadratic"})) {
@@ -85,7 +85,7 @@ TEST_CASE("import: sizes are seen from the tensors", "[checkpoint]") {
     write_as_others_do(folder / "model", tensors, metadata);
     const Checkpoint read = read_checkpoint(folder / "model");
     CHECK(read.config.metadata() == config.metadata());
-    Metadata with_notes = metadata;  // what others say of their models is none of ours
+    Metadata with_notes = metadata;  // foreign metadata are ignored
     with_notes.insert({{"author", "me"}, {"license", "MIT"}, {"format", "pt"}, {"step", "3"}, {"learning_rate", "1"}});
     write_as_others_do(folder / "model", tensors, with_notes);
     CHECK(read_checkpoint(folder / "model").config.metadata() == config.metadata());
@@ -104,7 +104,7 @@ TEST_CASE("import: sizes are seen from the tensors", "[checkpoint]") {
     const auto drop = [](std::vector<SafetensorsOutput>& from, const std::string& word) {
       std::erase_if(from, [&](const auto& tensor) { return tensor.name.find(word) != std::string::npos; });
     };
-    // Everything that is missing, in one line.
+    // All missing keys, in one line.
     CHECK(contains(error_with([](auto&, Metadata& m) {
                      m = {{"heads", "2"}, {"format", "pt"}};
                    }),
@@ -118,7 +118,7 @@ TEST_CASE("import: sizes are seen from the tensors", "[checkpoint]") {
     // A file that carries the check value of the first releases has every key.
     CHECK(contains(error_with([](auto&, Metadata& m) { m["crc32"] = "00000000"; }), "CRC-32"));
     CHECK(contains(error_with([](auto&, Metadata& m) { m["heads"] = "0"; }), "heads"));
-    // Keys that resemble a setting but are none: the name of its flag, or a typing error.
+    // Keys that resemble a setting: the name of its flag, or a typing error.
     const std::pair<std::string, std::string> slips[] = {
         {"position", "positions"}, {"Positions", "positions"}, {"alibi-slopes", "alibi_slopes"},
         {"leap_focus", "focus"},   {"windwo", "window"},       {"final-norm", "final_norm"}};
@@ -161,7 +161,7 @@ for path in sys.argv[2:]:
 
 }  // namespace
 
-TEST_CASE("programs: the tools in Python know every key, value and tensor of a model", "[programs]") {
+TEST_CASE("programs: the Python tools know every key, value and tensor of a model", "[programs]") {
   const TestFolder folder;
   const Tokenizer letters = Tokenizer::of_characters("abc", "x");
   std::vector<ModelConfig> configs;
@@ -181,7 +181,7 @@ TEST_CASE("programs: the tools in Python know every key, value and tensor of a m
     configs.back().attention_bias = std::string(mixer.name) == "dot";
   }
   configs = Rows<ModelConfig, ForPython>::all(configs);
-  // Once with all of the metadata and once with what is no default: that defaults are the same on both sides.
+  // Once with all of the metadata and once without the defaults, to check that defaults agree on both sides.
   std::vector<std::string> paths;
   const Metadata defaults = ModelConfig::from_metadata({}, "nothing").metadata();
   const Metadata always = {{"tokenizer", "char"}, {"vocabulary", letters.vocabulary()}};
@@ -191,7 +191,7 @@ TEST_CASE("programs: the tools in Python know every key, value and tensor of a m
     for (const auto& [key, value] : config.metadata()) {
       const bool needed = key == "layers" || key == "heads" || key == "mixer" || key == "context" || key == "positions";
       const bool seen = key.ends_with("channels") || key == "vocabulary_size" || key == "attention_bias";
-      const auto usual = defaults.find(key);  // a key that is left out where it is usual is in no default
+      const auto usual = defaults.find(key);  // a key that is usually left out is not a default
       const bool other = usual == defaults.end() || value != usual->second;
       if (needed || (!seen && other)) least[key] = value;
     }
@@ -228,7 +228,7 @@ TEST_CASE("programs: the tools in Python know every key, value and tensor of a m
     }
     return read_in_python(paths);
   };
-  // A key that nobody knows, a value that is none, and what the tensors deny.
+  // An unknown key, an invalid value, and a value that contradicts the tensors.
   std::vector<std::pair<std::string, std::string>> wrong = {
       {"rope_theta", "1"}, {"tokenizer", "word"}, {"vocabulary", "ab"}};
   for (const auto& [key, value] : dot.metadata()) {
@@ -247,7 +247,7 @@ TEST_CASE("programs: the tools in Python know every key, value and tensor of a m
 
 namespace {
 
-// docs/checkpoints.md, and what chapters of features say under "In a checkpoint".
+// docs/checkpoints.md, and the section "In a checkpoint" in chapters of features.
 std::string tables_of_checkpoints() {
   const std::filesystem::path root = ABH_SOURCE_DIR;
   std::string text = read_bytes((root / "docs/checkpoints.md").string());
@@ -266,7 +266,7 @@ std::string tables_of_checkpoints() {
 }  // namespace
 
 TEST_CASE("import: the documentation lists every tensor and every key", "[checkpoint]") {
-  std::set<std::pair<std::string, std::string>> listed;  // a name, and a word in backquotes of when it is there
+  std::set<std::pair<std::string, std::string>> listed;  // a name, and its condition with a word in backquotes
   std::set<std::string> keys;
   for (const std::string& line : lines_of(tables_of_checkpoints())) {
     if (!line.starts_with("| `")) continue;
@@ -303,7 +303,7 @@ TEST_CASE("import: the documentation lists every tensor and every key", "[checkp
   }
 }
 
-// tests/network/test_pytorch.py compares every mixer with every option; this is what a user types.
+// tests/network/test_pytorch.py compares every mixer with every option; this test runs the command of a user.
 TEST_CASE("programs: PyTorch computes the same logits, and reads and writes the same files", "[programs]") {
   const std::string script = std::string(ABH_SOURCE_DIR) + "/tools/checkpoint_in_pytorch.py";
   const auto has = [](const std::string& modules) {

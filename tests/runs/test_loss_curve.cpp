@@ -19,7 +19,7 @@ using namespace abh;
 
 namespace {
 
-// The points of the one polyline of a class, as pairs of x and y.
+// Points of the only polyline of a class, as pairs of x and y.
 std::vector<std::pair<double, double>> polyline(const std::string& svg, const std::string& style) {
   const std::string begin = "<polyline class=\"" + style + "\" points=\"";
   const std::size_t at = svg.find(begin);
@@ -49,7 +49,7 @@ std::vector<LogRow> curve(Index rows) {
 
 }  // namespace
 
-TEST_CASE("the picture is well-formed and the same every time, for every kind of run", "[loss_curve]") {
+TEST_CASE("the picture is well-formed and repeatable for every kind of run", "[loss_curve]") {
   CHECK(!well_formed("<a><b></a></b>"));
   CHECK(!well_formed("<a>&</a>"));
   CHECK(!well_formed("<a>"));
@@ -76,7 +76,7 @@ TEST_CASE("the picture is well-formed and the same every time, for every kind of
     CHECK_FALSE(contains(svg, "nan"));
     CHECK_FALSE(contains(svg, "inf\""));
     CHECK(svg.size() < 100000);
-    // Everything drawn lies within the plot area.
+    // All drawn points lie within the plot area.
     for (const char* style : {"train", "val"}) {
       for (const auto& [x, y] : polyline(svg, style)) {
         CHECK((x >= 64 && x <= 696));
@@ -90,7 +90,7 @@ TEST_CASE("the picture is well-formed and the same every time, for every kind of
   CHECK(count(loss_svg(runs[2], "t"), "class=\"train-dot\"") == 1);
 }
 
-TEST_CASE("the picture tells the numbers and says what it is", "[loss_curve]") {
+TEST_CASE("the picture states its numbers and its title", "[loss_curve]") {
   const std::vector<LogRow> rows{{.step = 0, .train_loss = 4.0, .val_loss = 4.1},
                                  {.step = 1500, .train_loss = 2.0, .val_loss = 1.75},
                                  {.step = 3000, .train_loss = 1.5, .val_loss = 1.8}};
@@ -108,14 +108,14 @@ TEST_CASE("the picture tells the numbers and says what it is", "[loss_curve]") {
   const std::string of_bytes = loss_svg(rows, "hamlet", "byte");
   CHECK(count(of_bytes, "nats per byte") == 2);
   CHECK_FALSE(contains(of_bytes, "character"));
-  CHECK(count(svg, "http") == 1);  // the name space; nothing is fetched
+  CHECK(count(svg, "http") == 1);  // the XML namespace; nothing is loaded
   // The axis runs from 1.5 to 4.5 and from step 0 to 3000.
   using Points = std::vector<std::pair<double, double>>;
   CHECK(polyline(svg, "train") == Points{{64.0, 124.3}, {380.0, 317.7}, {696.0, 366.0}});
   CHECK(contains(svg, "<circle class=\"best\" cx=\"380.0\" cy=\"341.8\""));
 }
 
-TEST_CASE("the picture shows accuracy where there is one", "[loss_curve]") {
+TEST_CASE("the picture shows the accuracy if there is one", "[loss_curve]") {
   const std::vector<LogRow> rows{{.step = 0, .train_loss = {}, .val_loss = 4.0, .accuracy = 0.0},
                                  {.step = 50, .train_loss = 2.0, .val_loss = 2.0, .accuracy = 0.5},
                                  {.step = 75, .train_loss = 1.8, .val_loss = {}},
@@ -152,7 +152,7 @@ TEST_CASE("a title cannot break the picture", "[loss_curve]") {
   CHECK(contains(cut, accents.substr(0, 2 * 76) + "\xe2\x80\xa6</title>"));
 }
 
-TEST_CASE("long runs are thinned, and spikes stay", "[loss_curve]") {
+TEST_CASE("long runs are thinned, but spikes stay", "[loss_curve]") {
   std::vector<LogRow> rows = curve(100000);
   rows[54321].train_loss = 9.7;
   const std::string svg = loss_svg(rows, "long");
@@ -167,12 +167,12 @@ TEST_CASE("long runs are thinned, and spikes stay", "[loss_curve]") {
       *std::min_element(points.begin(), points.end(), [](auto& a, auto& b) { return a.second < b.second; });
   CHECK(std::abs(highest.second - (76 + 290 * 0.3 / 10)) <= 0.06);
   CHECK(std::abs(highest.first - (64 + 632 * 0.54321)) <= 0.1);
-  // So many evaluations are a line without points, but for the best.
+  // With this number of evaluations the line has no points, except the best.
   CHECK(count(svg, "<circle class=\"val-dot\"") == 1);  // the legend's
   CHECK(count(svg, "<circle class=\"best\"") == 1);
 }
 
-TEST_CASE("ticks are round", "[loss_curve]") {
+TEST_CASE("ticks are round numbers", "[loss_curve]") {
   const auto labels = [](double low, double high, Index steps) {
     const std::vector<LogRow> rows{{.step = 0, .train_loss = low, .val_loss = {}},
                                    {.step = steps, .train_loss = high, .val_loss = {}}};
@@ -193,7 +193,7 @@ TEST_CASE("ticks are round", "[loss_curve]") {
   CHECK(labels(0.0, 1.6e20, 5) == "0 2e+19 4e+19 6e+19 8e+19 1e+20 1.2e+20 1.4e+20 1.6e+20 0x 1x 2x 3x 4x 5x ");
 }
 
-TEST_CASE("the ring stands where a run says that its best is", "[loss_curve]") {
+TEST_CASE("the ring marks the best step that the run reports", "[loss_curve]") {
   const std::vector<CurvePoint> train, val{{10, 2}, {20, 1}, {30, 3}};
   const auto svg_of = [&](std::optional<CurvePoint> best) { return loss_curve_svg(train, val, "t", "byte", best); };
   const std::string lowest = svg_of(std::nullopt);

@@ -14,7 +14,7 @@
 
 using namespace abh;
 
-TEST_CASE("without a terminal progress is plain lines", "[progress]") {
+TEST_CASE("without a terminal, progress is printed as plain lines", "[progress]") {
   std::ostringstream out;
   {
     Progress progress(5000, false, out);
@@ -38,7 +38,7 @@ TEST_CASE("without a terminal progress is plain lines", "[progress]") {
         "step 500/5000, validation 49 % of 64000, 1:01 left\n");
 }
 
-TEST_CASE("on a terminal progress is one live line", "[progress]") {
+TEST_CASE("on a terminal, progress is one line that is rewritten", "[progress]") {
   const std::string begin = "\r\x1b[?7l", end = "\x1b[K\x1b[?7h";
   const Environment plain("NO_COLOR", "1");
   std::ostringstream out;
@@ -79,7 +79,49 @@ TEST_CASE("on a terminal progress is one live line", "[progress]") {
   CHECK(written() == "\r\x1b[Kinstead\n");
 }
 
-TEST_CASE("colours are asked for by the terminal and refused by NO_COLOR", "[progress]") {
+// Remembers how much had been written when it was flushed last.
+class FlushedText : public std::stringbuf {
+ public:
+  bool is_flushed() const { return flushed_ == str(); }
+
+ private:
+  int sync() override {
+    flushed_ = str();
+    return 0;
+  }
+  std::string flushed_;
+};
+
+TEST_CASE("progress: everything that is shown is flushed at once", "[progress]") {
+  for (const bool terminal : {false, true}) {
+    CAPTURE(terminal);
+    FlushedText text;
+    std::ostream out(&text);
+    Progress progress(50, terminal, out);
+    const auto require_flushed = [&](const char* what) {
+      INFO(what);
+      CHECK(!text.str().empty());
+      CHECK(text.is_flushed());
+    };
+    progress.line("before");
+    require_flushed("a line alone");
+    progress.update(1, 3.25, 3.5, 1000, 9);
+    require_flushed("an update");
+    progress.line("message");
+    require_flushed("a line above a live one");
+    progress.working(2, "validation", 0, 7, 8);
+    require_flushed("work");
+    progress.finish();
+    require_flushed("the end");
+    progress.finish("nothing live");
+    require_flushed("a closing text");
+    progress.update(1, 3.25, 3.5, 1000, 9);
+    progress.finish("instead");
+    require_flushed("a closing text in the place of a live line");
+  }
+}
+
+TEST_CASE("a terminal enables colours and NO_COLOR disables them", "[progress]") {
   const auto coloured = [](const char* value, bool terminal) {
     const Environment environment("NO_COLOR", value);
     std::ostringstream out;
@@ -105,7 +147,7 @@ TEST_CASE("the progress line stays under 80 columns and drops the least importan
   out.str("");
 }
 
-TEST_CASE("only a terminal that can rewrite a line gets a live one", "[progress]") {
+TEST_CASE("only a terminal that can rewrite a line gets the progress line", "[progress]") {
   const int master = ::posix_openpt(O_RDWR | O_NOCTTY);
   if (master < 0 || ::grantpt(master) != 0 || ::unlockpt(master) != 0) return;  // no pseudo-terminals here
   const int terminal = ::open(::ptsname(master), O_RDWR | O_NOCTTY);

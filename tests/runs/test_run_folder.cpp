@@ -31,13 +31,13 @@ namespace {
 const std::vector<std::string> names = {"log.csv",  "model.safetensors", "resume.safetensors",
                                         "loss.svg", "sample.txt",        "data.txt"};
 
-// The files of a run, each of which says whose it is. What it says is a path, as data.txt holds one.
+// The files of a run; the content of each names its run. The content is a path, as in data.txt.
 void write_run(const std::string& run, const std::string& who) {
   std::filesystem::create_directories(run);
   for (const std::string& name : names) write_file_atomically(run + "/" + name, "/" + who + "\n");
 }
 
-// Every file under a folder and what it holds; none if there is no such folder.
+// Every file in a folder with its content; empty without such a folder.
 std::map<std::string, std::string> files_of(const std::string& folder) {
   std::map<std::string, std::string> files;
   if (!exists(folder)) return files;
@@ -65,7 +65,7 @@ FolderLock quietly_claimed(const std::string& run, bool overwrite = false) {
   return claim_run_folder(run, "/text.txt", overwrite, out);
 }
 
-// Claims a folder for a moment and returns what was said about it.
+// Locks a folder for a moment and returns the message.
 std::string claim(const std::string& run, bool overwrite = false, const std::string& data = "/text.txt") {
   std::ostringstream out;
   const FolderLock lock = claim_run_folder(run, data, overwrite, out);
@@ -80,21 +80,21 @@ const std::string another_way = "; expected another --out, or --overwrite to dro
 
 }  // namespace
 
-TEST_CASE("a folder without a run is used as it is", "[run_folder]") {
+TEST_CASE("a folder without a run is used unchanged", "[run_folder]") {
   const TestFolder place;
   const std::string run = place / "deep/er/run";
   CHECK(claim(run).empty());
   CHECK(std::filesystem::is_directory(run));
   CHECK(claim(run).empty());
   write_bytes(run + "/notes.md", "mine");
-  std::filesystem::create_directory(run + "/log.csv");  // whatever that is, it is no log
+  std::filesystem::create_directory(run + "/log.csv");  // a folder or other file, but no log
   CHECK(claim(run).empty());
   CHECK(claim(run, true).empty());
   CHECK(files_of(run) == std::map<std::string, std::string>{{"log.csv", ""}, {"notes.md", "mine"}});
   CHECK(std::distance(std::filesystem::directory_iterator(place / "deep/er"), {}) == 1);
 }
 
-TEST_CASE("a run in the folder is moved aside whole, whatever is there of it", "[run_folder]") {
+TEST_CASE("a run in the folder is moved aside with all of its files", "[run_folder]") {
   const TestFolder place;
   const std::string run = place / "run";
   write_run(run, "first");
@@ -105,7 +105,7 @@ TEST_CASE("a run in the folder is moved aside whole, whatever is there of it", "
   auto first = run_of("first");
   first["notes.md"] = "mine";
   CHECK(files_of(run + ".1") == first);
-  // One file is enough of a run, but for data.txt, which is written after the log.
+  // One file is enough for a run, except data.txt, which is written after the log.
   int k = 2;
   for (const std::string& name : names) {
     INFO(name);
@@ -121,7 +121,7 @@ TEST_CASE("a run in the folder is moved aside whole, whatever is there of it", "
   CHECK(files_of(run + ".1") == first);
 }
 
-TEST_CASE("a run is moved to the first number that is free", "[run_folder]") {
+TEST_CASE("a run is moved to the first free number", "[run_folder]") {
   const OldRun place;
   const std::string& run = place.run;
   write_bytes(run + ".1", "a file");
@@ -139,7 +139,7 @@ TEST_CASE("a run is moved to the first number that is free", "[run_folder]") {
   CHECK(files_of(place / "empty").empty());
 }
 
-TEST_CASE("--overwrite drops the files of the old run and no others", "[run_folder]") {
+TEST_CASE("--overwrite deletes the files of the old run and no others", "[run_folder]") {
   const OldRun place;
   const std::string& run = place.run;
   write_bytes(run + "/notes.md", "mine");
@@ -157,7 +157,7 @@ TEST_CASE("--overwrite drops the files of the old run and no others", "[run_fold
   }
 }
 
-TEST_CASE("the owner's data.txt is not taken for a run's", "[run_folder]") {
+TEST_CASE("a data.txt of the user is not replaced", "[run_folder]") {
   const TestFolder place;
   const std::string run = place / "run";
   const std::string expected =
@@ -173,7 +173,7 @@ TEST_CASE("the owner's data.txt is not taken for a run's", "[run_folder]") {
     CHECK(refusal(run, true) == expected);
     remember_data(run, "/some/text");
     CHECK(read_bytes(run + "/data.txt") == text);
-    // Beside a run it stays, too, or moves along.
+    // Next to a run such a file stays, too, or moves with the run.
     write_bytes(run + "/log.csv", "x");
     CHECK(refusal(run, true) == expected);
     CHECK(files_of(run).size() == 2);
@@ -183,7 +183,7 @@ TEST_CASE("the owner's data.txt is not taken for a run's", "[run_folder]") {
   }
 }
 
-TEST_CASE("a run remembers where its text was", "[run_folder]") {
+TEST_CASE("a run folder stores the path of its text", "[run_folder]") {
   const TestFolder place;
   CHECK_FALSE(remembered_data(place.path()));
   remember_data(place.path(), "/one/te xt");
@@ -195,7 +195,7 @@ TEST_CASE("a run remembers where its text was", "[run_folder]") {
   CHECK(remembered_data(place.path()) == std::filesystem::current_path().string() + "/relative/text.txt");
 }
 
-TEST_CASE("behind a symbolic link the folder moves and the link stays", "[run_folder]") {
+TEST_CASE("with a symbolic link the target folder moves and the link stays", "[run_folder]") {
   const TestFolder place;
   std::filesystem::create_directory(place / "large_disk");
   write_run(place / "large_disk/run", "old");
@@ -205,13 +205,13 @@ TEST_CASE("behind a symbolic link the folder moves and the link stays", "[run_fo
   CHECK(files_of(place / "large_disk/run.1") == run_of("old"));
   CHECK(std::filesystem::is_symlink(place / "run"));
   CHECK(std::filesystem::is_directory(place / "large_disk/run"));
-  // Killed between the two steps, a run leaves links to nothing.
+  // A run killed between the two steps leaves dangling links.
   std::filesystem::remove(place / "large_disk/run");
   CHECK(claim(place / "run").empty());
   CHECK(std::filesystem::is_directory(place / "large_disk/run"));
 }
 
-TEST_CASE("a run that cannot be moved aside stays as it is", "[run_folder]") {
+TEST_CASE("a run that cannot be moved aside stays unchanged", "[run_folder]") {
   const OldRun place;
   const std::string& run = place.run;
   const std::string refused = run + ": holds a run that cannot be moved aside: ";
@@ -234,7 +234,7 @@ TEST_CASE("a run that cannot be moved aside stays as it is", "[run_folder]") {
     CHECK(refusal(run, false, run + "/text.txt") ==
           refused + "the text lies in it, " + run + "/text.txt" + another_way);
     CHECK(refusal(run, false, place / "link/text.txt").starts_with(refused));
-    CHECK(refusal(run, false, place / "run_of_another/text.txt") == "no error");  // nor does a like name lie in it
+    CHECK(refusal(run, false, place / "run_of_another/text.txt") == "no error");  // and no similar name lies in it
     std::filesystem::remove(run);
     std::filesystem::rename(run + ".1", run);
     CHECK(claim(run, true, run + "/text.txt") != "");
@@ -262,7 +262,7 @@ TEST_CASE("a run that cannot be moved aside stays as it is", "[run_folder]") {
   CHECK(place.entries() == 1);
 }
 
-TEST_CASE("a folder in which a run is at work is neither moved nor emptied", "[run_folder]") {
+TEST_CASE("the folder of an active run is neither moved nor emptied", "[run_folder]") {
   const OldRun place;
   const std::string& run = place.run;
   const std::string busy = ": another run is writing into this folder";
@@ -281,13 +281,13 @@ TEST_CASE("a folder in which a run is at work is neither moved nor emptied", "[r
   {
     const FolderLock lock = quietly_claimed(run);
     CHECK(refusal(run) == run + busy);
-    const FolderLock of_the_old(run + ".1");  // the old one may go on where it is now
+    const FolderLock of_the_old(run + ".1");  // the old run may resume in its new folder
     CHECK(of_the_old.has_folder());
   }
   CHECK_FALSE(FolderLock(place / "nowhere").has_folder());
 }
 
-TEST_CASE("of runs that start at the same moment one gets the folder", "[run_folder][heavy]") {
+TEST_CASE("of several runs started at the same moment one gets the folder", "[run_folder][heavy]") {
   for (int round = 0; round < 20; ++round) {
     const TestFolder place;
     const std::string run = place / "run";
@@ -337,9 +337,9 @@ TEST_CASE("of runs that start at the same moment one gets the folder", "[run_fol
 #if defined(__linux__)
 namespace {
 
-// Runs `body` in a process of its own, which is halted at its stop number `stop` (before its first system call, after
-// it, before the second, ...) while `meanwhile` is called with its number, and then goes on. Returns what waitpid says
-// of its end; none if it ended before that stop.
+// Runs `body` in its own process, which is halted at stop number `stop` (before its first system call, after it, before
+// the second, ...). Calls `meanwhile` with the process id during the halt, then continues the process. Returns the
+// status of waitpid; none if the process ended before that stop.
 std::optional<int> halted_at(int stop, const std::function<int()>& body, const std::function<void(pid_t)>& meanwhile) {
   const pid_t child = ::fork();
   REQUIRE(child >= 0);
@@ -367,7 +367,7 @@ std::optional<int> halted_at(int stop, const std::function<int()>& body, const s
 
 }  // namespace
 
-TEST_CASE("at any step, a run that begins and one that goes on do not get into one folder", "[run_folder][traced]") {
+TEST_CASE("a new run and a resumed run never share a folder, stopped at any step", "[run_folder][traced]") {
   int stop = 0, begun = 0;
   for (bool halted = true; halted; ++stop) {
     INFO("stop " << stop);
@@ -394,7 +394,7 @@ TEST_CASE("at any step, a run that begins and one that goes on do not get into o
   CHECK(begun < stop);
 }
 
-TEST_CASE("killed at any step, a run leaves folders of one run each", "[run_folder][traced][heavy]") {
+TEST_CASE("a run killed at any step leaves folders of one run each", "[run_folder][traced][heavy]") {
   const bool overwrite = GENERATE(false, true);
   int stop = 0;
   for (bool killed = true; killed; ++stop) {
@@ -408,7 +408,7 @@ TEST_CASE("killed at any step, a run leaves folders of one run each", "[run_fold
       return 0;
     };
     killed = halted_at(stop, begin, [](pid_t child) { ::kill(child, SIGKILL); }).has_value();
-    // Counts in a folder the files of the old run, or the other files: those of the new run and empty ones.
+    // Counts in a folder the files of the old run, or all others: files of the new run and empty files.
     const auto count = [&](const std::string& folder, bool of_the_old) {
       const auto files = files_of(folder);
       return std::count_if(files.begin(), files.end(), [&](const auto& file) {
@@ -426,7 +426,7 @@ TEST_CASE("killed at any step, a run leaves folders of one run each", "[run_fold
       CHECK((count(run, true) == 0 || count(run, true) == whole));
       CHECK(count(run + ".1", false) == 0);
     }
-    // The next run starts as if the killed one had not been, or moves it aside as well.
+    // The next run starts as if the killed run had not existed, or moves it aside as well.
     claim(run, overwrite);
     CHECK(count(run, true) + count(run, false) == 0);
     CHECK((overwrite || count(run + ".1", true) == whole));

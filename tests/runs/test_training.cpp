@@ -34,7 +34,7 @@ std::unique_ptr<Model> model_of(const ModelConfig& config, const TrainingConfig&
   return new_model({.device = "cpu", .threads = threads}, config, training, training.init_std);
 }
 
-// Sequences in which each token follows from the one before: t -> 3 t + 1 mod V.
+// Sequences in which each token determines the next: t -> 3 t + 1 mod V.
 Batch some_batch(Index first) {
   Batch batch{.B = B, .C = C};
   for (Index b = 0; b < B; ++b) {
@@ -50,7 +50,7 @@ Batch some_batch(Index first) {
 
 }  // namespace
 
-TEST_CASE("training: a model with small weights knows nothing, and learns a rule", "[training]") {
+TEST_CASE("training: initial loss is that of a uniform guess, and a rule is learned", "[training]") {
   for (const MixerProperties& properties : Mixers::properties) {
     const char* mixer = properties.name;
     INFO(mixer);
@@ -71,9 +71,9 @@ TEST_CASE("training: a model with small weights knows nothing, and learns a rule
   }
 }
 
-// From moments of 0 AdamW moves every weight equally far, by what the learning rate and the corrections of the step
-// say, and leaves first moments of a tenth of the clipped gradient.
-TEST_CASE("training: a step has the learning rate, the corrections and the clip of its number", "[training]") {
+// From moments of 0, AdamW moves every weight by the same amount, given by the learning rate and the corrections of the
+// step. The first moments become a tenth of the clipped gradient.
+TEST_CASE("training: each step uses its own learning rate, corrections and clipping", "[training]") {
   const ModelConfig config = small_model("dot");
   TrainingConfig training = small_training();
   training.weight_decay = 0;
@@ -98,7 +98,7 @@ TEST_CASE("training: a step has the learning rate, the corrections and the clip 
   }
 }
 
-TEST_CASE("training: every step and every seed drops something else", "[training]") {
+TEST_CASE("training: every step and every seed has another dropout mask", "[training]") {
   const ModelConfig config = small_model("dot");
   TrainingConfig training = small_training();
   training.dropout = 0.5;
@@ -114,7 +114,7 @@ TEST_CASE("training: every step and every seed drops something else", "[training
   CHECK(loss_of(5 + (std::uint64_t{1} << 32), 3) != loss);
 }
 
-TEST_CASE("training: weights do not depend on the number of threads", "[training]") {
+TEST_CASE("training: weights have the same bits with any number of threads", "[training]") {
   TrainingConfig training = small_training();
   training.dropout = 0.2;
   training.label_smoothing = 0.1;
@@ -127,7 +127,7 @@ TEST_CASE("training: weights do not depend on the number of threads", "[training
   }
 }
 
-TEST_CASE("training: initial weights have the spread of their kind, and are not each other's copies", "[training]") {
+TEST_CASE("training: initial weights have the right standard deviation and differ", "[training]") {
   const ModelConfig config =
       changed(small_model("metric,quadratic"), "channels=32 heads=2 vocabulary_size=50 conv_groups=4");
   const double std_dev = 0.1;
@@ -163,14 +163,14 @@ TEST_CASE("training: initial weights have the spread of their kind, and are not 
     const bool drawn = parameter.init == Init::normal || parameter.init == Init::normal_residual ||
                        parameter.init == Init::convolution;
     if (!drawn) continue;
-    const auto number = static_cast<float>(at(0) / expected);  // what was drawn, but for rounding
+    const auto number = static_cast<float>(at(0) / expected);  // the initial weights up to rounding
     for (const float other : firsts) CHECK(std::abs(number - other) > 1e-5f);
     firsts.push_back(number);
   }
   CHECK(firsts.size() >= 10);
 }
 
-TEST_CASE("training: evaluation neither drops, smooths nor changes anything", "[training]") {
+TEST_CASE("training: evaluation has no dropout, no label smoothing and no side effects", "[training]") {
   TrainingConfig training = small_training();
   training.dropout = 0.5;
   training.label_smoothing = 0.3;
@@ -187,12 +187,12 @@ TEST_CASE("training: evaluation neither drops, smooths nor changes anything", "[
   same->write(Model::Arena::weights, weights);
   CHECK(same->evaluate(batch).loss_sum == first);
 
-  // Without dropout and smoothing the loss of a step is that of an evaluation before it.
+  // Without dropout and label smoothing, the loss of a step equals that of an evaluation before it.
   const double loss = same->train_step(batch, plain, 1).loss;
   CHECK_FALSE(!(std::abs(loss - first / (B * C)) <= 1e-6));
 }
 
-TEST_CASE("training: the losses of an evaluation are there target by target", "[training]") {
+TEST_CASE("training: an evaluation returns the loss of every target", "[training]") {
   const auto model = model_of(small_model("additive,dot"), small_training());
   Batch batch = some_batch(0);
   batch.target_r[3] = ignored_target;
@@ -204,7 +204,7 @@ TEST_CASE("training: the losses of an evaluation are there target by target", "[
   CHECK_FALSE(!(std::abs(sum - whole.loss_sum) <= 1e-5 * whole.loss_sum));
   CHECK(loss_bc[3] == 0);
   CHECK(std::count(loss_bc.begin(), loss_bc.end(), 0.0f) == 1);
-  // Each is the loss of a batch in which it is the only target.
+  // Each loss equals that of a batch in which this is the only target.
   Batch alone = batch;
   std::fill(alone.target_r.begin(), alone.target_r.end(), ignored_target);
   alone.target_r[21] = batch.target_r[21];
@@ -212,7 +212,7 @@ TEST_CASE("training: the losses of an evaluation are there target by target", "[
   CHECK_FALSE(!(std::abs(of_one - static_cast<double>(loss_bc[21])) <= 1e-6));
 }
 
-TEST_CASE("training: targets that are ignored do not count in an evaluation", "[training]") {
+TEST_CASE("training: ignored targets do not count in an evaluation", "[training]") {
   const auto model = model_of(small_model("additive"), small_training());
   Batch batch = some_batch(0);
   const auto half = batch.target_r.begin() + B * C / 2;
@@ -235,7 +235,7 @@ TEST_CASE("training: targets that are ignored do not count in an evaluation", "[
   CHECK_FALSE(!(std::abs(alone.loss_sum - a.loss_sum) <= 1e-4 * whole));
 }
 
-TEST_CASE("training: a loss that is no number leaves the weights alone", "[training]") {
+TEST_CASE("training: a NaN loss leaves the weights unchanged", "[training]") {
   const TrainingConfig training = small_training();
   const auto model = model_of(small_model("additive"), training);
   std::vector<float> weights = model->read(Model::Arena::weights);
@@ -248,7 +248,7 @@ TEST_CASE("training: a loss that is no number leaves the weights alone", "[train
   CHECK((model->read(Model::Arena::weights) == weights));
 }
 
-TEST_CASE("training: weights and moments are all that a run needs to go on", "[training]") {
+TEST_CASE("training: weights and moments suffice to resume", "[training]") {
   TrainingConfig training = small_training();
   training.dropout = 0.1;
   training.optimizer = GENERATE("adamw", "muon");
@@ -289,7 +289,7 @@ TEST_CASE("training: the average is that of the weights after every step", "[tra
         training.weight_average = N;
       }
       const std::vector<float> weights = model->read(Model::Arena::weights);
-      // The share of a step among those so far: as much as the others have, or an Nth.
+      // The share of a step in the average: equal shares at first, later 1 / N.
       const double share = step < N ? 1 / static_cast<double>(step + 1) : 1 / static_cast<double>(N);
       for (std::size_t i = 0; i < mean.size(); ++i)
         mean[i] = (1 - share) * mean[i] + share * static_cast<double>(weights[i]);
@@ -307,7 +307,7 @@ volatile std::sig_atomic_t heard = 0;
 
 }  // namespace
 
-TEST_CASE("training: a signal stops the run that it was sent to, and no later one", "[training]") {
+TEST_CASE("training: a signal stops the run that received it, and no later run", "[training]") {
   const TestFolder folder;
   std::string text;
   for (Index i = 0; i < 300; ++i) text += static_cast<char>('a' + i * i % 7);

@@ -25,7 +25,7 @@ std::string token_at(const std::string& text, std::size_t position) {
   return text.substr(position, std::max<std::size_t>(end - position, 1));
 }
 
-// A token a text of some symbol may begin with; for a recalled word the register it stands in, else 0.
+// A possible first token of a symbol's text; for a recalled word the register that contains it, else 0.
 using First = std::pair<std::string, char>;
 using FirstSet = std::set<First>;
 
@@ -56,7 +56,7 @@ bool letter_at_edge(const Grammar& grammar, const Piece& piece, bool front) {
   return false;
 }
 
-// Lists the reasons why `grammar` is not LL(1) over tokens; empty if it is.
+// Lists the reasons why `grammar` is not LL(1) over tokens; empty if it is LL(1).
 std::vector<std::string> faults(const Grammar& grammar) {
   std::vector<std::string> out;
   for (const auto& [symbol, alternatives] : grammar.rules) {
@@ -108,7 +108,7 @@ std::vector<std::string> faults(const Grammar& grammar) {
   return out;
 }
 
-// Recovers the choices of a text from the text alone, one token ahead, and adds up their -ln p.
+// Recovers the choices of a text from the text only, one token ahead, and adds up their -ln p.
 class Reader {
  public:
   Reader(const Grammar& grammar, const std::string& text) : grammar_(grammar), text_(text) {}
@@ -214,15 +214,15 @@ TEST_CASE("the grammar of the play is unambiguous", "[corpus]") {
   CHECK(found.empty());
 }
 
-TEST_CASE("the check of a grammar finds what makes one ambiguous", "[corpus]") {
+TEST_CASE("the grammar check finds ambiguous rules", "[corpus]") {
   CHECK(faults(Grammar("s = a <x> | b <x>\nx : c d\n")).empty());
-  // Each of these has a text with two derivations, or a word border that cannot be seen.
+  // Each grammar has a text with two derivations, or an invisible word border.
   for (const std::string bad : {
            "s = a <x> | a <y>\nx : c d\ny : d e\n",        // one first word
            "s = <x> | <y>\nx : c d\ny : d e\n",            // the same, one level down
            "s = <x><y>\nx : c cd\ny : d dd\n",             // words that touch
            "s = <p=x> <q=x> <t>\nt = @p | @q\nx : c d\n",  // two registers with one word
-           "s = <p=x> <t>\nt = @p | <x>\nx : c d\n",       // a register beside its list
+           "s = <p=x> <t>\nt = @p | <x>\nx : c d\n",       // a register together with its list
        }) {
     CAPTURE(bad);
     CHECK(!faults(Grammar(bad)).empty());
@@ -230,12 +230,12 @@ TEST_CASE("the check of a grammar finds what makes one ambiguous", "[corpus]") {
   CHECK(faults(Grammar("s = <p=x> <q=x-p> <t>\nt = @p | @q\nx : c d\n")).empty());
 }
 
-TEST_CASE("a grammar with a mistake is refused", "[corpus]") {
+TEST_CASE("a grammar with a fault is refused", "[corpus]") {
   CHECK_THROWS_AS(Grammar("s = a <missing>\n"), Error);
   CHECK_THROWS_AS(Grammar("s = <p=x> <p=x>\nx : c d\n"), Error);
 }
 
-TEST_CASE("the choices and the code length come back from the text", "[corpus]") {
+TEST_CASE("choices and code length are recovered from the text", "[corpus]") {
   const Grammar grammar(play);
   for (const std::uint64_t seed : {std::uint64_t{20240229}, std::uint64_t{5}}) {
     Writer writer(grammar, seed);
@@ -246,7 +246,7 @@ TEST_CASE("the choices and the code length come back from the text", "[corpus]")
   }
 }
 
-TEST_CASE("a scene has one derivation among all", "[corpus]") {
+TEST_CASE("a scene has exactly one derivation", "[corpus]") {
   const Grammar grammar(play);
   int tried = 0;
   for (std::uint64_t seed = 0; tried < 8; ++seed) {
@@ -275,7 +275,7 @@ TEST_CASE("entropy and length of small grammars", "[corpus]") {
       {"s = 3: a | 1: bcd\n", of_three_to_one, 1.5},
       // A loop that ends with probability 1/4: four turns on average, each with the entropy of its coin.
       {"s = 3: a/<s> | 1: b\n", 4 * of_three_to_one, 3 * 2 + 1, 1e-10},
-      // Two different words of three, then both again in capitals and swapped: recalling costs nothing.
+      // Two different words of three, then both again in capitals and swapped: a recall has no cost.
       {"s = <p=x> <q=x-p>,%pq @P @q\nx : a bb ccc\n", std::log(6.0), 4 * 2 + 4},
       {"s = <xs>\nx : a bb ccc\nxs : x+s\n", std::log(3.0), 3},  // a derived list
   };
@@ -287,7 +287,7 @@ TEST_CASE("entropy and length of small grammars", "[corpus]") {
   }
 }
 
-TEST_CASE("the entropy of the play is what its texts have on average", "[corpus][slow]") {
+TEST_CASE("the entropy of the play is the mean code length of its texts", "[corpus][slow]") {
   const Grammar grammar(play);
   const Expectation expected = expectation(grammar);
   Writer writer(grammar, 17);
@@ -310,13 +310,13 @@ TEST_CASE("the entropy of the play is what its texts have on average", "[corpus]
   const double deviation = std::sqrt((square_characters / scenes - mean_characters * mean_characters) / scenes);
   CHECK(std::abs(mean_characters - expected.characters) <= 4 * deviation);
   CHECK(std::abs(nats / scenes) <= 4 * std::sqrt(square_nats / scenes / scenes));
-  // Fine enough to tell: an entropy that is off by 0.4 % fails above.
+  // Precise enough: with an entropy off by 0.4 % the check above fails.
   CHECK(4 * std::sqrt(square_nats / scenes / scenes) <= 4e-3 * expected.nats);
   // The entropy per character that the documentation states.
   CHECK(std::abs(expected.nats / expected.characters - 0.6395) <= 5e-5);
 }
 
-TEST_CASE("the corpus is the same bytes everywhere", "[corpus]") {
+TEST_CASE("the corpus has the same bytes on every machine", "[corpus]") {
   const Grammar grammar(play);
   Writer writer(grammar, 20240229);
   writer.write();

@@ -22,7 +22,7 @@ std::string reading_error(const std::string& path) {
   return error_of([&] { return read_text_file(path); });
 }
 
-// Room for tokens and targets, and one number more behind either, which nobody is to write.
+// Space for tokens and targets, with one guard number after each.
 struct Rows {
   explicit Rows(Index count) : tokens(static_cast<std::size_t>(count + 1), -7), targets(tokens) {}
   void check_ends() const {
@@ -32,7 +32,7 @@ struct Rows {
   std::vector<Token> tokens, targets;
 };
 
-// A text of n code points in which position i can be told from its token: token i of the dataset is i.
+// A text of n code points in which token i of the dataset is i.
 std::string counting_text(Index n) {
   std::string text;
   for (Index i = 0; i < n; ++i) append_utf8(text, static_cast<char32_t>((i < 0x8000 ? 0x800 : 0x8000) + i));
@@ -74,7 +74,7 @@ TEST_CASE("a file that cannot be a text is refused by name", "[dataset]") {
   write_bytes(empty, "");
   CHECK(contains(reading_error(empty), empty + ": is empty"));
   CHECK(contains(reading_error(""), "cannot be opened"));
-  // Opens, but nothing is mapped at address 0: not the same as an empty file.
+  // It opens, but cannot be mapped at address 0: not the same as an empty file.
   const std::string broken = "/proc/self/mem";
   if (exists(broken)) CHECK(contains(reading_error(broken), broken + ": cannot be read: Input/output error"));
   if (geteuid() != 0) {
@@ -102,7 +102,7 @@ TEST_CASE("the first nine tenths are for training", "[dataset]") {
   CHECK(dataset_of(std::string(50, 'a') + "b", 4).name() == "play.v2");
 }
 
-TEST_CASE("a token takes as many bytes as its vocabulary needs", "[dataset]") {
+TEST_CASE("a token has as many bytes as its vocabulary needs", "[dataset]") {
   for (const auto& [n, width] : std::map<Index, std::size_t>{{256, 1}, {257, 2}, {65'536, 2}, {65'537, 4}}) {
     const Dataset dataset = counting_dataset(n, 1);
     CHECK(dataset.bytes() == width * static_cast<std::size_t>(n));
@@ -115,7 +115,7 @@ TEST_CASE("a token takes as many bytes as its vocabulary needs", "[dataset]") {
   }
 }
 
-TEST_CASE("a text that is too short is refused", "[dataset]") {
+TEST_CASE("too short a text is refused", "[dataset]") {
   // 20 characters: 18 for training, 2 for validation.
   const std::string text = "abcdefghijklmnopqrst";
   CHECK(dataset_error(text, 17) == "no error");
@@ -130,7 +130,7 @@ TEST_CASE("a text that is too short is refused", "[dataset]") {
   CHECK(contains(error_of([&] { return bytes(""); }), "x: is empty"));
 }
 
-TEST_CASE("a text of one distinct character teaches nothing", "[dataset]") {
+TEST_CASE("a text of one distinct character is refused", "[dataset]") {
   CHECK(contains(error_of([] { return dataset_of(std::string(100, 'a'), 4); }), "one distinct character"));
   CHECK(error_of([] { return Dataset("x", std::string(100, 'a'), Tokenizer::of_bytes(), 4); }) == "no error");
 }
@@ -140,7 +140,7 @@ TEST_CASE("a text with a character outside a given vocabulary is refused", "[dat
   CHECK(contains(error_of([&] { return Dataset("y.txt", "abc", tokenizer, 1); }), "y.txt: character 3, 'c'"));
 }
 
-TEST_CASE("training windows lie in the training split, targets one later", "[dataset]") {
+TEST_CASE("training windows lie in the training split, with targets one position later", "[dataset]") {
   for (const Index n : {Index{20}, Index{57}, Index{500}}) {
     for (const Index C : {Index{1}, Index{5}, Index{17}}) {
       const Dataset dataset = counting_dataset(n, C);
@@ -187,7 +187,7 @@ TEST_CASE("the only window of a minimal text is found", "[dataset]") {
   for (std::uint32_t step = 0; step < 50; ++step) REQUIRE(dataset.training_offset(0, 17, 5, step) == 0);
 }
 
-TEST_CASE("batches depend on seed, step and row alone", "[dataset]") {
+TEST_CASE("batches depend only on seed, step and row", "[dataset]") {
   const Index C = 6, n = 5000;
   const Dataset dataset = counting_dataset(n, C);
   const auto batch = [&](Index B, std::uint64_t seed, std::uint32_t step) {
@@ -208,7 +208,7 @@ TEST_CASE("batches depend on seed, step and row alone", "[dataset]") {
   CHECK(starts.size() > 7);
 }
 
-TEST_CASE("training offsets stay what they are", "[dataset]") {
+TEST_CASE("training offsets stay the same between versions", "[dataset]") {
   // From another program for Philox4x32-10 (seed 0, step 0, row 0; seed 1, step 7, row 3): a change here changes every
   // published curve.
   const Dataset dataset = counting_dataset(5000, 64);
@@ -249,7 +249,7 @@ TEST_CASE("each validation target is visited exactly once", "[dataset]") {
   }
 }
 
-TEST_CASE("a part of the validation split is whole windows, spread evenly over it", "[dataset]") {
+TEST_CASE("a part of the validation split consists of whole windows, spread evenly", "[dataset]") {
   for (const Index n : {Index{20}, Index{339}, Index{1000}, Index{5003}}) {
     const Dataset dataset = counting_dataset(n, 3);
     const Index first = dataset.training_size();  // the token that the split begins with
@@ -289,7 +289,7 @@ TEST_CASE("a part of the validation split is whole windows, spread evenly over i
   }
 }
 
-TEST_CASE("no validation row is empty, and rows past the end are all ignored", "[dataset]") {
+TEST_CASE("no validation row is empty, and rows past the end are ignored", "[dataset]") {
   for (const Index n : {Index{20}, Index{110}, Index{111}, Index{120}}) {
     const Dataset dataset = counting_dataset(n, 5);
     const Index C = 5, rows = dataset.validation_rows(C);

@@ -1,4 +1,4 @@
-// The loss of a whole text, against one token after the other; and how it is shown character by character.
+// The loss of a whole text against one token after the other, and its display by character.
 
 #include <algorithm>
 #include <cmath>
@@ -23,7 +23,7 @@ using namespace abh;
 
 namespace {
 
-// Rows of characters, and what is shown of them after the legend.
+// Rows of characters, and their display after the legend.
 struct ShownRows {
   explicit ShownRows(bool colours) : rows(colours, out), legend(out.str()) { out.str(""); }
   void add(const std::vector<std::string>& characters, std::optional<double> nats, double more = 0) {
@@ -46,7 +46,7 @@ double sum_of(const std::vector<double>& values) { return std::accumulate(values
 
 }  // namespace
 
-TEST_CASE("evaluation: every target once, in windows laid end to end, whatever a batch holds", "[evaluation][heavy]") {
+TEST_CASE("evaluation: each target once, in consecutive windows, for any batch size", "[evaluation][heavy]") {
   const std::vector<std::string> letters = {"a", "b", "\n", "\xc3\xa9", "\xe2\x82\xac"};  // é and €
   for (const std::string& positions : all_positions()) {
     // Windows and batches that end with the text, and others; 1024 tokens are a batch.
@@ -71,7 +71,7 @@ TEST_CASE("evaluation: every target once, in windows laid end to end, whatever a
   }
 }
 
-TEST_CASE("evaluation: bytes are put together to characters where the text is UTF-8", "[evaluation]") {
+TEST_CASE("evaluation: bytes are joined to characters if the text is UTF-8", "[evaluation]") {
   const TextModel model = some_model(Tokenizer::of_bytes());
   const std::string text = "\xc3\xa9 costs 3 \xe2\x82\xac.\n";
   const std::vector<double> expected = stepwise(model, text, 8);
@@ -89,14 +89,14 @@ TEST_CASE("evaluation: bytes are put together to characters where the text is UT
   CHECK(bytes.bytes == 3);
   CHECK_FALSE(bytes.characters.has_value());
   CHECK(single.characters == std::vector<std::string>{"a", "\xff", "\xc3", "b"});
-  // One character, of which one byte is a target: nothing to divide by.
+  // One character, with one byte as a target: a division by zero must be avoided.
   const auto& [rest, one] = evaluate(model, "\xc3\xa9", {8});
   CHECK(rest.bytes == 1);
   CHECK_FALSE(rest.characters.has_value());
   CHECK(one.characters.size() == 1);
 }
 
-TEST_CASE("evaluation: what cannot be evaluated is refused", "[evaluation]") {
+TEST_CASE("evaluation: unusable input is refused", "[evaluation]") {
   TextModel model = some_model(Tokenizer::of_characters("ab\n", "x"));
   const auto error = [&](const std::string& text, Index C) {
     return error_of([&] { return evaluate(model, text, {C}); });
@@ -112,14 +112,14 @@ TEST_CASE("evaluation: what cannot be evaluated is refused", "[evaluation]") {
   CHECK(contains(error("ab", 8), "later positions"));
 }
 
-TEST_CASE("evaluation: the last line has its agreed form", "[evaluation]") {
+TEST_CASE("evaluation: the last line has its documented form", "[evaluation]") {
   CHECK(evaluation_line("hamlet", {.nats = 300, .characters = 200, .bytes = 250}) ==
         "evaluate: hamlet, 200 characters, 1.5000 nats/char (2.1640 bits/char), 1.2000 nats/byte (1.7312 bits/byte)");
   CHECK(evaluation_line("a\nb", {.nats = 300, .characters = std::nullopt, .bytes = 200}) ==
         "evaluate: a b, 200 bytes, 1.5000 nats/byte (2.1640 bits/byte)");
 }
 
-TEST_CASE("by character: without colours the whole nats stand under the text", "[evaluation]") {
+TEST_CASE("by character: without colours the whole nats stand below the text", "[evaluation]") {
   ShownRows shown(false);
   shown.add({"T"}, std::nullopt);
   shown.add({"o", "\t", "\xc3\xa9", "\n", "\xff", "\xe2\x80\x8b", "\x7f"}, 0.99, 1.5);
@@ -136,7 +136,7 @@ TEST_CASE("by character: without colours the whole nats stand under the text", "
   CHECK(shown.rows.rows()[1][2].shown == "x");
 }
 
-TEST_CASE("by character: digits stand under their characters, however many columns those have", "[evaluation]") {
+TEST_CASE("by character: digits stand below their characters, which may have any number of columns", "[evaluation]") {
   // A mark where nothing stands before it; wide ones; an accent, a Thai vowel, a selector, a joiner, a tag, a
   // direction; what is private or not assigned.
   ShownRows shown(false);
@@ -157,7 +157,7 @@ TEST_CASE("by character: digits stand under their characters, however many colum
   CHECK(row[4].marks.size() == 3);
 }
 
-TEST_CASE("by character: a wide one does not stand across the end of a row, and marks stay with theirs",
+TEST_CASE("by character: wide characters are not split at the end of a row, marks stay with their characters",
           "[evaluation]") {
   ShownRows shown(false);
   shown.add(std::vector<std::string>(79, "a"), 1);
@@ -174,14 +174,14 @@ TEST_CASE("by character: a wide one does not stand across the end of a row, and 
   CHECK(heaped.rows.rows()[0][0].marks.size() == 30);
 }
 
-TEST_CASE("by character: in colours a mark has the ground of its character", "[evaluation]") {
+TEST_CASE("by character: with colours a mark has the background of its character", "[evaluation]") {
   ShownRows shown(true);
   shown.add({"a"}, 0.5);
   shown.add({"\u0301", "\u65e5"}, 7);
   CHECK(shown.finished() == "a\u0301\x1b[38;5;16;48;5;203m\u65e5\x1b[0m\n");
 }
 
-TEST_CASE("by character: colours grow with the loss and end with the row", "[evaluation]") {
+TEST_CASE("by character: colours increase with the loss and end with the row", "[evaluation]") {
   ShownRows shown(true);
   for (const char* name : {"under 1", "1 to 2", "4 to 5", "from 5"}) CHECK(contains(shown.legend, name));
   shown.add({"a"}, std::nullopt);
@@ -192,7 +192,7 @@ TEST_CASE("by character: colours grow with the loss and end with the row", "[eva
   CHECK(shown.out.str() == "ab\x1b[38;5;16;48;5;229mcd\x1b[0me\x1b[38;5;16;48;5;203m\u21b5\x1b[0m\n");
 }
 
-TEST_CASE("by character: rows are cut at 80, and a picture's text at 4,000", "[evaluation]") {
+TEST_CASE("by character: rows end at 80 columns, and a picture's text at 4,000", "[evaluation]") {
   ShownRows shown(false);
   shown.add(std::vector<std::string>(5000, "a"), 1);
   const std::string text = shown.finished();

@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "base/error.hpp"
+#include "base/random.hpp"
 #include "tasks/text/generator.hpp"
 #include "tests/harness/catch.hpp"
 #include "tests/harness/generator_rows.hpp"
@@ -25,7 +26,7 @@ TextModel some_checkpoint(const std::string& mixer, const std::string& positions
       model_with("layers=2 channels=8 heads=2 conv_kernel=3 conv_groups=0 mixer=" + mixer + " window=" + window +
                  " positions=" + positions + " context=" + std::to_string(context) +
                  " vocabulary_size=" + std::to_string(tokenizer.size()) + " " + changes);
-  // Large weights, so that every token seen makes a difference that can be measured.
+  // Large weights, so that every earlier token changes the logits measurably.
   return {config, tokenizer, some_weights(config, 0.5, 7), 0};
 }
 
@@ -62,7 +63,7 @@ std::vector<double> frequencies(std::span<const float> logits_v, const SamplingS
 
 }  // namespace
 
-TEST_CASE("generator: tokens are drawn as often as the softmax says", "[generator][heavy]") {
+TEST_CASE("generator: tokens are drawn with the probabilities of the softmax", "[generator][heavy]") {
   const std::vector<float> logits_v = {1.5f, -2.0f, 0.0f, 3.0f, 2.9f, -30.0f};
   constexpr int draws = 200'000;
   for (const double temperature : {0.5, 1.0, 3.0}) {
@@ -77,7 +78,7 @@ TEST_CASE("generator: tokens are drawn as often as the softmax says", "[generato
   }
 }
 
-TEST_CASE("generator: draws of different places and seeds are not the same", "[generator]") {
+TEST_CASE("generator: draws differ between places and seeds", "[generator]") {
   const std::vector<float> logits_v(16, 0.0f);
   const auto draws_of = [&](std::uint64_t seed) {
     std::vector<Token> tokens;
@@ -90,7 +91,17 @@ TEST_CASE("generator: draws of different places and seeds are not the same", "[g
   CHECK(std::count(tokens.begin(), tokens.end(), tokens[0]) < 16);
 }
 
-TEST_CASE("generator: top-k keeps the k likeliest, ties to the lower id", "[generator]") {
+// The top four bits of a word name one of sixteen tokens that are equally likely.
+TEST_CASE("generator: token i of a text is drawn by word i of the site of sampling", "[generator][random]") {
+  const std::vector<float> logits_v(16, 0.0f);
+  for (const std::uint64_t i : {0u, 1u, 2u, 3u, 4u, 1000u}) {
+    const auto expected = static_cast<Token>(philox_word(7, i, 0, sites::sampling) >> 28);
+    CHECK(sample_token(logits_v, {.seed = 7}, i) == expected);
+    CHECK(sample_token(logits_v, {.top_k = 16, .top_p = 1, .seed = 7}, i) == expected);
+  }
+}
+
+TEST_CASE("generator: top-k keeps the k most likely tokens, ties to the lower id", "[generator]") {
   const std::vector<float> logits_v = {0, 2, 1, 2, 1, 1};
   const auto support = [&](SamplingSettings settings) {
     std::vector<Token> tokens;
@@ -110,8 +121,8 @@ TEST_CASE("generator: top-k keeps the k likeliest, ties to the lower id", "[gene
   CHECK(support({.temperature = 0}) == Tokens{1});
 }
 
-TEST_CASE("generator: top-p keeps the fewest likeliest that reach p", "[generator]") {
-  // Probabilities 1/2, 1/4, 1/8, 1/8: exact in floating point but for the logarithms.
+TEST_CASE("generator: top-p keeps the fewest most likely tokens that reach p", "[generator]") {
+  // Probabilities 1/2, 1/4, 1/8, 1/8: exact in floating point, except for the logarithms.
   const std::vector<float> logits_v = {0, std::log(4.0f), std::log(2.0f), 0};
   const auto support = [&](double p, Index k = 0) {
     const std::vector<double> found = frequencies(logits_v, {.top_k = k, .top_p = p}, 3000);
@@ -148,7 +159,7 @@ TEST_CASE("generator: extreme temperatures and logits", "[generator]") {
   }
 }
 
-TEST_CASE("generator: within the context it follows the model step by step", "[generator]") {
+TEST_CASE("generator: within the context the logits are those of the model", "[generator]") {
   for (const auto& [mixer, positions, window] :
        Rows<GeneratorCase, WithinContext>::all({{"additive"}, {"metric"}, {"quadratic"}, {"dot"}, {"dot,additive"}})) {
     INFO(mixer);
@@ -165,7 +176,7 @@ TEST_CASE("generator: within the context it follows the model step by step", "[g
   }
 }
 
-TEST_CASE("generator: a full context goes on from its last half", "[generator]") {
+TEST_CASE("generator: a full context restarts from its last half", "[generator]") {
   for (const auto& [mixer, positions, window] : Rows<GeneratorCase, FullContext>::all({{"additive"},
                                                                                        {"dot"},
                                                                                        {"dot", "none"},
@@ -177,7 +188,7 @@ TEST_CASE("generator: a full context goes on from its last half", "[generator]")
     const auto model = stepwise_model(checkpoint);
     const std::vector<Token> text = {0, 5, 2, 9, 1, 7, 3, 8, 4, 6, 10, 2, 5, 5, 1, 0, 9, 3, 3, 7};
     for (std::size_t i = 0; i < text.size(); ++i) {
-      // By then the model has read: the first 8 tokens; or, after each further 4, the last 4 and what followed.
+      // The tokens read so far: the first 8; or, after each further 4, the last 4 and the following ones.
       const std::size_t first = i < 8 ? 0 : i / 4 * 4 - 4;
       model->reset();
       std::span<const float> logits_v;
@@ -192,8 +203,8 @@ TEST_CASE("generator: a full context goes on from its last half", "[generator]")
 
 namespace {
 
-// A prompt that is read at once, on so many threads, has the text that follows it when it is read token by token. The
-// next times it goes on behind the first one and what was written.
+// A prompt read in one pass, with any number of threads, is followed by the same text as a prompt read token by token.
+// Later prompts continue after the first prompt and its text.
 void check_reading(const TextModel& checkpoint, Index threads, const std::vector<Token>& prompt, Index tokens,
                    int times) {
   Generator at_once({.device = "cpu", .threads = threads}, checkpoint), one_by_one(one_thread, checkpoint);
@@ -206,7 +217,7 @@ void check_reading(const TextModel& checkpoint, Index threads, const std::vector
 
 }  // namespace
 
-TEST_CASE("generator: of a long prompt no more is read than the model can remember", "[generator]") {
+TEST_CASE("generator: only the usable end of a long prompt is read", "[generator]") {
   for (const Index context : {1, 2, 5, 8}) {
     for (const char* positions : {"learned", "none"}) {
       const TextModel checkpoint = some_checkpoint("additive,dot", positions, "0", context);
@@ -218,7 +229,7 @@ TEST_CASE("generator: of a long prompt no more is read than the model can rememb
       }
     }
   }
-  // A model that can remember the whole prompt reads all of it, in several passes.
+  // A model that remembers the whole prompt reads all of it, in several passes.
   for (const auto& [mixer, positions, window] : Rows<GeneratorCase, LongPrompt>::all({{"additive", "none"}})) {
     INFO(mixer << ", window " << window << ", " << positions);
     const TextModel checkpoint = some_checkpoint(mixer, positions, window);
@@ -234,7 +245,7 @@ TEST_CASE("generator: of a long prompt no more is read than the model can rememb
   CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(5));
 }
 
-TEST_CASE("generator: without a table of positions a recurrent model never forgets by halves", "[generator]") {
+TEST_CASE("generator: a recurrent model without position table never restarts", "[generator]") {
   for (const auto& [mixer, positions, window] : Rows<GeneratorCase, EndlessText>::all(
            {{"additive", "none"}, {"additive", "alibi"}, {"dot,metric", "none"}, {"dot,quadratic", "alibi"}})) {
     INFO("window " << window << ", positions " << positions << ", " << mixer);
@@ -258,9 +269,9 @@ TEST_CASE("generator: memory does not grow with the text", "[generator]") {
     file >> size >> resident;
     return file ? resident : -1;
   };
-  if (resident_pages() < 0) return;  // a system that does not say
+  if (resident_pages() < 0) return;  // the system does not report memory
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  const long allowed = 400'000'000;  // a sanitizer keeps 256 MiB that were given back, and what it notes of them
+  const long allowed = 400'000'000;  // a sanitizer keeps 256 MiB of freed memory and its records
 #else
   const long allowed = 200'000;  // 40 bytes a token
 #endif
@@ -278,7 +289,7 @@ TEST_CASE("generator: memory does not grow with the text", "[generator]") {
   }
 }
 
-TEST_CASE("generator: a text starts with its prompt and has the length that was asked for", "[generator]") {
+TEST_CASE("generator: a text starts with its prompt and has the requested length", "[generator]") {
   const TextModel checkpoint = some_checkpoint("additive");
   const auto always = [] { return true; };
   const auto text_of = [&](Index threads, std::uint64_t seed) {
@@ -296,7 +307,7 @@ TEST_CASE("generator: a text starts with its prompt and has the length that was 
   CHECK(text.substr(3, 1) == checkpoint.tokenizer.decode(generator.next({.seed = 2})));
   CHECK(text.substr(4, 1) == checkpoint.tokenizer.decode(generator.next({.seed = 2})));
   CHECK_THROWS_AS(generate_text(one_thread, checkpoint, "xyz", 5, {}, always), Error);
-  // Before every token somebody may have had enough.
+  // The reader may stop before any token.
   for (const int most : {0, 1, 49, 50}) {
     int asked = 0;
     const auto keep_going = [&] { return asked++ < most; };
@@ -306,7 +317,7 @@ TEST_CASE("generator: a text starts with its prompt and has the length that was 
   }
 }
 
-TEST_CASE("generator: a text opens with a line break where the vocabulary has one", "[generator]") {
+TEST_CASE("generator: a text starts with a line break if the vocabulary has one", "[generator]") {
   CHECK(opening_of_text(Tokenizer::of_bytes()) == "\n");
   CHECK(opening_of_text(Tokenizer::of_characters("ab\nc", "test")) == "\n");
   CHECK(opening_of_text(Tokenizer::of_characters("cab", "test")) == "a");

@@ -69,7 +69,7 @@ std::string said(std::string& text, const Tokenizer* tokenizer = nullptr, const 
 
 }  // namespace
 
-TEST_CASE("plain text: UTF-16 and UTF-32 are known with a mark and without", "[plain_text]") {
+TEST_CASE("plain text: UTF-16 and UTF-32 are detected with and without a mark", "[plain_text]") {
   for (const std::string& text : {english, mixed, russian, chinese, std::string("ab"), std::string("\n")}) {
     for (const int times : {1, 50, 3000}) {
       const std::string whole = repeated(text, times);
@@ -82,7 +82,7 @@ TEST_CASE("plain text: UTF-16 and UTF-32 are known with a mark and without", "[p
           const std::string bytes = encoded(whole, width, big), mark = encoded("\uFEFF", width, big);
           CHECK(what_of(mark + bytes) == expected);
           CHECK(foreign_bytes(mark + bytes)->encoding == (width == 2 ? "UTF-16" : "UTF-32"));
-          // Two letters or a line break alone may be anything.
+          // Two letters or a line break alone are ambiguous.
           if (whole.size() > 10) {
             CHECK(what_of(bytes) == expected);
             if (times > 1) CHECK(what_of(bytes.substr(0, bytes.size() - 1)) == expected);  // cut short
@@ -98,7 +98,7 @@ TEST_CASE("plain text: UTF-16 and UTF-32 are known with a mark and without", "[p
   CHECK(what_of("\xFE\xFF") == "UTF-16 text (big-endian)");
 }
 
-TEST_CASE("plain text: archives are known by how they begin", "[plain_text]") {
+TEST_CASE("plain text: archives are detected by their first bytes", "[plain_text]") {
   std::string noise;
   for (unsigned i = 0; i < 100; ++i) noise += static_cast<char>(i * i * i * 7 % 251);
   const std::vector<std::pair<std::string_view, const char*>> known = {{"\x1F\x8B\x08\0"sv, "a gzip file"},
@@ -128,7 +128,7 @@ TEST_CASE("plain text: archives are known by how they begin", "[plain_text]") {
   }
 }
 
-TEST_CASE("plain text: what is strange but none of these is no other", "[plain_text]") {
+TEST_CASE("plain text: other unusual bytes are not mistaken for these formats", "[plain_text]") {
   CHECK(what_of("").empty());
   CHECK(what_of("a").empty());
   CHECK(what_of("\0"sv).empty());
@@ -150,7 +150,7 @@ TEST_CASE("plain text: what is strange but none of these is no other", "[plain_t
   CHECK(what_of(tokens).empty());
 }
 
-TEST_CASE("plain text: foreign bytes are refused, with what to do that can be pasted", "[plain_text]") {
+TEST_CASE("plain text: foreign encodings are refused, with a command to convert them", "[plain_text]") {
   std::string text = encoded(repeated(english, 9), 2, false);
   CHECK(said(text) ==
         "my text.txt: is UTF-16 text (little-endian), expected text in UTF-8; iconv -f UTF-16LE -t UTF-8 "
@@ -167,7 +167,7 @@ TEST_CASE("plain text: foreign bytes are refused, with what to do that can be pa
   CHECK(text == before);
 }
 
-TEST_CASE("plain text: a mark in front of UTF-8 is dropped, unless it is known as a character", "[plain_text]") {
+TEST_CASE("plain text: a mark before UTF-8 is dropped, unless the vocabulary has it", "[plain_text]") {
   const std::string dropped = "my text.txt: begins with a UTF-8 byte order mark, which is dropped\n";
   const std::string mark = "\uFEFF", marked = mark + "a" + mark + "b";
   const Tokenizer letters = Tokenizer::of_characters("abc", "x"),
@@ -191,7 +191,7 @@ TEST_CASE("plain text: a mark in front of UTF-8 is dropped, unless it is known a
   CHECK(twice == "\uFEFF");
 }
 
-TEST_CASE("plain text: many NULs get a word", "[plain_text]") {
+TEST_CASE("plain text: many NUL bytes give a note", "[plain_text]") {
   const auto word = [](std::size_t nuls, std::size_t others) {
     std::string text = std::string(others, 'a') + std::string(nuls, '\0');
     const std::string line = said(text);
@@ -205,12 +205,12 @@ TEST_CASE("plain text: many NULs get a word", "[plain_text]") {
   CHECK(contains(word(10, 9'990), "(0.1 %)"));
   CHECK(word(999, 10'000'000).empty());
   CHECK_FALSE(word(1000, 10'000'000).empty());
-  // With a mark, both are told.
+  // With a mark, both notes are printed.
   std::string text = "\uFEFF" + "abc\0"s;
   CHECK(contains(said(text), "dropped\nmy text.txt: NUL bytes, 1 of 4 "));
 }
 
-TEST_CASE("plain text: a file is prepared, and known by its bytes as they lie there", "[plain_text]") {
+TEST_CASE("plain text: a prepared file keeps the fingerprint of its bytes on disk", "[plain_text]") {
   const TestFolder folder;
   const std::string path = folder / "x.txt", bytes = "\uFEFF" + std::string("abc");
   write_bytes(path, bytes);

@@ -25,8 +25,8 @@
 namespace abh {
 namespace {
 
-// A task of nobody's but this test's: after each token the one before it is asked for, but at the end of a sequence,
-// whose last tokens are padding.
+// A task for this test only: the target of each token is the token before it. The last tokens of a sequence are padding
+// without targets.
 class Echo : public Task {
  public:
   static constexpr Index C = 12, V = 7, rows = 37;
@@ -114,7 +114,7 @@ std::vector<float> state_weights(const std::string& run) {
 
 // A training run does not depend on text: it learns, logs, saves and shows a task of another kind as well, with a mask
 // and in shards.
-TEST_CASE("task: a run learns another one", "[task]") {
+TEST_CASE("task: a run learns a task other than text", "[task]") {
   const TestFolder folder;
   const Echo echo;
   for (const Index shards : {1, 2}) {
@@ -126,7 +126,7 @@ TEST_CASE("task: a run learns another one", "[task]") {
     }
     CHECK(read_bytes(run.run + "/sample.txt").ends_with(" weights"));
     const auto model = make_model(run.device, run.model, {.B = Echo::rows, .C = Echo::C});
-    // Read as what it is: no task that programs know.
+    // The checkpoint is read as a task that the programs do not have.
     CHECK_THROWS_WITH(read_checkpoint(model_path(run.run)), model_path(run.run) + ": metadata task: expected " +
                                                                 listed(names_of(task_kinds())) + ", found \"echo\"");
     const std::string log = read_bytes(run.run + "/log.csv");
@@ -166,11 +166,11 @@ class SlowEcho : public Echo {
     return "closing: " + to_text(count) + " examples, " + to_text(threads) + " thread";
   }
 
-  static constexpr Index targets_of_row = 3;  // as many as it says, whatever a batch has
+  static constexpr Index targets_of_row = 3;  // the stated number, for any batch size
 };
 
 // Rows have fewer targets than positions: the share of an evaluation that is done is a share of its targets.
-TEST_CASE("task: progress counts what is asked, up to 100 %, and the time left includes the closing line", "[task]") {
+TEST_CASE("task: progress counts targets up to 100 %, and the remaining time includes the closing line", "[task]") {
   const TestFolder folder;
   TrainingRun slow = run_of(folder / "slow", 4, 1);
   slow.training.eval_every = 2;
@@ -248,9 +248,9 @@ int run(Main program, std::vector<std::string> arguments) {
   return program(kinds, static_cast<int>(words.size()), words.data());
 }
 
-// Programs know of a task what its line in their list says: another one is trained, stopped, resumed and evaluated with
-// flags of its own, and a checkpoint goes to the task that it names.
-TEST_CASE("task: programs take another one by one line of their list", "[task]") {
+// Programs use only a task's entry in their list. A new task is trained, stopped, resumed and evaluated with its own
+// flags, and a checkpoint is evaluated by the task that it names.
+TEST_CASE("task: one line in the task list adds a task to the programs", "[task]") {
   const TestFolder folder;
   const std::string whole = folder / "whole", half = folder / "half", text = folder / "text",
                     run_of_text = folder / "r";
@@ -266,7 +266,7 @@ TEST_CASE("task: programs take another one by one line of their list", "[task]")
   CHECK(model.config.vocabulary == Echo::V);
   CHECK(read_run_state(resume_path(whole), kinds).last_loss.value() < 0.5);
 
-  // A run that goes on knows its task and its voice, and needs no preset.
+  // A resumed run has its task and its voice from the state, and needs no preset.
   REQUIRE(run(train_main, with(echo, {"--out", half, "--steps", "30"})) == 0);
   CHECK_THROWS_WITH(run(train_main, {"--resume", half, "--voice", "low"}), Catch::Contains("--voice: cannot change"));
   CHECK_THROWS_WITH(run(train_main, {"--resume", half, "--tokenizer", "byte"}),
@@ -280,7 +280,7 @@ TEST_CASE("task: programs take another one by one line of their list", "[task]")
                     Catch::Contains("--voice: expected high, as in "));
   CHECK_THROWS_WITH(run(train_main, {"--init-from", whole}), Catch::Contains("--task: expected echo, as in "));
 
-  // Flags of other tasks are refused, before anything is read where the command line names the task.
+  // Flags of other tasks are refused before any file is read, if the command line names the task.
   CHECK_THROWS_WITH(run(train_main, with(echo, {"--tokenizer", "byte"})),
                     "--tokenizer: expected only with text, found --task echo");
   CHECK_THROWS_WITH(run(train_main, {"--voice", "high"}), "--voice: expected only with echo, found --task text");

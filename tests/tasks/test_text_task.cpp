@@ -10,7 +10,7 @@ namespace {
 
 const std::string text = "to be or not to be, that is the question: whether tis nobler in the mind to suffer";
 
-TEST_CASE("text: the final line has its agreed form", "[task]") {
+TEST_CASE("text: the final line has its documented form", "[task]") {
   const TextTask hamlet("plays/hamlet.txt", text, Tokenizer::of_characters(text, "x"), 4);
   CHECK(hamlet.final_line({.step = 2000,
                            .train_loss = 1.23456,
@@ -26,7 +26,7 @@ TEST_CASE("text: the final line has its agreed form", "[task]") {
         "0 tokens/s");
 }
 
-TEST_CASE("text: batches are those of the data, and a part of one is its sequences", "[task]") {
+TEST_CASE("text: a batch comes from the data, and a part of it has its sequences", "[task]") {
   const TextTask task("x", text, Tokenizer::of_characters(text, "x"), 5);
   const Batch batch = task.training_batch(4, 9, 3);
   REQUIRE(batch.B == 4);
@@ -41,7 +41,7 @@ TEST_CASE("text: batches are those of the data, and a part of one is its sequenc
   CHECK((part.token_bc == std::vector<Token>(tokens.begin() + 5, tokens.begin() + 15)));
   CHECK((part.target_r == std::vector<Token>(targets.begin() + 5, targets.begin() + 15)));
   CHECK(part.mask_bc.empty());
-  // Every target of the validation split once; behind it nothing is asked.
+  // Every target of the validation split once; later rows have no targets.
   const Index rows = task.validation_rows();
   Index asked = 0;
   for (Index first = 0; first < rows; first += 2) {
@@ -52,7 +52,7 @@ TEST_CASE("text: batches are those of the data, and a part of one is its sequenc
   CHECK(task.unit() == "character");
 }
 
-TEST_CASE("task: a checkpoint names its task, and one without is of text", "[task]") {
+TEST_CASE("task: a checkpoint names its task; without a name the task is text", "[task]") {
   const Tokenizer letters = Tokenizer::of_characters(text, "x");
   const Metadata metadata = metadata_of(letters);
   CHECK(std::string(kind_of_task(metadata, "f").name) == "text");

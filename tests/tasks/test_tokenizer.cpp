@@ -20,7 +20,7 @@ std::string decode_all(const Tokenizer& tokenizer, const std::vector<Token>& ids
 
 }  // namespace
 
-TEST_CASE("a char vocabulary is the sorted distinct code points", "[tokenizer]") {
+TEST_CASE("a char vocabulary consists of the sorted distinct code points", "[tokenizer]") {
   const Tokenizer tokenizer = Tokenizer::of_characters("b\u00e9a\U0001f600ab\n", "x.txt");
   CHECK(tokenizer.kind() == "char");
   CHECK(tokenizer.size() == 5);
@@ -31,7 +31,7 @@ TEST_CASE("a char vocabulary is the sorted distinct code points", "[tokenizer]")
   CHECK(tokenizer.encode("", "prompt").empty());
 }
 
-TEST_CASE("a byte tokenizer takes every byte", "[tokenizer]") {
+TEST_CASE("a byte tokenizer accepts every byte", "[tokenizer]") {
   const Tokenizer tokenizer = Tokenizer::of_bytes();
   CHECK(tokenizer.kind() == "byte");
   CHECK(tokenizer.size() == 256);
@@ -44,7 +44,7 @@ TEST_CASE("a byte tokenizer takes every byte", "[tokenizer]") {
   CHECK(decode_all(tokenizer, ids) == all);
 }
 
-TEST_CASE("UTF-8 is checked as the standard defines it", "[tokenizer]") {
+TEST_CASE("UTF-8 is validated as in the standard", "[tokenizer]") {
   // The first and the last sequence of every length, and both edges of the surrogate gap.
   const std::vector<std::string> valid = {std::string(1, '\0'), "\x7F",         "\xC2\x80",         "\xDF\xBF",
                                           "\xE0\xA0\x80",       "\xED\x9F\xBF", "\xEE\x80\x80",     "\xEF\xBF\xBD",
@@ -73,7 +73,7 @@ TEST_CASE("UTF-8 is checked as the standard defines it", "[tokenizer]") {
 }
 
 TEST_CASE("nothing is read past the end of a text", "[tokenizer]") {
-  // Views that stop inside a sequence whose rest lies behind them.
+  // Views that end inside a sequence whose other bytes follow in memory.
   for (const std::string_view whole : {"\xC3\xA9", "\xE2\x82\xAC", "\xF0\x9F\x98\x80"}) {
     for (std::size_t size = 1; size < whole.size(); ++size) {
       const std::string message = error_of([&] { return Tokenizer::of_characters(whole.substr(0, size), "x.txt"); });
@@ -105,7 +105,7 @@ TEST_CASE("a character outside the vocabulary is named", "[tokenizer]") {
   CHECK(contains(message, "3 characters"));
   CHECK(contains(encode("Z"), "character 1, 'Z' (U+005A)"));
   CHECK(contains(encode("a\xF0\x9F\x98\x80"), "(U+1F600)"));
-  // A character that would break the one line of a message is shown by its code alone.
+  // A character that would break the one line of a message is shown only by its code.
   for (const std::string hidden : {"\n", "\x1B", "\x7F", "\xC2\x85", "\xE2\x80\xA8", "\xE2\x80\xAE", "\xEF\xBB\xBF",
                                    // an accent, a Thai vowel, a joiner, a tag, a selector; private, not assigned
                                    "\u0301", "\u0e34", "\u200d", "\U000e0041", "\ufe0f", "\ue000", "\u0378"}) {
@@ -117,7 +117,7 @@ TEST_CASE("a character outside the vocabulary is named", "[tokenizer]") {
   CHECK(!encode("A").empty());
   CHECK(!encode("c").empty());
   CHECK(!encode("\xF4\x8F\xBF\xBF").empty());
-  // A prompt that is no UTF-8 at all.
+  // A prompt that is not UTF-8.
   CHECK(contains(encode("a\xFF"), "prompt: invalid UTF-8 at byte offset 1"));
 }
 
@@ -128,7 +128,7 @@ TEST_CASE("decode refuses an id outside the vocabulary", "[tokenizer]") {
   CHECK(contains(error_of([&] { return Tokenizer::of_bytes().decode(256); }), "token id 256"));
 }
 
-TEST_CASE("a tokenizer comes back from its metadata", "[tokenizer]") {
+TEST_CASE("a tokenizer is restored from its metadata", "[tokenizer]") {
   std::string text = "the quick\nbrown fox \xC3\xA9\xE2\x82\xAC\xF0\x9F\x98\x80";
   text += '\0';
   const Tokenizer characters = Tokenizer::of_characters(text, "x.txt");
@@ -142,7 +142,7 @@ TEST_CASE("a tokenizer comes back from its metadata", "[tokenizer]") {
   }
 }
 
-TEST_CASE("metadata is not repaired", "[tokenizer]") {
+TEST_CASE("invalid metadata are refused, not repaired", "[tokenizer]") {
   const auto load = [](const std::string& kind, const std::string& vocabulary) {
     return error_of([&] { return Tokenizer::from_metadata(kind, vocabulary, "model.safetensors"); });
   };
@@ -159,7 +159,7 @@ TEST_CASE("metadata is not repaired", "[tokenizer]") {
   }
 }
 
-TEST_CASE("a vocabulary is extended by a text, and its ids are found again", "[tokenizer]") {
+TEST_CASE("a vocabulary is extended by a text, and old ids are mapped", "[tokenizer]") {
   const Tokenizer old = Tokenizer::of_characters("bd\xC3\xA9", "x.txt");
   const Tokenizer both = old.extended_by("abc\xE2\x82\xAC", "y.txt");
   CHECK(both.vocabulary() == "abcd\xC3\xA9\xE2\x82\xAC");

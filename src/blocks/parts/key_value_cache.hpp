@@ -21,13 +21,11 @@ struct QueryKeyValue {
   }
 };
 
-// KV cache of decoding. With a window, the caches are rings of the positions in the window; else arrays of all
-// positions.
+// KV cache of decoding. With a window, a cache is a ring of the positions in the window; else it has all positions.
 template <class T>
 class KeyValueCache {
  public:
-  // window: in positions; 0: no window. caches_keys: true: there is a cache of keys; false: the values are also the
-  // keys.
+  // window: in positions; 0: no window. caches_keys: true: there is a cache of keys; false: the values are the keys.
   KeyValueCache(Layout<T>& layout, Index H, Index window, const BlockCapacity& capacity, bool caches_keys)
       : H_(H), window_(window), caches_keys_(caches_keys) {
     const Index all = std::max(capacity.positions, capacity.sequence);

@@ -76,8 +76,7 @@ class Norm {
     layernorm_backward<Device, T>(device, gradients(d_in_bcd, d_normed_bcd, d_residual_bcd, in_bcd, BC, first));
   }
 
-  // The same for a gate and the norm of its output: then computes the gradients of the gate, with gate.d_out_bcd =
-  // d_in_bcd.
+  // The same for the norm of a gate. Also computes the gradients of the gate, whose gate.d_out_bcd is d_in_bcd.
   void backward_of_gate(Device& device, T* d_in_bcd, const T* d_normed_bcd, const T* d_residual_bcd, const T* in_bcd,
                         const GateBackward<T>& gate) {
     if constexpr (Device::joins_layers) {

@@ -264,7 +264,7 @@ struct Expectation {
 //   nats(s) = sum_a p_a (-ln p_a + sum of nats over a's expansions),   characters(s) = sum_a p_a * (sum over a's
 //   pieces),
 // solved by iteration, because `turn` and `more` are recursive. A word without those in k registers is one of n - k
-// equally likely words. A recalled word has the mean length of its list: all words of a list have the same probability,
+// equally likely words. A recalled word has the mean length of its list. All words of a list have the same probability,
 // and swaps do not depend on the words, so each register contains each word with the same probability.
 inline Expectation expectation(const Grammar& grammar) {
   std::map<std::string, Expectation> of;

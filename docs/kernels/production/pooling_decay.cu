@@ -1,0 +1,10 @@
+// cuda/pooling_decay.cu, the forward pass for floats alone, as production.cu needs no more of it.
+
+#include "cuda/kernel.hpp"
+#undef ABH_INSTANTIATE
+#define ABH_INSTANTIATE(...)
+#include "cuda/pooling_decay.cu"
+
+namespace abh {
+template decltype(pooling_decay_forward<Gpu, float>) pooling_decay_forward<Gpu, float>;
+}  // namespace abh

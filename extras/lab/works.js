@@ -1,0 +1,43 @@
+// Work that takes a while: its name and a bar beside the form that began it, and no control that would be ignored.
+
+const PATIENCE = 150;  // milliseconds: shorter work is not shown
+
+class Works {
+  // root: with the controls; places: the messages of the forms, by name.
+  constructor(root, places) {
+    Object.assign(this, {root, places});
+    this.going = new Set();
+    this.disabled = [];
+  }
+
+  // Returns the function that ends the work.
+  begin(place, words) {
+    const work = {bar: make("p", {class: "busy", role: "status"}, make("progress", {"aria-label": words}), ` ${words} …`)};
+    const timer = setTimeout(() => {
+      this.going.add(work);
+      this.places[place].after(work.bar);
+      this.update();
+    }, PATIENCE);
+    return () => {
+      clearTimeout(timer);
+      work.bar.remove();
+      if (this.going.delete(work)) this.update();
+    };
+  }
+
+  // The button that trains stays: a click on it is remembered.
+  update() {
+    const busy = this.going.size > 0;
+    this.root.setAttribute("aria-busy", String(busy));
+    if (busy) {
+      if (this.root.contains(document.activeElement)) this.focused = document.activeElement;
+      const controls = this.root.querySelectorAll(":is(button, input, select, textarea):not(#train, #stop, :disabled)");
+      for (const control of controls) control.disabled = true;
+      this.disabled.push(...controls);
+      return;
+    }
+    for (const control of this.disabled.splice(0)) control.disabled = false;
+    if (document.activeElement === document.body) this.focused?.focus({preventScroll: true});
+    this.focused = undefined;
+  }
+}
