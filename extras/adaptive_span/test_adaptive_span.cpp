@@ -91,7 +91,8 @@ TEST_CASE("adaptive_span: the range ends where the mask becomes 0, for any span"
 }
 
 // A penalty so large that the gradient is all but that of the penalty.
-TEST_CASE("adaptive_span: the penalty counts once a step, in shards and in chunks", "[adaptive_span][shards][chunks]") {
+TEST_CASE("adaptive_span: the penalty counts once per step, in shards and in chunks",
+          "[adaptive_span][shards][chunks]") {
   ModelConfig config{.layers = 2, .channels = 8, .heads = 2, .context = 12, .vocabulary = 9, .mixer = "dot,metric"};
   config.extras.span = 6;
   config.extras.ramp = 3;

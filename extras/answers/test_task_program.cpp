@@ -127,7 +127,7 @@ TEST_CASE("tasks: translation of pairs gives the same mean with any number of th
   CHECK(bleu(three) == bleu(one));
 }
 
-TEST_CASE("tasks: the closing line of pairs is the mean BLEU of what generate writes", "[tasks][pairs][programs]") {
+TEST_CASE("tasks: the closing line of pairs has the mean BLEU of the output of generate", "[tasks][pairs][programs]") {
   const TaskPlace place;
   std::string lines, asked;
   std::vector<std::string> targets;

@@ -149,7 +149,7 @@ struct LongPast {
 };
 
 // A sum that is one number loses what a tile adds, as that is less than half of its last place.
-TEST_CASE("bahdanau_attention: a heavy key before many light ones, and behind them", "[bahdanau_attention][gpu]") {
+TEST_CASE("bahdanau_attention: a heavy key before and after many light keys", "[bahdanau_attention][gpu]") {
   const Index keys = 8192;
   LongPast past(1, keys, 20.9 / 2);
   for (Index s = 0; s < keys; ++s) {

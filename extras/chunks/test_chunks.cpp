@@ -262,8 +262,7 @@ TEST_CASE("chunks: truncated chunks pass no gradient to their initial state", "[
   for (NetworkCase network : chunk_cases()) {
     if (!truncates(network)) continue;
     const bool has_segments = mixer_properties(network.config).front().takes("segments");
-    if (has_segments && network.config.conv_kernel)
-      continue;  // the inputs from the last chunk of a convolution have one
+    if (has_segments && network.config.conv_kernel) continue;  // the convolution's inputs before the chunk have one
     network.B = 1;
     network.C = 10;
     const Index chunk = 4;

@@ -176,8 +176,7 @@ TEST_CASE("gpu sums: non-contiguous arrays", "[gpu_sums][threads]") {
 }
 
 // A gradient whose late sums are not done when it is sent is none.
-TEST_CASE("gpu sums: a network in two processes learns what one process with two shards learns",
-          "[gpu_sums][threads]") {
+TEST_CASE("gpu sums: two processes train like one process with two shards", "[gpu_sums][threads]") {
   const ModelConfig config{
       .layers = 2, .channels = 12, .heads = 2, .context = 6, .vocabulary = 9, .mixer = "additive,dot"};
   TrainingConfig training{.batch = 4, .steps = 9, .learning_rate = 0.01, .warmup = 0, .dropout = 0.1};

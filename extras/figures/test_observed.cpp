@@ -69,7 +69,7 @@ TEST_CASE("observed: weight maps of every mixer, and the influence of a position
     }
     CHECK(seen.find("embedding.token_vd")->shape == std::vector<Index>{7, 12});
     CHECK(!seen.find("nothing"));
-    // Masking each position alone gives the same as all in one pass; only the last position attends to itself.
+    // Masking one position at a time gives the same losses as masking all in one batch.
     const ObservedLosses& losses = seen.losses();
     for (const Index most : {1, 9}) {
       Batch again = some_batch(9);
@@ -151,11 +151,12 @@ TEST_CASE("gallery: the influence of a position in words, and ablated heads", "[
   const auto without = [&](auto c) { return short_number(losses.without_c[static_cast<std::size_t>(c)], 4); };
   CHECK(contains(words, "Most weight, " + fixed_text(100 * received[static_cast<std::size_t>(most)], 1) +
                             " %, goes to " + at(most) + ". The loss is " + short_number(losses.mean, 4) +
-                            ", without that position " + without(most) + ", without the least seen, " + at(least) +
-                            ", " + without(least) + "."));
+                            ", without that position " + without(most) + ", without the position of least weight, " +
+                            at(least) + ", " + without(least) + "."));
   std::vector<double> gains;
   for (const double loss : losses.without_c) gains.push_back(loss - losses.mean);
-  CHECK(contains(words, " agree to " + fixed_text(rank_correlation(received, gains), 2) + " (rank correlation)"));
+  CHECK(contains(words, "The rank correlation of weights and importance is " +
+                            fixed_text(rank_correlation(received, gains), 2) + "."));
   CHECK(contains(files({}), "layer-1-head-2.svg layer-1-product-head-0.svg"));
   CHECK(files({.heads = 2}).find("head-1.svg") == std::string::npos);
   CHECK(contains(files({.heads = 2}), "layer-1-head-2.svg"));
@@ -173,7 +174,7 @@ Figure figure_of(const std::vector<PictureSection>& sections, const std::string&
   return {};
 }
 
-TEST_CASE("gallery: the sentences name the largest, the smallest and the nearest", "[drawing]") {
+TEST_CASE("gallery: the sentences name the largest, smallest and nearest positions", "[drawing]") {
   ModelConfig config{.layers = 2, .channels = 12, .heads = 3, .context = 9, .vocabulary = 7, .mixer = "dot"};
   config.conv_kernel = 2;
   config.conv_groups = 0;
@@ -191,13 +192,13 @@ TEST_CASE("gallery: the sentences name the largest, the smallest and the nearest
   };
   const ObservedLosses& losses = seen.losses();
   const auto hardest = std::max_element(losses.each_r.begin(), losses.each_r.end()) - losses.each_r.begin();
-  says("answers", "The mean is " + short_number(losses.mean, 4) + " nats; the hardest is \u2018v" +
+  says("answers", "The mean is " + short_number(losses.mean, 4) + " nats; the largest is that of \u2018v" +
                       std::to_string(batch.target_r[static_cast<std::size_t>(hardest)]) + "\u2019 with " +
                       short_number(losses.each_r[static_cast<std::size_t>(hardest)], 4) + ".");
   const auto missed = static_cast<std::size_t>(std::max_element(losses.without_c.begin(), losses.without_c.end()) -
                                                losses.without_c.begin());
   REQUIRE(losses.without_c[missed] > losses.mean);
-  says("worth", "Most missed is \u2018c" + number(missed) + "\u2019 at " + number(missed) + ", " +
+  says("worth", "The largest rise is that of \u2018c" + number(missed) + "\u2019 at " + number(missed) + ", " +
                     short_number(losses.without_c[missed] - losses.mean) + " nats.");
   // Pairs of rows: the nearest, and how far the farthest are.
   const auto says_distances = [&](const std::string& file, const double* rows, std::size_t count, std::size_t width,
@@ -248,8 +249,8 @@ TEST_CASE("gallery: the sentences name the largest, the smallest and the nearest
     if (mean > largest) largest = mean, strongest = block;
     before = &after;
   }
-  says("stream", "Of 6 blocks, " + strongest + " changes rows most, by " + short_number(largest) +
-                     " of their length in the mean.");
+  says("stream", "Among 6 blocks, " + strongest + " changes rows most, by " + short_number(largest) +
+                     " of their length on average.");
 
   // The largest of the taps, and the trace of the product of two projections.
   const std::vector<double>& taps = seen.find("blocks.1.conv.weight_dgj")->values;
@@ -267,9 +268,9 @@ TEST_CASE("gallery: the sentences name the largest, the smallest and the nearest
         &key_hd = seen.find("blocks.1.mixer.key_hd")->values;
   double trace = 0;
   for (std::size_t i = 2 * 4 * 12; i < 3 * 4 * 12; ++i) trace += query_hd[i] * key_hd[i];
-  says("layer-1-product-head-2",
-       "its diagonal sums to " + short_number(trace) +
-           (trace > 0 ? ": in the mean, like attracts like." : ": in the mean, like does not attract like."));
+  says("layer-1-product-head-2", "its trace is " + short_number(trace) +
+                                     (trace > 0 ? ": on average, similar rows get higher scores."
+                                                : ": on average, similar rows do not get higher scores."));
 }
 
 }  // namespace

@@ -70,7 +70,7 @@ TEST_CASE("programs: regress prints the spread over seeds, and draws pictures", 
   CHECK(rows_of(require_success(regress("--draws 1 --seed 5"))).size() == 6);
 }
 
-TEST_CASE("programs: the spread over seeds is that of the tables of each seed", "[programs][regress]") {
+TEST_CASE("programs: the spread over seeds matches the tables of each seed", "[programs][regress]") {
   constexpr int draws = 4;
   const std::vector<std::string> rows = lines_of(require_success(regress("--draws 4 --seed 5")).out);
   std::map<std::string, std::vector<double>> errors, widths;

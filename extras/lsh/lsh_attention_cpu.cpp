@@ -353,7 +353,7 @@ void forward_by_lanes(Device& device, const LshForward<T>& a) {
 // and [1], for keys of the previous piece, the task of the next piece.
 template <class T>
 struct Sums {
-  Rows<T> d_asked_ck, d_key_sk[2], d_value_sk[2];  // d_asked_ck: gradient as normalised key
+  Rows<T> d_asked_ck, d_key_sk[2], d_value_sk[2];  // d_key_sk: divided by the length
 };
 
 template <class T>

@@ -75,7 +75,7 @@ TEST_CASE("metric: queries and keys with rotary positions", "[metric][gpu]") {
   }
 }
 
-TEST_CASE("metric: a rotated score is not symmetric in query and key", "[metric]") {
+TEST_CASE("metric: a rotation changes scores, except at distance 0", "[metric]") {
   // At distance 0 there is no rotation, so a sequence of one position is the same with and without it.
   BlockCase<MakeMetric> block = turned_case(MetricForm::packed, 5, 2, 4, 3, 1);
   const Values<double> in = random_values(block.inputs(), 3);

@@ -52,7 +52,7 @@ class RecallTraining : public TaskTraining {
   }
 
  private:
-  // Distance for a trained network that is trained further: the one of its training, limited by the context. A network
+  // Distance for a trained network that is trained further: that of its training, limited by the context. A network
   // trained on all distances of its context continues with all distances of the new context.
   Index reach_from(const Trained& trained, Index farthest, std::vector<std::string>& notes) const {
     const bool all = learned_ == RecallSize::farthest(trained.config.context);

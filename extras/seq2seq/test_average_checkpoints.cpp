@@ -49,7 +49,7 @@ TEST_CASE("average checkpoints: only the last checkpoints are kept", "[average_c
 }
 
 // The average of the weights is what a run evaluates, and so what it keeps; at the last step, too, whatever its number.
-TEST_CASE("average checkpoints: with --weight-average the averages are kept, beside files of other names",
+TEST_CASE("average checkpoints: with --weight-average the averages are kept, and other files stay",
           "[average_checkpoints][programs]") {
   const Workplace place;
   std::filesystem::create_directories(place.run + "/checkpoint.1.safetensors");  // a folder
@@ -123,7 +123,7 @@ TEST_CASE("average checkpoints: the mean is exact in double", "[average_checkpoi
   require_refusal(average({files[0]}), 2, {"--out: expected a file"});
 }
 
-TEST_CASE("average checkpoints: the order of files does not matter, and no loss is taken over",
+TEST_CASE("average checkpoints: the order of files does not matter, and the loss is left out",
           "[average_checkpoints][programs]") {
   const Workplace place;
   require_success(train(place.flags(words("--steps 6 --checkpoint-every 2 --keep-checkpoints 3"))));

@@ -97,7 +97,7 @@ TEST_CASE("beam search: a beam wider than all sequences is an exhaustive search"
   }
 }
 
-TEST_CASE("beam search: of equal hypotheses the earlier one goes first, then the lower token", "[beam_search]") {
+TEST_CASE("beam search: equal hypotheses are ordered by age, then by token", "[beam_search]") {
   Oracle oracle(4, 3, 0);  // all tokens are equally likely
   const std::vector<Hypothesis> found = beam_search(settings(3, 3), oracle.next(), oracle.copy());
   REQUIRE(found.size() == 3);

@@ -67,7 +67,7 @@ TEST_CASE("dates: a row has a source with its mask, and a target with begin and 
   CHECK(task.shown(batch, 0, wrong) == "04/14/2003 -> 2103-04-14, expected 2003-04-14");
 }
 
-TEST_CASE("dates: an evaluation on the way takes whole examples, one at least", "[dates]") {
+TEST_CASE("dates: an evaluation during training uses whole examples, at least one", "[dates]") {
   const DatesTask task;  // of 11 tokens each
   for (const auto& [tokens, rows] : {std::pair{1, 1}, {10, 1}, {11, 1}, {12, 2}, {22, 2}, {23, 3}}) {
     CAPTURE(tokens);

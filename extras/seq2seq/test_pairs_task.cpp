@@ -138,7 +138,7 @@ TEST_CASE("pairs: a batch has pairs of similar length, each pair equally often",
 
 // A group of 16 steps draws its pairs with one word each, sorts them by length, and deals them out to the steps in the
 // order of further words.
-TEST_CASE("pairs: the words of the stream that draw the pairs of a step and the order of steps", "[pairs][random]") {
+TEST_CASE("pairs: the random words for the pairs of a step and for the order of steps", "[pairs][random]") {
   const Index B = 3, group = 16, training = 90;
   const std::uint64_t seed = 11;
   const auto task = task_of(numbered(0, 100), 25);

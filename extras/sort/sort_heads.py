@@ -20,8 +20,8 @@ from statistics import mean
 EXAMPLES = range(0, 168, 8)
 NEAR = 0.05
 PATTERNS = {
-    "looks": re.compile(r"the one said agree to (-?[\d.]+) "),
-    "distances": re.compile(r"digits are apart agree to (-?[\d.]+) "),
+    "looks": re.compile(r"the predicted digit have a rank correlation of (-?\d+\.\d+)"),
+    "distances": re.compile(r"differences of digits have a rank correlation of (-?\d+\.\d+)"),
 }
 
 

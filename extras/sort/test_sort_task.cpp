@@ -163,7 +163,7 @@ TEST_CASE("sort: a run has the same bits with more threads, in shards and resume
   require_success(train(words("--preset tiny --layers 1 --channels 16 --batch 2 --resume " + preset)));
   require_refusal(train(words("--preset baby --resume " + preset)), 2, {"--preset: cannot change"});
 
-  // A new run starts with these weights only if they were trained on its arrays.
+  // A new run accepts these weights only for the arrays of their training.
   require_refusal(train(words("--task sort --digits 4 --init-from " + place.run + " --out " + tuned)), 1,
                   {"--digits: expected 3, as in "});
   require_refusal(train(words("--task sort --context 13 --init-from " + place.run + " --out " + tuned)), 2,

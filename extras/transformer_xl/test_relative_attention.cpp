@@ -71,7 +71,7 @@ TEST_CASE("relative_attention: positions before the memory have no influence", "
   });
 }
 
-TEST_CASE("relative_attention: a masked key has no influence and no gradient", "[relative_attention][gpu]") {
+TEST_CASE("relative_attention: a masked key has no influence and zero gradients", "[relative_attention][gpu]") {
   for (const Index K : {5, 33}) {
     RelativeAttentionCase layer = sized(1, 75, 1, K, 30, 20, 50);
     Array<Token> mask_c(75, 1);

@@ -44,7 +44,7 @@ void check_output(const LongPast& past) {
 }
 
 // A sum that is one number loses what a tile adds, as that is less than half of its last place.
-TEST_CASE("relative_attention: a heavy key before many light ones, and behind them", "[relative_attention][gpu]") {
+TEST_CASE("relative_attention: a heavy key before and after many light keys", "[relative_attention][gpu]") {
   LongPast past(8192);
   past.key(0, 0) = 2 * 20.9;
   for (Index s = 0; s < past.keys(); ++s) {

@@ -404,7 +404,7 @@ TEST_CASE("equation tags: chapters, headers and devices agree", "[equation_tags]
   for (const std::string& fault : check.faults()) FAIL_CHECK(fault);
 }
 
-TEST_CASE("equation tags: those of the ladders of kernels are there", "[equation_tags]") {
+TEST_CASE("equation tags: the ladders of kernels have all of their tags", "[equation_tags]") {
   const Sources sources = read_sources();
   std::set<std::string> known;
   for (const auto& [path, text] : sources) {

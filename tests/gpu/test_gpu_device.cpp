@@ -194,7 +194,7 @@ TEST_CASE("gpu device: scratch memory of branches is counted and expected with t
 
 #if defined(ABH_EMULATOR)
 // The GPU gives exactly as much memory as was counted: with a byte less the work fails.
-TEST_CASE("gpu device: the scratch memory that is counted is all that is asked of the GPU", "[gpu_device][gpu]") {
+TEST_CASE("gpu device: the counted scratch memory is all that the GPU allocates", "[gpu_device][gpu]") {
   using Device = GpuDevice<Backend::emulated>;
   const auto take = [](Device& device, Index own, Index parts, Index of_branch) {
     Device::DeferredReductions late(device);

@@ -17,13 +17,13 @@ namespace fs = std::filesystem;
 
 const fs::path kernels = fs::path(ABH_SOURCE_DIR) / "docs/kernels";
 
-TEST_CASE("kernels: every level of the ladders computes what the plain loops do", "[kernels]") {
+TEST_CASE("kernels: every level of the ladders agrees with the plain loops", "[kernels]") {
   const Outcome all = require_success(run_program_of_build("kernels", {}));
   CHECK(lines_of(all.out).size() >= 20);
   CHECK(all.out.find("WRONG") == std::string::npos);
 }
 
-TEST_CASE("kernels: the tables of the chapters are the counts of the emulator", "[kernels]") {
+TEST_CASE("kernels: the tables of the chapters equal the emulator's counts", "[kernels]") {
   const Outcome all = require_success(run_program_of_build("kernels", {"--counts"}));
   std::string chapter, operation;
   std::size_t rows = 0;
@@ -41,7 +41,7 @@ TEST_CASE("kernels: the tables of the chapters are the counts of the emulator", 
 }
 
 // Another compiler may order accesses otherwise: then the traces are not these, and nothing is compared.
-TEST_CASE("kernels: recorded again, the traces are those of the repository", "[kernels]") {
+TEST_CASE("kernels: newly recorded traces equal those of the repository", "[kernels]") {
 #if defined(__x86_64__) && __GNUC__ == 12 && !defined(__clang__)
   const TestFolder folder;
   require_success(run_program_of_build("kernels", {"--record", folder.path()}));
@@ -65,7 +65,7 @@ TEST_CASE("kernels: recorded again, the traces are those of the repository", "[k
 #endif
 }
 
-TEST_CASE("kernels: refuses a level and an operation that are not there", "[kernels]") {
+TEST_CASE("kernels: unknown levels and operations are refused", "[kernels]") {
   require_refusal(run_program_of_build("kernels", {"softmax"}), 2, {"layernorm", "attention"});
   require_refusal(run_program_of_build("kernels", {"layernorm", "--level", "9"}), 2, {"no such level"});
   require_refusal(run_program_of_build("kernels", {"--levels", "1"}), 2, {"--level"});

@@ -68,14 +68,14 @@ const std::vector<Shared> shared_cases = {
     {"two lanes at the same bank", 0, 128, 4, 1, 1, 3},
 };
 
-TEST_CASE("requests: sectors of global memory are those counted by hand", "[emulator]") {
+TEST_CASE("requests: sectors of global memory match counts by hand", "[emulator]") {
   for (const Global& one : global_cases) {
     INFO(one.what);
     CHECK(pieces_of(lanes_at(one.first, one.step, one.lanes), one.bytes, sector_bytes).count == one.sectors);
   }
 }
 
-TEST_CASE("requests: phases and conflicts of shared memory are those counted by hand", "[emulator]") {
+TEST_CASE("requests: phases and conflicts of shared memory match counts by hand", "[emulator]") {
   for (const Shared& one : shared_cases) {
     INFO(one.what);
     const auto cost = shared_cost(lanes_at(one.first, one.step, one.lanes), one.bytes);
@@ -91,7 +91,7 @@ TEST_CASE("requests: phases and conflicts of shared memory are those counted by 
   }
 }
 
-TEST_CASE("requests: lanes that go through phases in another order cost the same", "[emulator]") {
+TEST_CASE("requests: another order of lanes within phases costs the same", "[emulator]") {
   Request mirrored = lanes_at(0, 16);
   for (unsigned lane = 0; lane < 32; ++lane) mirrored.address[lane] = 16 * (31 - lane);
   CHECK(shared_cost(mirrored, 16).conflicts == 0);
@@ -103,7 +103,7 @@ TEST_CASE("requests: lanes that go through phases in another order cost the same
   CHECK(shared_cost(apart, 16).conflicts == 4);
 }
 
-TEST_CASE("requests: a phase of one lane more, and an access of one byte more or less, are noticed", "[emulator]") {
+TEST_CASE("requests: one lane more per phase, or one byte more or less per access, is detected", "[emulator]") {
   const auto wrong_shared = [&](const std::function<unsigned(std::uintptr_t)>& phase) {
     std::size_t wrong = 0;
     for (const Shared& one : shared_cases) {

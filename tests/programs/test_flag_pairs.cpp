@@ -73,7 +73,7 @@ std::vector<double> losses_of(const std::string& run) {
 
 // Half of the steps with one more thread, and the rest in a run that goes on: the same files. In shards and in chunks:
 // the same losses, up to rounding. Some pairs cannot be; then train says so.
-TEST_CASE("programs: pairs of settings drawn at random make the same run in threads, parts and shards", "[programs]") {
+TEST_CASE("programs: random pairs of settings give the same run with threads, parts and shards", "[programs]") {
   const std::vector<PairedFlags> flags = all_flags();
   std::mt19937 random(59);
   const int wanted = 8;

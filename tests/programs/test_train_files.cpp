@@ -122,7 +122,7 @@ TEST_CASE("programs: a full disk stops the run and keeps the old checkpoint", "[
   require_equal_runs(place.run, other.run);
 }
 
-TEST_CASE("programs: in a file for both streams the message stands behind what was printed before", "[programs]") {
+TEST_CASE("programs: one file for both streams keeps the order of output and messages", "[programs]") {
   const TrainedPlace place;
   const std::string both = place / "both.txt";
   const auto run = [&](const std::string& command) {

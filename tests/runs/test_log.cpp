@@ -126,7 +126,7 @@ TEST_CASE("a resumed log continues at the checkpoint", "[log]") {
   CHECK(read_bytes(path) == header + "510,2,,,1,1,1\n");
 }
 
-TEST_CASE("a resumed log without the loss of one step goes on without it", "[log]") {
+TEST_CASE("a resumed log without the loss of one step continues without it", "[log]") {
   const TestFolder folder;
   const std::string path = folder / "log.csv";
   const std::string first = older_header + "10,4.1,,0.001,0.5,1000\n";

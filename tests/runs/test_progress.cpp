@@ -92,7 +92,7 @@ class FlushedText : public std::stringbuf {
   std::string flushed_;
 };
 
-TEST_CASE("progress: everything that is shown is flushed at once", "[progress]") {
+TEST_CASE("progress: all output is flushed immediately", "[progress]") {
   for (const bool terminal : {false, true}) {
     CAPTURE(terminal);
     FlushedText text;

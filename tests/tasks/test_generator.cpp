@@ -92,7 +92,7 @@ TEST_CASE("generator: draws differ between places and seeds", "[generator]") {
 }
 
 // The top four bits of a word name one of sixteen tokens that are equally likely.
-TEST_CASE("generator: token i of a text is drawn by word i of the site of sampling", "[generator][random]") {
+TEST_CASE("generator: token i of a text is drawn with word i of the sampling site", "[generator][random]") {
   const std::vector<float> logits_v(16, 0.0f);
   for (const std::uint64_t i : {0u, 1u, 2u, 3u, 4u, 1000u}) {
     const auto expected = static_cast<Token>(philox_word(7, i, 0, sites::sampling) >> 28);
