@@ -2,19 +2,19 @@
 
 // Building blocks of the attention kernels.
 //
-// A block of threads owns 64 or 128 queries (or, for the gradients of keys and values, keys) of one head, and meets the
-// keys (queries) of that head in tiles of 64. What it owns and what it sums stays on the chip; scores exist only as
-// a tile of as many rows, spread over the registers of the block:
+// A block of threads owns 64 or 128 queries (or, for the gradients of keys and values, keys) of one head, and loops
+// over the keys (queries) of that head in tiles of 64. Its own rows and sums stay in registers and shared memory.
+// Scores exist only as one tile, distributed over the registers of the block:
 //
 //                        keys (tile by tile, through shared memory)
 //                      +----+----+----+
 //       own queries    | s  | -> |    |     s = q k^T in registers,  softmax,  out += weights v
 //                      +----+----+----+
 //
-// bf16 goes through tensor cores (the shape of FlashAttention-2: 4 warps of 16 or 32 rows each, so that the rows of a
-// score are a matter of one warp), float through ordinary multiply-adds; the kernels are written once over the few
-// operations in which the two differ. Channels are padded with zeros to KP = 16, 32, 64 or 128; heads with more
-// channels than that go to the kernels of attention_plain.hpp.
+// bf16 uses tensor cores (the shape of FlashAttention-2: 4 warps of 16 or 32 rows each, so that each row of scores
+// belongs to one warp), float uses ordinary multiply-adds. The kernels are written once over the few operations that
+// differ. Channels are zero-padded to KP = 16, 32, 64 or 128; heads with more channels use the kernels of
+// attention_plain.hpp.
 
 #include "cuda/gemm/tensor_core.hpp"
 #include "cuda/kernel.hpp"
@@ -26,8 +26,8 @@ namespace {
 
 constexpr int tile = 64;
 
-// Keys or queries whose tiles a kernel for floats sums one after the other. Sections are summed apart: where sums have
-// grown, rounding what joins them always the same way would be a drift (docs/layers/attention.md, Long sums).
+// Keys or queries per section, in float kernels. Sections have separate sums: adding small terms to large sums with
+// always the same rounding would accumulate an error (docs/layers/attention.md, Long sums).
 constexpr int section = 64 * tile;
 
 constexpr float infinity = __builtin_inff();
@@ -40,21 +40,19 @@ constexpr int threads_per_block = on_tensor_cores<T> ? 128 : 256;
 template <class T>
 constexpr int most_channels = on_tensor_cores<T> ? 128 : 64;
 
-// Rows that a block owns. With 128 of them a warp has 32, and what it loads of the other side from shared memory serves
-// two products: loads of one fragment for each two products take longer than the products. Registers for it are there
-// up to 64 channels.
+// Rows per block. With 128 rows a warp has 32, and a fragment of the other side, loaded from shared memory, serves two
+// products: with one load per product, loads would take longer than products. Registers suffice for up to 64 channels.
 template <class T, int KP>
 constexpr int rows_of_block = (on_tensor_cores<T> && KP <= 64) ? 2 * tile : tile;
 
-// Tiles of the other side in shared memory: two where there is room, the next one then arrives while one is worked on.
-// Forward a block owns one tile, backward two: with 128 channels only forward has room, 86 KiB. Two such blocks fit on
-// a multiprocessor of an H100, one on that of an A100.
+// Tiles of the other side in shared memory: two if there is room, so that the next tile is loaded during the work on
+// the current one. Forward a block owns one tile, backward two: with 128 channels only forward has room, 86 KiB. Two
+// such blocks fit on an SM of an H100, one on an SM of an A100.
 template <class T, int KP, int owned>
 constexpr int stages = on_tensor_cores<T> && (KP <= 64 || owned == 1) ? 2 : 1;
 
-// Blocks that a multiprocessor should hold: as many as the registers of a block of so many rows leave room for without
-// spills, one less of a kernel that is `general` (see HeadMask) where that makes a difference. Nothing that the
-// emulator looks at.
+// Blocks per SM: as many as the registers allow without spills for these rows, one less for a `general` kernel (see
+// HeadMask) if that makes a difference. Ignored by the emulator.
 template <class T, int KP, int rows, bool general>
 [[maybe_unused]] constexpr int blocks = rows > tile ? 2 : ((on_tensor_cores<T> && KP <= 64) ? 3 : 2) - general;
 
@@ -80,8 +78,8 @@ struct AttentionPlace {
   int first;  // first row of the block
 };
 
-// Blocks start in the order of their numbers. Those with much work come first, so that what is left at the end is
-// small; but only among `together` heads at a time, so that the keys and values at work stay in the second cache.
+// Blocks start in index order. Blocks with most work come first, so that little work remains at the end; but only among
+// `together` heads at a time, so that the keys and values in use stay in the L2 cache.
 template <int rows>
 __device__ __forceinline__ AttentionPlace place_of_block(const Plan& plan, int N, bool last_rows_first) {
   const int block = int(blockIdx.x);
@@ -121,9 +119,8 @@ struct Range {
   int begin, end;
 };
 
-// The attention mask of one head. As many keys as queries, all of them seen or all that are not behind, and no bias:
-// that is what nearly every pass is over. It has kernels of its own, which know of nothing else; the others are
-// `general`.
+// Attention mask of one head. The usual case has as many keys as queries, a full or a causal mask, and no bias. It has
+// kernels of its own without other features; all other cases use the `general` kernels.
 template <bool general>
 struct HeadMask {
   AttentionMask<float> all;
@@ -193,8 +190,8 @@ struct Tile {
   alignas(16) T row[count][KP + widest<T>];
 };
 
-// Rows [first, first + count) of a head; 0 where there is no row or no channel. Under way until fetched(). wide: all
-// rows can be read and written 16 bytes at a time.
+// Loads rows [first, first + count) of a head; 0 for missing rows and channels. Asynchronous until fetched(). wide: all
+// rows allow 16-byte accesses.
 template <bool wide, class T, int KP, int count>
 __device__ __forceinline__ void fetch(Tile<T, KP, count>& to, Rows<const T> from_ck, int first, int C, int K) {
   constexpr int at_once = wide ? widest<T> : 1, pieces = KP / at_once, rows_at_once = threads_per_block<T> / pieces;
@@ -230,15 +227,15 @@ __device__ __forceinline__ void put(Rows<T> to_ck, const Tile<T, KP, count>& fro
   }
 }
 
-// Data of 64 queries for the backward pass: written by the kernel for d_query, read by that for d_key and d_value.
-// Positions beyond the last one have lse +infinity, so that their weights are 0.
+// Data of 64 queries for the backward pass: written by the kernel for d_query, read by the kernel for d_key and
+// d_value. Positions past the last one have lse +infinity, so their weights are 0.
 struct Statistics {
   alignas(16) float lse[tile];
   float delta[tile];
 };
 
-// A float score tile on its way from the threads that made it to those that multiply by it. Tensor cores need none:
-// there a product's result lies in the very registers in which the next product wants its factor.
+// A float score tile, passed between threads by shared memory. Tensor cores do not need it: the registers of a
+// product's result have the layout of the next product's left factor.
 template <class T>
 struct Weights {};
 template <>
@@ -257,8 +254,8 @@ struct Shared {
   Weights<T> weights;
 };
 
-// Meets the tiles of a range: fetch(first, stage), then compute(first, stage). prepare() comes once, when the first
-// tile (and whatever was asked for before it) is there. general: the range may be empty, or begin within a tile.
+// Loops over the tiles of a range: fetch(first, stage), then compute(first, stage). prepare() is called once, after the
+// first tile and all earlier loads have arrived. general: the range may be empty, or begin within a tile.
 template <int stages, bool general, class Fetch, class Prepare, class Compute>
 __device__ __forceinline__ void for_tiles(const Range& range, const Fetch& fetch_tile, const Prepare& prepare,
                                           const Compute& compute) {
@@ -288,8 +285,9 @@ __device__ __forceinline__ void for_tiles(const Range& range, const Fetch& fetch
 
 // ---- Products ----
 //
-// TilePart<T, W, H> is what one thread holds of a matrix of H x W sums: at(r, c) is its element (row(r), column(c)).
-// The lanes that share a row are neighbours. Left<T, KP, H> is the left factor of a product: this thread's rows of an
+// TilePart<T, W, H> is one thread's part of a matrix of H x W sums: at(r, c) is element (row(r), column(c)). The lanes
+// of one row are adjacent. Left<T, KP, H> is the left factor of a product: this thread's rows of an own tile, in
+// registers unless `kept` is false.
 // own tile, in registers unless `kept` is false.
 //
 //   multiply_rows     sum_rc += sum_k left_rk right_ck         columns are rows first, first + 1, ... of a tile
@@ -313,7 +311,7 @@ struct TilePart<bf16, W, H> {
   __device__ static int column(int c) { return c / 2 * 8 + int(threadIdx.x) % 4 * 2 + c % 2; }
 };
 
-// The addresses of four 8 x 8 matrices around (row, column), as load_matrices wants them: the two left ones first, or
+// Addresses of four 8 x 8 matrices around (row, column), in the order for load_matrices: the two left ones first, or
 // the two upper ones first.
 template <int KP, int H>
 __device__ __forceinline__ const bf16* left_first(const Tile<bf16, KP, H>& from, int row, int column) {
@@ -389,9 +387,9 @@ __device__ __forceinline__ void multiply_columns(TilePart<bf16, KP, H>& sum_rk, 
   }
 }
 
-// product_r = left_r . right_r, the diagonal of multiply_rows, and so the very same sums; the right rows in tiles of
-// 64. 16 rows of a warp are multiplied by the 16 of the other side. Element (i, i) lies with lane i / 2 of the four
-// that share row i.
+// product_r = left_r . right_r, the diagonal of multiply_rows, with bitwise equal sums; the right rows in tiles of 64.
+// 16 rows of a warp are multiplied by the 16 rows of the other side. Element (i, i) is in lane i / 2 of the four lanes
+// of row i.
 template <int KP, int H>
 __device__ __forceinline__ void multiply_diagonal(float (&product_r)[H / tile * 2], const Left<bf16, KP, H>& left_rk,
                                                   const Tile<bf16, KP>* right_rk) {
@@ -411,8 +409,8 @@ __device__ __forceinline__ void multiply_diagonal(float (&product_r)[H / tile * 
   }
 }
 
-// float: 16 x 16 threads; thread (x, y) has rows y, y + 16, ... and columns x, x + 16, ...: 16 multiply-adds for 8
-// numbers read, and four of those at a time. The 16 threads of a row are half a warp.
+// float: 16 x 16 threads; thread (x, y) has rows y, y + 16, ... and columns x, x + 16, ...: 16 multiply-adds per 8
+// numbers, which are loaded four at a time. The 16 threads of a row are half a warp.
 template <int W>
 struct TilePart<float, W, tile> {
   static constexpr int rows = tile / 16, columns = W / 16;
@@ -494,7 +492,7 @@ __device__ __forceinline__ void multiply_diagonal(float (&product_r)[tile / 16],
 
 // ---- Sections ----
 //
-// In bf16 there are none: their drift would be less than the rounding of what comes out.
+// bf16 has no sections: their effect would be smaller than the rounding of the output.
 
 template <class T>
 __device__ __forceinline__ bool ends_section(int first, const Range& met) {  // the tile from `first` on, but not all
@@ -522,8 +520,8 @@ __device__ __forceinline__ void for_places(Rows<float> sum_ck, int first, int C,
   }
 }
 
-// At the end of a section its sums join those of the sections before, which wait in the rows of memory that they are
-// for and shrink by a factor, and begin anew. After the last one all are in the registers.
+// At the end of a section its sums are added to those of earlier sections, which are stored in the output rows and
+// scaled by a factor; then they restart at 0. After the last section all sums are in registers.
 template <int KP>
 __device__ __forceinline__ void end_section(TilePart<float, KP, tile>& sum, Rows<float> sum_ck, int first, int C, int K,
                                             bool first_section, bool last_section,
@@ -559,8 +557,8 @@ __device__ __forceinline__ float row_sum(float x) {
   return group_sum(x, lanes_of_row<T>);
 }
 
-// Which keys of this thread's scores are real by the mask, a bit each: asked before the scores are made, when registers
-// are free.
+// Mask of the keys of this thread's scores, one bit each: read before the scores are computed, while registers are
+// free.
 template <class P, bool general>
 __device__ __forceinline__ std::uint32_t real_keys(const HeadMask<general>& mask, int first_key,
                                                    bool rows_are_queries) {
@@ -574,8 +572,9 @@ __device__ __forceinline__ std::uint32_t real_keys(const HeadMask<general>& mask
   return real;
 }
 
-// Scores that do not exist become -infinity, which no maximum and no sum notices. What a row sees lies side by side,
-// and in a whole sequence a query sees all keys up to its last one, a key is seen by all queries from its first one on.
+// Sets masked scores to -infinity, which affects no maximum and no sum. The unmasked keys of a row are contiguous. In a
+// whole sequence a query attends to all keys up to its last one, and a key is used by all queries from its first one
+// on.
 template <class P, bool general>
 __device__ __forceinline__ void hide_others(P& score, const HeadMask<general>& mask, int first_query, int first_key,
                                             int C, bool rows_are_queries, std::uint32_t real) {

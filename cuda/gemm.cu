@@ -8,9 +8,9 @@
 
 namespace abh {
 
-// A block of threads computes a tile of `out`. It walks along k, a step of some k at a time: copies a tile of `a` and
-// one of `b` to shared memory, from where every thread takes the rows and columns that it multiplies. While it
-// multiplies one step, the next ones are on their way from global memory:
+// A block of threads computes a tile of `out`. It loops over k in steps: it copies a tile of `a` and one of `b` to
+// shared memory, from which every thread loads the rows and columns that it multiplies. While a step is multiplied, the
+// next steps are loaded from global memory:
 //
 //                 N                               k steps
 //            +---------+                     +---+---+---+---+
@@ -21,16 +21,16 @@ namespace abh {
 //   |  a  > |  tile   | M
 //   +-------+---------+
 //
-// bf16 numbers are multiplied by tensor cores, floats by the cores of single threads: a float stays one, it is never
-// cut to the 10 bits of TF32. What lies beyond the edges of `a` and `b` is filled up with zeros.
+// bf16 numbers are multiplied by tensor cores, floats by ordinary cores, without rounding to the 10 bits of TF32. Tiles
+// are zero-padded beyond the edges of `a` and `b`.
 //
-// Where `out` has few tiles and k is long (gradients of weights), k is cut into parts: blocks of their own, each with
-// an output of its own in scratch memory, which a second kernel adds in order.
+// If `out` has few tiles and k is long (gradients of weights), k is split into parts: separate blocks with separate
+// outputs in scratch memory, which a second kernel adds in order.
 
 namespace {
 
-// How a product is cut up. Block x of the grid: its column of tiles, then row of tiles, part and batch, the first one
-// running fastest, so that blocks that run together share rows of `a`.
+// Division of a product. Block index: column of tiles (fastest), row of tiles, part, batch, so that concurrent blocks
+// share rows of `a`.
 struct Cut {
   unsigned m_tiles, n_tiles, parts;
   Index k_of_part;  // a multiple of the steps of all kernels
@@ -86,8 +86,8 @@ __device__ __forceinline__ void finish(const Gemm<T, Out>& g, Out* out_n, Index 
   }
 }
 
-// body(0), body(1), ... with constants: for long bodies, which the compiler leaves in a loop. An array whose index is
-// not a constant cannot stay in registers.
+// Calls body(0), body(1), ... with constants: compilers do not unroll long bodies, and an array with a variable index
+// cannot stay in registers.
 template <int... i, class Body>
 __device__ __forceinline__ void unrolled(std::integer_sequence<int, i...>, const Body& body) {
   (body(std::integral_constant<int, i>{}), ...);
@@ -100,8 +100,8 @@ __device__ __forceinline__ int left_of(Index size, Index begin, int tile) {
 
 // ---- bf16, by tensor cores ----
 
-// Operands lie in shared memory as they do in global memory, each row 8 numbers longer than the tile: 8 rows of 16
-// bytes, which is what a quarter of load_matrices reads, then fall on 32 different banks.
+// Operands have the same layout in shared memory as in global memory, with rows padded by 8 numbers: the 8 rows of 16
+// bytes read by a quarter of load_matrices are then in 32 different banks.
 constexpr int tensor_depth = 32;  // k per step
 constexpr int tensor_stages = 3;  // pipeline stages in shared memory
 constexpr int row_gap = 8;
@@ -115,8 +115,8 @@ struct TensorTile {
 
   bf16 x[rows * row_stride];
 
-  // Begins to copy the tile that starts at `corner`. A thread copies 16 bytes at a time, neighbours beside each other.
-  // Chunks that are cut off by an edge, and rows that are not aligned, take the way through registers.
+  // Starts to copy the tile at `corner`. A thread copies 16 bytes at a time, with coalesced accesses. Chunks cut by an
+  // edge, and unaligned rows, are copied through registers.
   template <int threads>
   __device__ void copy(const bf16* corner, Index stride, int outer_left, int k_left, bool wide) {
     constexpr int chunk = 8, chunks = columns / chunk;
@@ -138,8 +138,8 @@ struct TensorTile {
     }
   }
 
-  // Four fragments of 8 x 8, those of 16 outer by 16 k from (at, k) on. Fragment i is in the upper half of k where bit
-  // k_bit of i is set, in the upper half of the outer indices where the other one is.
+  // Four 8 x 8 fragments of the 16 outer by 16 k from (at, k) on. Fragment i is in the upper half of k if bit k_bit of
+  // i is set, and in the upper half of the outer indices if the other bit is set.
   template <int k_bit>
   __device__ __forceinline__ void load_fragments(std::uint32_t (&fragments)[4], int at, int k) const {
     const int lane = threadIdx.x % warp_size;
@@ -168,9 +168,9 @@ struct TensorStage {
   TensorTile<Shape::tile_n, b_along_k> b;
 };
 
-// Grid: as Cut says. The warps of a block divide its tile among themselves: 64 x 32 for a warp of the large shape,
-// which takes 64 sums a thread in registers, 32 x 32 for one of the small shape. A step of 16 k costs such a warp 6 (4)
-// load_matrices and 16 (8) mma.
+// Grid: see Cut. The warps of a block divide its tile: 64 x 32 per warp of the large shape, which takes 64 registers
+// per thread for sums, 32 x 32 per warp of the small shape. A step of 16 k takes 6 (4) load_matrices and 16 (8) mma per
+// warp.
 template <class Shape, bool a_along_k, bool b_along_k, class Out>
 __global__ __launch_bounds__(Shape::threads, 2) void tensor_kernel(Gemm<bf16, Out> g, Cut cut, Wide wide) {
   wait_for_kernel_before();
@@ -232,8 +232,8 @@ constexpr int float_depth = 16;  // k per step
 constexpr int float_threads = 128;
 constexpr int thread_m = 8, thread_n = 4;  // sums per thread
 
-// One operand's tile, k by outer index whichever way it lies in global memory, so that a thread reads what it
-// multiplies in accesses of 16 bytes. Eights of a row change places, so that what a warp turns over reaches all banks.
+// Tile of one operand, ordered by k, then by outer index, for any layout in global memory, so that a thread loads 16
+// bytes at a time. Groups of eight numbers are permuted within a row, so that transposed stores reach all banks.
 struct FloatTile {
   float x_ko[float_depth][float_tile];
   __device__ __forceinline__ float* at(int k, int outer) { return &x_ko[k][outer ^ k / 4 * 8]; }
@@ -276,8 +276,8 @@ struct FloatChunks {
   }
 };
 
-// Grid: as Cut says, tiles of 64 x 64. Thread (x, y) of 16 x 8 sums rows 8y ... 8y + 7, columns 4x ... 4x + 3: 32
-// multiplications for three reads of 16 bytes. The next step's numbers wait in registers while this one is multiplied.
+// Grid: see Cut, tiles of 64 x 64. Thread (x, y) of 16 x 8 sums rows 8y ... 8y + 7, columns 4x ... 4x + 3: 32
+// multiplications per three 16-byte loads. The next step's numbers are in registers during this step.
 template <bool a_along_k, bool b_along_k>
 __global__ __launch_bounds__(float_threads, 4) void float_kernel(Gemm<float, float> g, Cut cut, Wide wide) {
   wait_for_kernel_before();
@@ -340,8 +340,8 @@ __global__ void add_parts_kernel(Gemm<T, Out> g, const float* part_bpmn, int par
 
 // ---- Selection of kernels ----
 
-// Enough blocks for the GPUs there are, one or two for each of up to 132 multiprocessors. A constant: results must not
-// depend on the GPU.
+// Enough blocks for current GPUs, one or two per SM with up to 132 SMs. Constant, because results must not depend on
+// the GPU.
 constexpr Index enough_blocks = 128;
 
 bool is_large(Index M, Index N, Index batches) {

@@ -6,29 +6,29 @@
 
 namespace abh {
 
-// As on the CPU, pooling has two sides. What is one number a position and head (maxima, sums, weights) is computed
-// first, by one block a head, which walks through the sequence 1,024 positions at a time. With all weights known, what
-// is left for the K channels of a head is one kind of scan, in one direction or the other,
+// As on the CPU, pooling has two parts. First, the numbers per position and head (maxima, sums, weights) are computed
+// by one block per head, which loops over the sequence 1,024 positions at a time. With all weights known, the
+// computation for the K channels of a head is one kind of scan, in either direction,
 //
 //   state_c = keep_c state_{c-1} + add_c in_c          keep_c = 0 where a window's block begins,
 //
-// be it an average, a suffix or a pull: pooling_scan.hpp runs it over tiles of the sequence. All keep_c lie in [0, 1],
-// or are e to the power of differences that add up to little more than 0, so that products of them, which is what tiles
-// need to be joined, cannot overflow. They are 1 as long as one maximum stays: an average is scanned as the weighted
-// sum above its sum of weights, and divided where it is emitted, and an adjoint as what is below, over sum_c. The form
-// beta out + alpha x would be rounded at every position, by as much at each where beta is nearly the same.
+// for an average, a suffix or a pull; pooling_scan.hpp runs it over tiles of the sequence. All keep_c are in [0, 1], or
+// exponentials of differences that sum to little more than 0, so their products, which join tiles, cannot overflow.
+// They are 1 while one maximum stays: an average is scanned as the weighted sum and the sum of weights, and divided
+// when it is emitted; an adjoint is scanned divided by sum_c. The form beta out + alpha x would be rounded at every
+// position, always by the same amount if beta is nearly constant.
 //
-// Bytes a row of H channels, beside a few numbers a head: with C <= 256, or windows that divide 256, where no
-// tile waits for another one,
+// Bytes per row of H channels, in addition to a few numbers per head, if C <= 256 or the window divides 256, so that no
+// tile waits for another:
 //
 //   forward, global     x once, out once            backward, global     d_out, x, out, d_x once
 //   forward, windowed   x twice, suffixes (float)   backward, windowed   d_out twice, x, out, d_x once, pulls (float)
 //                       written and read, out once                       written and read
 //
-// and otherwise what is scanned (x, d_out) is read once more in every scan, from the second-level cache if it fits. Not
-// causal: as global, whatever C is; there is no scan, but sums over the tiles (pooling_bidirectional.cu). Where a tile
-// has all of a sequence and of its heads, both sides are one kernel (pooling_one_tile.hpp), which may make the logits
-// as well.
+// Otherwise the scanned array (x, d_out) is read once more in every scan, from the L2 cache if it fits. Without causal
+// mask: as without window, for any C; there is no scan, but sums over the tiles (pooling_bidirectional.cu). If a tile
+// holds a whole sequence and all channels of its heads, both parts are one kernel (pooling_one_tile.hpp), which may
+// also compute the logits.
 
 namespace {
 

@@ -14,9 +14,9 @@ __device__ float slope_of(const float* slope_n, int n) {
   return 0;
 }
 
-// Maxima with decay. A state is the largest logit as it was, and the position it comes from, so that its age follows
-// from where it is asked for. Two stretches compare their tops where the later one has its own, which replaces the
-// other if it is larger by `margin`.
+// Maxima with decay. A state is the largest logit, unchanged, and its position, which gives its age at any position.
+// Merging two stretches compares their tops at the position of the later one, which replaces the other if it is larger
+// by `margin`.
 struct Top {
   float keep;  // added to the earlier maximum: 0, or -infinity at the start of a block
   float top;
@@ -73,8 +73,8 @@ __device__ void running_max(float* max_c, float* keep_c, float* add_c, const Log
   }
 }
 
-// The same where what comes first is newer: it stays, and what joins it has lost a slope a position since the first of
-// the block.
+// The same in order of decreasing position: earlier maxima stay, and logits added later have decayed by a slope per
+// position since the first position of the block.
 template <bool decays, class Logits>
 __device__ void running_max_of_older(float* max_c, float* keep_c, float* add_c, const Logits& logit, float slope, int C,
                                      int block, PoolingOrder order) {

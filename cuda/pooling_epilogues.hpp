@@ -22,9 +22,8 @@ void with_packs(const PoolingBackward<T>& a, const Run& run) {
       : run.template operator()<1>();
 }
 
-// The operations of payload scans on a state: weighted sums and pulls, whose tags stand where they are started. In
-// terms of keep and add, since that is what runs and tiles are joined with; the price is that a constant payload stays
-// constant up to rounding only.
+// Operations on the state in scans of values: weighted sums and pulls; their equations are cited at the calls. The form
+// with keep and add is needed to join runs and tiles; with it, constant values stay constant only up to rounding.
 template <int width>
 __device__ __forceinline__ void advance(Floats<width>& state, Step step, const Floats<width>& in) {
   for (int v = 0; v < width; ++v) {
@@ -86,8 +85,8 @@ __host__ __device__ PayloadGradient<T> payload_gradient(const PoolingBackward<T>
           a.in.x_bch + first, int(stride_or(a.in.x_stride, H)), a.out_bch + first};
 }
 
-// The gradient of the payload from the adjoint, and kappa; or from the adjoint over the sum of weights, and kappa over
-// it, with e^(logit - max) for alpha.
+// Gradient of the values from the adjoint, and kappa; or from the adjoint divided by the sum of weights, with kappa
+// also divided by it and e^(logit - max) instead of alpha.
 template <class T>
 struct EmitGlobalGradient {
   static constexpr int dots = 1, batch = 2;

@@ -1,9 +1,9 @@
 #pragma once
 
-// Pooling on the GPU of sequences of a few tiles, of which there are so few that it costs less to scan what comes
-// before a tile again than to wait for other kernels: one kernel forward, and two backward. As in pooling_one_tile.hpp
-// a block has the heads of one tile of 64 channels, and what is one number a position and head stays in shared memory,
-// for all positions that its own depend on. The steps, and so all bits, are those of the kernels of pooling_global.hpp.
+// Pooling on the GPU for few, short sequences, where it is faster to scan all earlier tiles again than to wait for
+// other kernels: one kernel forward, and two backward. As in pooling_one_tile.hpp a block has the heads of one tile of
+// 64 channels, and the numbers per position and head are in shared memory, for all positions on which its own depend.
+// The steps, and so all bits, are those of the kernels of pooling_global.hpp.
 
 #include "cuda/gemm/tensor_core.hpp"
 #include "cuda/pooling_epilogues.hpp"
@@ -14,8 +14,8 @@ inline namespace ABH_BACKEND {
 
 inline constexpr int most_tiles = 4;
 inline constexpr int tiles_width = 4;  // channels per pack, as in pooling_global.hpp
-// One on every multiprocessor of an H100, with all of its registers: more keep its memory busy, and then every array is
-// better read once.
+// One block per SM of an H100, with all registers. More blocks saturate the memory bandwidth, and then it is better to
+// read every array once.
 inline constexpr unsigned most_blocks_of_tiles = 132;
 
 inline bool fits_few_tiles(const PoolingShape& s) {
@@ -67,8 +67,8 @@ __device__ __forceinline__ Floats<tiles_width> as_floats(const double (&state)[t
   return floats;
 }
 
-// Grid: B x tiles x tiles of channels. Reads x once for each tile from its own on, and the logits; writes out, max and
-// sum once.
+// Grid: B x tiles x tiles of channels. Reads x once per tile from its own on, and the logits; writes out, max and sum
+// once.
 struct ForwardSequence {
   SequenceNumbers logit, most, keep, add, share;  // logit later holds the sum
 };
@@ -135,8 +135,8 @@ void pooling_forward_in_tiles(Gpu& device, PoolingForward<T> a) {
          heads * sizeof(ForwardSequence), device.stream(), a, int(tiles_of(s.C)));
 }
 
-// Grid: B x tiles x tiles of channels. Reads d_out once for each tile up to its own, x and out once, and a few numbers
-// a position and head; writes d_x and what the gradients of the logits need.
+// Grid: B x tiles x tiles of channels. Reads d_out once per tile up to its own, x and out once, and a few numbers per
+// position and head; writes d_x and the inputs of the gradients of logits.
 struct BackwardSequence {
   SequenceNumbers weight, keep, share;
 };

@@ -1,7 +1,7 @@
 #pragma once
 
-// Pooling on the GPU over all positions so far, where a sequence has more than one tile or more than a tile holds: both
-// passes, without decay (pooling.cu) and with it (pooling_decay.cu).
+// Pooling on the GPU over all positions so far, if a sequence has several tiles or several payloads: both passes,
+// without decay (pooling.cu) and with decay (pooling_decay.cu).
 
 #include "cuda/pooling_epilogues.hpp"
 #include "cuda/pooling_few_tiles.hpp"
@@ -9,7 +9,7 @@
 namespace abh {
 inline namespace ABH_BACKEND {
 
-// Computes the rounding error of the last output row. Its numerators, the weighted sums, are known in double. Grid: a
+// Computes the rounding error of the last output row, from its numerators, the weighted sums, in double. Grid: one
 // thread per channel.
 template <class T>
 __global__ void last_low_kernel(float* low_h, const double* end_h, const T* out_h, const float* sum_nc,
@@ -21,8 +21,8 @@ __global__ void last_low_kernel(float* low_h, const double* end_h, const T* out_
   low_h[h] = sum == 0 ? 0 : float(end_h[h] / sum - double(float(out_h[h])));
 }
 
-// Numbers per position and head are computed once. The payloads that they weight are scanned one after the other, each
-// from its first channel on.
+// Numbers per position and head are computed once. The payloads are then scanned one after another, each from its first
+// channel on.
 
 template <bool decays, int width, class T>
 void forward_global(Gpu& device, const PoolingForward<T>& a) {

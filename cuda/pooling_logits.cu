@@ -35,10 +35,10 @@ __device__ const T* next_row(const T* at, Index stride, bool exists) {
   return exists ? at + stride : at;
 }
 
-// The dot products of four rows with the vector of one head belong to a group of `lanes` = 2^log_lanes lanes: as many
-// as have something to do, so that no lane idles for small heads; for large ones they go round. All four rows are on
-// their way at once, 64 bytes a thread. Neighbouring groups take neighbouring heads of the same rows, and read them
-// side by side. Grid: BC / 4 x N groups. Reads x once.
+// The dot products of four rows with the vector of one head are computed by a group of `lanes` = 2^log_lanes lanes,
+// without idle lanes for small heads; for large heads the lanes loop. All four rows are loaded at once, 64 bytes per
+// thread. Adjacent groups have adjacent heads of the same rows, so loads are coalesced. Grid: BC / 4 x N groups. Reads
+// x once.
 template <class T, int width>
 __global__ void logits_kernel(float* logit_bnc, const T* x_bch, Index stride, const T* pool_nk, float scale, int BC,
                               int C, int N, int K, int log_lanes) {
@@ -71,16 +71,16 @@ __global__ void logits_kernel(float* logit_bnc, const T* x_bch, Index stride, co
   }
 }
 
-// Rows of a chunk: at most 1,024 chunks, and at least 64 rows, so that the partial sums of d_pool (a row of H floats a
-// chunk) stay small beside the rows themselves.
+// Rows per chunk: at most 1,024 chunks, and at least 64 rows, so that the partial sums of d_pool (one row of H floats
+// per chunk) are small compared with the rows.
 Index rows_per_chunk(Index BC) {
   const Index rows = (BC + 1023) / 1024;
   return rows < 64 ? 64 : rows;
 }
 
 // Grid: chunks of rows x tiles of 16 packs of channels. 16 runs of lanes share the rows of a chunk, four rows at a
-// time, of which each thread has all packs of x and d_x on their way at once, 128 bytes; the sums of the runs are added
-// in order. Reads x and d_x once, writes d_x once.
+// time; each thread loads all its packs of x and d_x at once, 128 bytes. The sums of the runs are added in order. Reads
+// x and d_x once, writes d_x once.
 constexpr int chunk_lanes = 16;
 constexpr int chunk_runs = 16;
 constexpr int chunk_threads = chunk_lanes * chunk_runs;

@@ -1,16 +1,17 @@
 #pragma once
 
-// Pooling on the GPU of sequences that fit a tile of pooling_scan.hpp, 256 positions, causal, without a window and with
-// one payload: one kernel forward and one backward. A block has the heads of one tile of 64 channels, in packs of 16
-// bytes. What is one number a position and head stays in shared memory, where a warp for each head walks through it.
-// The steps, and so the bits of averages and of gradients of the payload, are those of longer sequences.
+// Pooling on the GPU for sequences that fit a tile of pooling_scan.hpp, 256 positions, causal, without a window and
+// with one payload: one kernel forward and one backward. A block has the heads of one tile of 64 channels, in packs of
+// 16 bytes. Numbers per position and head are in shared memory, and one warp per head scans them. The steps, and so the
+// bits of averages and of gradients of the values, are those of longer sequences.
 //
-// A block asks for all that it reads at once, what it needs first in front: the few numbers a position, what is
-// scanned, and the rest of the payload. While they come it does what it has the numbers for. In bf16 three blocks fit a
-// multiprocessor, so that an H100 has 396 of them at work.
+// A block issues all its loads at once, in the order of use: the few numbers per position, the scanned array, and the
+// other values. It computes as soon as the numbers have arrived. In bf16 three blocks fit on an SM, so that an H100
+// runs 396 blocks at once.
 //
-// Logits that a vector a head makes of the payload (pooling_logits.cu) can be made on the way: a block has all channels
-// of its heads at hand, and each payload is then read once for both, forward, and twice for all, backward.
+// Logits that are dot products of the values and one vector per head (pooling_logits.cu) can be computed in the same
+// kernel, because a block has all channels of its heads. The values are then read once for both in forward, and twice
+// for all in backward.
 
 #include "cuda/gemm/tensor_core.hpp"
 #include "cuda/pooling_epilogues.hpp"
@@ -118,8 +119,8 @@ __device__ __forceinline__ void make_logits(HeadNumbers& logit_c, TileRun<T, wid
   run.forget_floats();
 }
 
-// Grid: B x tiles of channels. Reads x once, and the logits or the vectors of which they are made; writes out, max and
-// sum once, and logits that it makes.
+// Grid: B x tiles of channels. Reads x once, and the logits or the vectors for them; writes out, max and sum once, and
+// computed logits.
 struct ForwardHead {
   HeadNumbers logit, keep, add, share;
 };
@@ -190,8 +191,8 @@ void pooling_forward_in_tile(Gpu& device, PoolingForward<T> a, const Logits& log
       tile_blocks<width>(s.B, s.C, s.H()), tile_threads<width>, 0, device.stream(), a, logits);
 }
 
-// x and out, four positions of each thread at a time, on their way to shared memory: 48 KB in bf16, 32 in float. A
-// thread reads what it has asked for itself, so no barrier is needed.
+// Asynchronous copies of x and out to shared memory, four positions per thread at a time: 48 KB in bf16, 32 in float. A
+// thread reads only its own copies, so no barrier is needed.
 template <class T, int width>
 struct PayloadAhead {
   static constexpr int ahead = 3 * sizeof(bf16) / sizeof(T), batches = run_length / 4;
@@ -210,8 +211,8 @@ struct PayloadAhead {
   }
 };
 
-// Adds the logits' gradients, over the tile's positions, to the payload's gradient and to that of the vectors. A thread
-// holds the payload's gradient rounded as it would be stored. x comes from a cache.
+// Adds the gradients from the logits, over the tile's positions, to the gradient of the values and to that of the
+// vectors. A thread holds the gradient of the values, rounded to the stored type. x is read from cache.
 template <class T, int width>
 __device__ __forceinline__ void add_gradients_of_logits(const TileRun<T, width>& d_x, const HeadNumbers& d_logit_c,
                                                         PayloadGradient<T> arrays, const TileThread<T, width>& me,
@@ -250,7 +251,7 @@ __device__ __forceinline__ void add_gradients_of_logits(const TileRun<T, width>&
   store<width>(logits.part_bh + me.b * me.row + me.h, d_pool);
 }
 
-// Grid: B x tiles of channels. Reads d_out, x and out once and a few numbers a position and head, writes d_x and
+// Grid: B x tiles of channels. Reads d_out, x and out once and a few numbers per position and head, writes d_x and
 // d_logit.
 struct BackwardHead {
   double beta[tile_positions];

@@ -1,7 +1,6 @@
 #pragma once
 
-// Scans of pooling over rows of channels, with weights that are ready. What is scanned, and the equations, stand in
-// pooling.cu.
+// Scans of pooling over rows of channels, with known weights. pooling.cu has the equations.
 
 #include <cstring>
 #include <utility>
@@ -21,11 +20,11 @@ inline namespace ABH_BACKEND {
 //   run 15 | 16 packs  |                 A sequence of more than one tile takes three kernels: totals of all tiles but
 //          +-----------+                 the last, carries over these, then the above from the carry of its tile.
 //
-// A pack is one access: 16 bytes in float, 8 in bf16, or one number where rows are not aligned. With two blocks a
-// multiprocessor, some 128 KB of float are under way at a time. Where rows are aligned for it, eight numbers of bf16
-// are one pack too: then 8 lanes are as many channels. Blocks never wait for each other, and tiles are cut by shape
-// alone, so that the sums are the same on any GPU. Where no tile needs a carry (C <= 256, or blocks of a window that
-// never cross a tile's edge) the third kernel is the only one, and what is scanned is read once, otherwise twice.
+// A pack is one access: 16 bytes in float, 8 in bf16, or one number if rows are not aligned. With two blocks per SM,
+// some 128 KB of float are in flight at a time. If rows are aligned, a pack may also be eight bf16 numbers: 8 lanes
+// then cover the same channels. Blocks never wait for each other, and tiles depend on the shape alone, so sums are the
+// same on any GPU. If no tile needs a carry (C <= 256, or blocks of a window that never cross a tile's edge), only the
+// third kernel runs and the scanned array is read once, otherwise twice.
 
 template <int width>
 inline constexpr int tile_lanes = width > 4 ? 64 / width : 16;
@@ -149,8 +148,8 @@ struct TileRun {
   }
 };
 
-// Leaves what a thread's run does to a state in shared memory: steps(i) are those of its positions i ... i + 3. No
-// barrier.
+// Stores the effect of a thread's run on a state in shared memory: steps(i) are the steps of its positions i ... i + 3.
+// Without a barrier.
 template <class T, int width, class Steps>
 __device__ __forceinline__ void scan_run(TileRun<T, width>& run, const TileThread<T, width>& me, TileRuns<width>& runs,
                                          const Steps& steps) {
@@ -204,8 +203,8 @@ __global__ __launch_bounds__(tile_threads<width>) void totals_kernel(Scan<T> s, 
   store<2 * width>(&total_bth[(me.b * tiles + me.tile) * (s.N * s.K) + me.h].keep, totals);
 }
 
-// The state before the first position of a scan of one sequence: an average of weight 1, and the rounding remainders of
-// the average and of the logarithm of its weight. end_h receives the state after the last position.
+// State before the first position of a scan of one sequence: an average of weight 1, and the rounding errors of the
+// average and of the logarithm of its weight. end_h receives the state after the last position.
 template <class T>
 struct Past {
   const T* x_h = nullptr;  // null: none
@@ -215,8 +214,8 @@ struct Past {
   double* end_h = nullptr;  // null: not stored
 };
 
-// carry_bth: the state before a tile, in scan order. Grid: a thread a channel. The totals are a 128th of the payload;
-// they are read four tiles ahead, since nothing else hides the way to memory here.
+// carry_bth: state before a tile, in scan order. Grid: one thread per channel. The totals are a 128th of the values;
+// they are loaded four tiles ahead, because nothing else hides the latency here.
 template <class T>
 __global__ void carry_kernel(float* __restrict__ carry_bth, const Step* __restrict__ total_bth, PoolingOrder order,
                              Index BH, int H, int tiles, Past<T> past) {
@@ -240,9 +239,9 @@ __global__ void carry_kernel(float* __restrict__ carry_bth, const Step* __restri
   if (past.end_h) past.end_h[bh] = state;
 }
 
-// The outputs of a state. Every kind of Emit below names how many dot products over channels it makes and how many
-// positions' operands are loaded at once, so that their ways to memory overlap. Loaded<width> fetch(at), then
-// finish(at, loaded, in, state, dots) for each position.
+// Outputs computed from a state. Every Emit below defines the number of dot products over channels and the number of
+// positions whose operands are loaded at once, to overlap latencies. Loaded<width> fetch(at), then finish(at, loaded,
+// in, state, dots) for each position.
 struct PoolingPlace {
   Index first_row;  // first row of its sequence
   Index element;    // index in contiguous arrays
@@ -262,16 +261,16 @@ struct TileDots {
   float dot[dots][tile_runs][run_length][lanes + 1];  // + 1: no bank conflicts between lanes of a column
 };
 
-// Calls body for 0 ... as compile-time constants: a loop that is unrolled for certain, so that arrays that it indexes
-// stay in registers.
+// Calls body for 0 ... as compile-time constants: the loop is always unrolled, so that arrays with these indices stay
+// in registers.
 template <int... i, class Body>
 __device__ __forceinline__ void batches(std::integer_sequence<int, i...>, const Body& body) {
   (body(std::integral_constant<int, i>()), ...);
 }
 
-// Dot products over the channels of a head: the lanes of a run leave their parts of 16 positions in shared memory, then
-// lane l adds up position l for every head that the tile touches. A run lies within one warp, so no barrier of the
-// block is needed, and it does not matter how many channels a head has.
+// Dot products over the channels of a head: the lanes of a run store their parts of 16 positions in shared memory, then
+// lane l adds the parts of position l for every head of the tile. A run is within one warp, so no block barrier is
+// needed, and a head may have any number of channels.
 template <class Emit, class Thread>
 __device__ __forceinline__ void keep_dots(const Thread& me, int i, const float* dots) {
   if constexpr (Emit::dots > 0) {
@@ -318,8 +317,8 @@ __device__ __forceinline__ void pass_runs_before(Floats<width>& state, const Til
   }
 }
 
-// Makes of every position of a tile what is made of a state, from the one before the tile on and what its runs do to
-// it. Leaves dot products in shared memory.
+// Computes the outputs of every position of a tile from the state before the tile and the steps of its runs. Leaves dot
+// products in shared memory.
 template <int width, class T, class Emit>
 __device__ __forceinline__ void emit_tile(const TileRun<T, width>& run, Floats<width> state, const Scan<T>& s,
                                           const TileThread<T, width>& me, const TileRuns<width>& runs,

@@ -10,8 +10,8 @@ namespace {
 constexpr float minus_infinity = -__builtin_inff();
 constexpr int step_threads = 64;
 
-// Numbers of the state of one head over some positions: top, sum, the averages, what rounding left of the sum and of
-// the averages, and with decay the age.
+// Size of the state of one head over some positions: top, sum, the averages, the rounding errors of the sum and of the
+// averages, and with decay the age.
 Index state_width(const PoolingShape& s, bool decays) { return 2 * (s.payloads * s.K + 1) + 1 + (decays ? 1 : 0); }
 
 __global__ static void start_kernel(float* state, Index size, Index counters, Index width) {
@@ -20,8 +20,8 @@ __global__ static void start_kernel(float* state, Index size, Index counters, In
   if (i < size) state[i] = i >= counters && (i - counters) % width == 0 ? minus_infinity : 0;
 }
 
-// The state of one head over some positions: (top, sum, age) in registers, the averages in memory, of which each thread
-// has its own. Without decay the age is 0, the top the maximum, and a slope is not read.
+// State of one head over some positions: (top, sum, age) in registers, and the averages in memory; each thread owns
+// some averages. Without decay the age is 0, the top is the maximum, and the slope is not read.
 struct Running {
   float top;
   double sum;
@@ -33,8 +33,8 @@ __device__ float aged_max(const Running& state, float slope) {
   return state.top;
 }
 
-// Adds one position to a state and returns its share in it. The averages move by that share, each thread those of its
-// own channels; every thread computes the numbers, so that none waits for another.
+// Adds one position to a state and returns its share. The averages move by that share, each thread updating its own
+// channels; every thread computes the numbers redundantly, so that none waits for another.
 template <bool decays>
 __device__ float push(Running& state, float logit, float slope) {
   if constexpr (decays) state.age += 1;
@@ -79,11 +79,11 @@ __device__ inline Average moved(const Average& before, float share, float x) {
   return {average, by - (average - before.average)};
 }
 
-// Grid: a block a head; a thread has every 64th channel of its payloads. The state is the one of cpu/pooling_step.cpp:
-// the prefix of every head; with a window, before it the positions in the block so far, and behind it one state a
-// position of the block, for every head: up to r single positions of this block, after r the suffixes of the block
-// before, as of its end. All threads know the maxima and sums; one of them writes these, behind a barrier after which
-// nobody reads the old ones.
+// Grid: one block per head; a thread has every 64th channel of its payloads. The state is that of cpu/pooling_step.cpp:
+// the prefix of every head; with a window, preceded by the number of positions in the block and followed by one state
+// per position of the block, for every head: up to r single positions of this block, after r the suffixes of the
+// previous block, at its end. All threads read the maxima and sums; one thread writes them, after a barrier that
+// follows the last read.
 template <class T, bool decays, bool several>
 __global__ void step_kernel(PoolingStep<T> a) {
   wait_for_kernel_before();

@@ -1,8 +1,8 @@
 #pragma once
 
-// Scans of pooling over numbers that exist once a position: maxima, sums, weights. One block of 128 threads walks
-// through the sequence of a head, 1,024 positions at a time, or one warp of a block, 256 at a time, which comes to the
-// same bits. What is scanned, and the equations, stand in layers/pooling.hpp.
+// Scans of pooling over numbers per position: maxima, sums, weights. One block of 128 threads loops over the sequence
+// of a head, 1,024 positions at a time, or one warp of a block, 256 at a time, with the same bits. layers/pooling.hpp
+// has the equations.
 
 #include "cuda/kernel.hpp"
 
@@ -13,8 +13,8 @@ inline constexpr float minus_infinity = -__builtin_inff();
 
 enum class PoolingOrder { up, down };
 
-// The effect of one or more positions on a state. Sums: state -> keep state + add. Running maxima:
-// state -> max(keep + state, add), where a keep of -infinity starts anew.
+// Effect of one or more positions on a state. Sums: state -> keep state + add. Running maxima: state -> max(keep +
+// state, add), where a keep of -infinity restarts the maximum.
 struct Step {
   float keep, add;
 };
@@ -58,8 +58,8 @@ struct WarpTotals {
   typename Kind::Effect of_warp[scan_warps];
 };
 
-// The state before a thread's positions, whose effect is `mine`. carry is the state before all that walk, and after all
-// of them on return. All of them must call this: the threads of a block, or, without a barrier, of a warp.
+// State before a thread's positions, whose effect is `mine`. carry is the state before all positions of the threads,
+// and on return the state after them. Must be called by all threads of a block or, without a barrier, of a warp.
 template <int threads, class Kind>
 __device__ typename Kind::State state_before(const Kind& kind, typename Kind::Effect mine,
                                              typename Kind::State& carry) {
@@ -88,8 +88,8 @@ __device__ typename Kind::State state_before(const Kind& kind, typename Kind::Ef
   return lane == 0 ? state : kind.after(state, earlier);
 }
 
-// A walk of a block or warp through C positions in an order: effect_at(c) is asked first, then visit(c, state before,
-// state after). Position c always belongs to the same thread, which may leave numbers in memory for its later walks.
+// Scan by a block or warp over C positions in an order: calls effect_at(c) first, then visit(c, state before, state
+// after). Position c always belongs to the same thread, which may store numbers in memory for later scans.
 template <int threads = scan_threads, class Kind, class EffectAt, class Visit>
 __device__ void scan_positions(const Kind& kind, int C, PoolingOrder order, const EffectAt& effect_at,
                                const Visit& visit) {
@@ -118,8 +118,8 @@ __device__ inline bool starts(int c, int C, int block, PoolingOrder order) {
   return order == PoolingOrder::up ? c % block == 0 : c == C - 1 || c % block == block - 1;
 }
 
-// max_c: the largest logit of the block so far. keep_c and add_c: what a sum relative to the maximum before, and the
-// newcomer, are multiplied with; one of the two is 1. keep_c is 0 at the start of a block, 1 where nothing is added.
+// max_c: largest logit of the block up to c. keep_c and add_c: factors of the sum relative to the previous maximum and
+// of the new position; one of the two is 1. keep_c is 0 at the start of a block, and 1 if nothing is added.
 template <int threads = scan_threads, class Logits>
 __device__ void running_max(float* max_c, float* keep_c, float* add_c, const Logits& logit, int C, int block,
                             PoolingOrder order) {
@@ -138,8 +138,8 @@ __device__ void running_max(float* max_c, float* keep_c, float* add_c, const Log
       });
 }
 
-// sum_c, relative to the running maximum, and one over it, 0 while nothing has been seen. first_rest: what rounding
-// left of the logit of position 0. last_rest: where to write what it left of the sum of position C - 1; null: nowhere.
+// sum_c, relative to the running maximum, and its reciprocal, 0 while all positions are masked. first_rest: rounding
+// error of the logit of position 0. last_rest: receives that of the sum of position C - 1; null: not stored.
 template <int threads = scan_threads>
 __device__ void running_sum(float* sum_c, float* share_c, const float* keep_c, const float* add_c, int C,
                             PoolingOrder order, float first_rest = 0, float* last_rest = nullptr) {

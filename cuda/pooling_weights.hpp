@@ -1,7 +1,7 @@
 #pragma once
 
-// Pooling on the GPU: what is one number a position and head, weights before the payload is scanned and the gradients
-// of logits after it. Kernels of one block a head walk through the sequence with the scans of pooling_weight_scans.hpp.
+// Pooling on the GPU, numbers per position and head: weights before the scan of values, and gradients of logits after
+// it. Kernels with one block per head use the scans of pooling_weight_scans.hpp.
 
 #include "cuda/pooling_decay.hpp"
 #include "cuda/pooling_scan.hpp"
@@ -22,8 +22,8 @@ struct MaskedLogits {
 
 // Weights of the forward pass.
 
-// Grid: one block for each head of each sequence. Reads the logits, writes max, sum and the weights: 6 floats a
-// position and head, 16 for a window, beside the K numbers of its payload.
+// Grid: one block per head of each sequence. Reads the logits, writes max, sum and the weights: 6 floats per position
+// and head, 16 with a window, compared with K numbers of its values.
 struct ForwardWeights {
   float *max_bnc, *sum_bnc;
   float *keep_bnc, *add_bnc, *share_bnc;  // of prefixes; share = reciprocal of their sum
@@ -48,7 +48,7 @@ __global__ void forward_weights_kernel(ForwardWeights a) {
   running_max<decays>(max_c, keep_c, add_c, logit, slope, C, a.block, PoolingOrder::up);
   running_sum(sum_c, a.share_bnc + first, keep_c, add_c, C, PoolingOrder::up,
               a.first.weight_n ? a.first.weight_n[bn] : 0, a.last.weight_n ? a.last.weight_n + bn : nullptr);
-  // A first position that stands for many is the state before the payload's scan, with all its digits, not one of its
+  // A first position that represents many is the start state of the scan of values, with full precision, not one of its
   // terms. Thread 0 has it in the scans above.
   if (a.first.weight_n && threadIdx.x == 0) {
     keep_c[0] = 1;
@@ -107,9 +107,9 @@ ForwardWeights forward_weights(Gpu& device, Scope& scratch, const PoolingForward
   return w;
 }
 
-// Weights, backward, global: those of a pull, which is the adjoint over sum_c, pulled_c = keep_{c+1} pulled_{c+1} +
-// d_out_c / sum_c. In place of beta, whose product over many positions would lose digits at each, it keeps
-// e^(aged_{c+1} - max_{c+1}), which is 1 as long as one maximum stays. Grid: a thread a position and head.
+// Weights, backward, without window: those of a pull, the adjoint divided by sum_c, pulled_c = keep_{c+1} pulled_{c+1}
+// + d_out_c / sum_c. The product of beta over many positions would lose precision; instead keep is e^(aged_{c+1} -
+// max_{c+1}), which is 1 while one maximum stays. Grid: one thread per position and head.
 struct GlobalWeights {
   float *weight_bnc, *keep_bnc, *share_bnc;  // e^(logit - max); keep_{c+1}; one over the sum, 0 where there is none
   const float *max_bnc, *sum_bnc, *logit_bnc;
@@ -148,8 +148,8 @@ __global__ void global_weights_kernel(GlobalWeights a) {
                          slope_of<decays>(a.slope_n, int(bn % a.N)), a.C);
 }
 
-// Gradients of logits, once the dot products of the payload's scans are there: sums over the channels of a head, one
-// part for each tile of channels that the head touches, as pooling_scan.hpp has left them.
+// Gradients of logits from the dot products of the scans of values: sums over the channels of a head, one part per tile
+// of channels of the head, as stored by pooling_scan.hpp.
 
 struct Dots {
   const float* dot_pbnc;
@@ -166,8 +166,7 @@ struct Dots {
 // Maximum number of parts per head.
 inline Index most_parts(Index K, Index tile_channels) { return (K + tile_channels - 2) / tile_channels + 1; }
 
-// Adds the dot products of the payloads behind the first to the first part of the first. Grid: a thread a position and
-// head.
+// Adds the dot products of all payloads to the first part of the first payload. Grid: one thread per position and head.
 __global__ static void add_payloads_kernel(float* dot_pbnc, Dots first, Index parts, int payloads, int C, int N) {
   wait_for_kernel_before();
   const Index i = Index{blockIdx.x} * blockDim.x + threadIdx.x;
@@ -185,8 +184,8 @@ inline Dots dots_of(Gpu& device, float* dot_pbnc, const PoolingShape& s, int til
   return dots;
 }
 
-// A walk through one head. The drift is a scan from the end of the sequence: its state before c is drift_c, and after c
-// drift_{c-1}; with a gradient of the logarithm of the sums, drift_c less that of its own. kappa(c): over sum_c.
+// Scan of one head. The drift is a scan from the end of the sequence: its state before c is drift_c, and after c
+// drift_{c-1}; with a gradient of the logarithm of the sums, drift_c minus that of c. kappa(c): divided by sum_c.
 template <bool has_d_lse, int threads = scan_threads, class Beta, class Kappa>
 __device__ void global_d_logit(float* d_logit_c, const float* weight_c, const float* share_c, const float* d_lse_c,
                                const Beta& beta, const Kappa& kappa, int C) {

@@ -23,9 +23,8 @@
 #include <ucontext.h>
 #endif
 
-// How sanitizers are told about fibers: functions that are there only in a program that is linked with one. This file
-// itself must not be compiled with -fsanitize=thread: what the scheduler does on behalf of all threads would look like
-// races between them.
+// Functions that inform sanitizers about fibers; defined only in a program linked with a sanitizer. This file must not
+// be compiled with -fsanitize=thread: the scheduler's accesses for all threads would be reported as races.
 #if defined(__ELF__)
 #define EMULATOR_IF_LINKED(result, name, ...) extern "C" __attribute__((weak)) result name(__VA_ARGS__)
 #else
@@ -96,8 +95,8 @@ struct Thread {
   bool left;         // true: the thread has returned
 };
 
-// Sets of lanes are bits. Lanes exchange values in two buffers in turn: while some still read those of one operation,
-// others may already write for the next one, but none can be two operations ahead.
+// Sets of lanes are bit masks. Lanes exchange values in two alternating buffers: some lanes may write for the next
+// operation while others still read those of the current one, and none can be two operations ahead.
 struct Warp {
   unsigned lanes, left, arrived, generation;
   const Wait* wait;  // of the lane that arrived first
@@ -105,8 +104,8 @@ struct Warp {
   alignas(64) unsigned char values[2][warp_size * detail::largest_exchange];
 };
 
-// Threads that can go on, next first. When a block's barrier opens, its threads go to the end; when a warp's does, they
-// go to the front, so that a warp runs as far as it can while its stacks are in the cache.
+// Ready threads in order. When a barrier of a block opens, its threads go to the end; when one of a warp opens, they go
+// to the front, so that a warp runs as long as possible while its stacks are in cache.
 struct Queue {
   static constexpr unsigned size = 2 * max_threads;
   Thread* threads[size];
@@ -127,8 +126,8 @@ struct StaticMemory {
   unsigned char* memory;
 };
 
-// Addresses by which ThreadSanitizer knows what happens before what. Two for each barrier, in turn: with one, a thread
-// that comes late out of a barrier would seem to know what early ones have done since.
+// Addresses that tell ThreadSanitizer the order of accesses. Each barrier has two, used alternately: with one, a thread
+// that leaves a barrier late would seem ordered after later accesses of threads that left early.
 struct SyncObjects {
   std::uint64_t block[2], warp[max_warps][2];
 };
@@ -169,8 +168,8 @@ unsigned fiber_count, idle_count;
 constexpr std::size_t sentinel_bytes = 256;
 constexpr std::uint64_t sentinel = 0xFFD3FFD3FFD3FFD3;
 
-// Words that may lie on anything. Volatile, so that loops over them do not become calls of memset, memcpy or memcmp,
-// which sanitizers see.
+// Words that may alias any type. Volatile, so that loops over them do not become calls of memset, memcpy or memcmp,
+// which sanitizers intercept.
 using Word = volatile std::uint32_t __attribute__((may_alias, aligned(1)));
 using TwoWords = volatile std::uint64_t __attribute__((may_alias, aligned(1)));
 using FourWords = std::uint64_t __attribute__((vector_size(16), may_alias, aligned(1)));
@@ -216,8 +215,8 @@ void release(void* address) {
 }
 
 #if EMULATOR_ASSEMBLY
-// Saves on the stack what a called function must leave as it was, with the control words of the floating-point units,
-// and goes on with what was saved on the other one. The name is the assembler's, on every system.
+// Saves the registers that a called function must preserve, and the floating-point control words, on this stack, and
+// restores those of the other stack. The assembler name is the same on every system.
 extern "C" void emulator_switch_stack(void** save_to, void* stack_pointer) asm("emulator_switch_stack");
 #if defined(__x86_64__)
 asm(R"(
@@ -327,8 +326,8 @@ void switch_fiber(Fiber& from, Fiber& to) {
 
 void run_threads();
 
-// The fiber begins anew, whatever was on its stack. Stacks begin at different places within a page, or their first
-// lines would all compete for the same places in the cache.
+// Restarts the fiber and discards its stack. Stacks begin at different offsets within a page; otherwise their first
+// cache lines would map to the same sets.
 void prepare(unsigned number) {
   Fiber& fiber = fibers[number];
   unsigned char* bottom = stacks + number * stack_stride + page_bytes;
@@ -520,8 +519,8 @@ void leave(Thread* self) {
   open_if_complete(warp);
 }
 
-// The main function of every fiber: one thread after the other. Only threads that wait make others begin on further
-// fibers; under ThreadSanitizer each thread has one from the start.
+// Main function of every fiber: runs threads one after another. A waiting thread makes the next ones start on other
+// fibers; under ThreadSanitizer each thread has its own fiber from the start.
 void run_threads() {
   after_switch(nullptr);
   for (;;) {
@@ -691,9 +690,9 @@ std::string description(const Thread& thread) {
   throw Error("emulator: block " + text_of(blockIdx) + ": " + problem);
 }
 
-// Each thread of a launch is another of ThreadSanitizer's fibers: in one fiber, what a thread does would be ordered
-// before what the next one does. For the same reason stacks and shared memory are fresh for every block. Launches are
-// ordered among each other, so the next one may use everything again.
+// Each thread of a launch has its own ThreadSanitizer fiber: in a shared fiber the accesses of one thread would be
+// ordered before those of the next. For the same reason stacks and shared memory are new for every block. Launches are
+// ordered, so the next launch may reuse everything.
 std::vector<void*> tsan_fibers;
 std::size_t tsan_fibers_used = 0;
 
@@ -802,8 +801,8 @@ void run_block(bool first_of_launch) {
   }
 }
 
-// The number of block i of `count` in the order of the launch. Shuffled: a stride that has no factor in common with the
-// count meets every number once.
+// Index of block i of `count` in the order of the launch. Shuffled: multiplies by a stride coprime to the count, which
+// gives every index once.
 struct BlockOrder {
   std::uint64_t count, first = 0, stride = 1;
   explicit BlockOrder(std::uint64_t blocks) : count(blocks) {

@@ -120,10 +120,10 @@ void* static_shared_memory(const SharedType& type);
 
 void launch(const void* kernel, void (*body)(void*), void* arguments, dim3 grid, dim3 block, std::size_t shared_bytes);
 
-// Whether what this stream is asked for is recorded, and the way to do so; Error where the recording is broken already.
+// True if work of this stream is being captured, with the state of the capture; throws Error if the capture is invalid.
 bool records(cudaStream_t stream);
 void record(cudaStream_t stream, std::function<void()> work);
-// Does work, or records it.
+// Does work, or captures it.
 template <class Work>
 void ask(cudaStream_t stream, Work work) {
   if (records(stream)) {
@@ -132,7 +132,7 @@ void ask(cudaStream_t stream, Work work) {
     work();
   }
 }
-// Whether this thread records something, which is then broken: for calls that must not be made meanwhile.
+// True if this thread is capturing, which then becomes invalid: for calls that a capture forbids.
 bool breaks_recording();
 
 }  // namespace detail
@@ -266,8 +266,8 @@ S& shared_memory() {
 // Dynamic shared memory of the launch, aligned to 32 bytes. All bytes are 0xFF at the start of a block.
 void* dynamic_shared_memory();
 
-// The runtime. Where nothing is recorded, everything is done when the call returns, whatever its stream is. There is a
-// stream more than CUDA has, in which a launch does nothing.
+// The runtime. Without capture, all work is complete when a call returns, for any stream. In addition to CUDA's streams
+// there is an idle stream, in which launches do nothing.
 
 inline cudaStream_t idle_stream() {
   static char place;
@@ -308,8 +308,8 @@ cudaError_t cudaMalloc(T** memory, std::size_t bytes) {
 }
 cudaError_t cudaFree(void* memory);
 
-// While its stream is recorded, a copy must be between places of global memory: what the host has may have changed, or
-// be gone, when the copy is done.
+// During capture a copy must be between addresses of global memory: host memory may change or be freed before the copy
+// runs.
 cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind,
                             cudaStream_t stream = nullptr);
 cudaError_t cudaMemsetAsync(void* to, int value, std::size_t bytes, cudaStream_t stream = nullptr);
@@ -317,12 +317,12 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream);
 cudaError_t cudaGetLastError();  // returns and clears the error
 const char* cudaGetErrorString(cudaError_t status);
 
-// Streams, events and graphs (streams.cpp). From cudaStreamBeginCapture to cudaStreamEndCapture, by the same thread,
-// nothing that the stream is asked for is done; all of it becomes a graph, which does it as often as it is launched,
-// with the arguments of then. Other streams take part from when they wait for an event of one that does, and have to be
-// waited for before the end. A graph keeps that order and no other: what may come sooner or later does so (set_order).
-// Meanwhile the thread must not allocate, free or wait: the call returns cudaErrorStreamCaptureUnsupported, and there
-// is no graph. Flags and modes are ignored.
+// Streams, events and graphs (streams.cpp). Between cudaStreamBeginCapture and cudaStreamEndCapture, by the same
+// thread, work of the stream is captured in a graph, not executed. Each launch of the graph executes it with the
+// captured arguments. Another stream joins the capture when it waits for an event of a capturing stream, and must be
+// waited for before the end. A graph keeps only this order; nodes may otherwise run early or late (set_order). During
+// capture the thread must not allocate, free or wait: the call returns cudaErrorStreamCaptureUnsupported, and there is
+// no graph. Flags and modes are ignored.
 enum cudaStreamCaptureMode { cudaStreamCaptureModeGlobal, cudaStreamCaptureModeThreadLocal };
 inline constexpr unsigned cudaStreamNonBlocking = 1, cudaEventDisableTiming = 2;
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags);
@@ -338,9 +338,9 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream);
 cudaError_t cudaGraphDestroy(cudaGraph_t graph);
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t executable);
 
-// kernel<<<grid, block, shared_bytes, stream>>>(arguments...), done when it returns, or recorded. A grid without blocks
-// is nothing to do. Throws Error if the launch breaks CUDA's limits or the kernel did something wrong; the threads that
-// still ran are abandoned: what they hold on their stacks is not destroyed.
+// kernel<<<grid, block, shared_bytes, stream>>>(arguments...), synchronous, or captured. A grid without blocks does
+// nothing. Throws Error if the launch breaks CUDA's limits or the kernel made a mistake; running threads are then
+// abandoned, and objects on their stacks are not destroyed.
 template <class... Parameters, class... Arguments>
 void launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, std::size_t shared_bytes, cudaStream_t stream,
             Arguments&&... arguments) {

@@ -1,4 +1,4 @@
-// Streams, events and graphs of the emulator: what is recorded, and what has to come before what.
+// Streams, events and graphs of the emulator: captured nodes and their dependencies.
 
 #include <algorithm>
 #include <atomic>
@@ -16,20 +16,20 @@ using Numbers = std::vector<std::size_t>;
 
 struct Node {
   std::function<void()> work;
-  Numbers after;  // nodes that come before it, all of smaller numbers
+  Numbers after;  // nodes that precede it, with smaller indices
 };
 
 struct Stream;
 
 struct Recording {
   std::vector<Node> nodes;
-  std::vector<Stream*> streams;  // the first is where it began
+  std::vector<Stream*> streams;  // the first is the one where capture began
   bool broken = false;
 };
 
 struct Stream {
   Recording* recording = nullptr;
-  Numbers last;  // what its next node comes after
+  Numbers last;  // predecessors of its next node
 };
 
 struct Event {
@@ -43,7 +43,7 @@ std::atomic<std::size_t> last_size = 0, last_length = 0;
 Stream& of(cudaStream_t stream) { return *reinterpret_cast<Stream*>(stream); }
 Event& of(cudaEvent_t event) { return *reinterpret_cast<Event*>(event); }
 
-// Whether a path leads from every node to the end of the first stream.
+// True if a path leads from every node to the end of the first stream.
 bool all_joined(const Recording& recording) {
   std::vector<bool> before(recording.nodes.size());
   for (const std::size_t i : recording.streams.front()->last) before[i] = true;
@@ -54,7 +54,7 @@ bool all_joined(const Recording& recording) {
   return true;
 }
 
-// The most nodes of which each comes after the one before.
+// Length of the longest chain of dependent nodes.
 std::size_t longest_way(const std::vector<Node>& nodes) {
   Numbers length(nodes.size(), 1);
   std::size_t longest = 0;
@@ -65,10 +65,10 @@ std::size_t longest_way(const std::vector<Node>& nodes) {
   return longest;
 }
 
-// In an order that the graph allows: as recorded, or as late as may be, or anything between.
+// Runs the nodes in an allowed order: as captured, as late as possible, or in between.
 void run(std::vector<Node>& nodes) {
   std::vector<Numbers> before(nodes.size());
-  Numbers waits(nodes.size()), ready;  // ready: in falling order
+  Numbers waits(nodes.size()), ready;  // ready: in decreasing order
   for (std::size_t i = nodes.size(); i-- > 0;) {
     waits[i] = nodes[i].after.size();
     for (const std::size_t j : nodes[i].after) before[j].push_back(i);
