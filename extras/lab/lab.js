@@ -54,7 +54,7 @@ class Lab {
       if (!/[=&]/.test(location.hash)) return;
       this.openAddress();
     });
-    // Sections that are out of view are drawn when they come into view.
+    // Sections are drawn once for each network, and again while they are in view.
     this.seers = [["follow", this.follow], ["inside", this.inside], ["known", this.known], ["memory", this.memory], ["backward", this.backward]];
     const watch = new IntersectionObserver((entries) => {
       for (const {target, isIntersecting} of entries) target.dataset.inView = isIntersecting ? "1" : "";
@@ -414,7 +414,7 @@ class Lab {
     if (this.choice) this.head.show(seen, info, this.choice, this.changes);
     this.outputs.show(seen, seen.changes.length ? this.before : undefined, info);
     find("untouch").hidden = !this.changes.size;
-    for (const [id, part] of this.seers) if (find(id).dataset.inView) part.show(seen, info);
+    for (const [id, part] of this.seers) if (find(id).dataset.inView || part.info !== info) part.show(seen, info);
   }
 
   choose(choice) {
