@@ -33,12 +33,6 @@ __device__ __forceinline__ State scan_of_warp(State mine, int lane) {
   return mine;
 }
 
-// The state of lane 31, in every lane.
-__device__ __forceinline__ State of_last_lane(const State& mine) {
-  return {__shfl_sync(whole_warp_mask, mine.max, 31), __shfl_sync(whole_warp_mask, mine.sum, 31),
-          __shfl_sync(whole_warp_mask, mine.average, 31)};
-}
-
 struct States {
   State of_warp[warps];
 };
