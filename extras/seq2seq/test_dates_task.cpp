@@ -67,6 +67,14 @@ TEST_CASE("dates: a row is a source with its mask, and a target that begins and 
   CHECK(task.shown(batch, 0, wrong) == "04/14/2003 -> 2103-04-14, expected 2003-04-14");
 }
 
+TEST_CASE("dates: an empty source is one masked position", "[dates]") {
+  const Batch batch = batch_of_source({});
+  CHECK(batch.S == 1);
+  CHECK((batch.source_bs == std::vector<Token>{SequenceWords::padding}));
+  CHECK((batch.source_mask_bs == std::vector<Token>{0}));
+  CHECK(batch_of_source({5, 6}).source_mask_bs.empty());
+}
+
 TEST_CASE("dates: an evaluation on the way takes whole examples, one at least", "[dates]") {
   const DatesTask task;  // of 11 tokens each
   for (const auto& [tokens, rows] : {std::pair{1, 1}, {10, 1}, {11, 1}, {12, 2}, {22, 2}, {23, 3}}) {
