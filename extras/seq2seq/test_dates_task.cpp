@@ -67,6 +67,14 @@ TEST_CASE("dates: a row has a source with its mask, and a target with begin and 
   CHECK(task.shown(batch, 0, wrong) == "04/14/2003 -> 2103-04-14, expected 2003-04-14");
 }
 
+TEST_CASE("dates: an empty source is one masked position", "[dates]") {
+  const Batch batch = batch_of_source({});
+  CHECK(batch.S == 1);
+  CHECK((batch.source_bs == std::vector<Token>{SequenceWords::padding}));
+  CHECK((batch.source_mask_bs == std::vector<Token>{0}));
+  CHECK(batch_of_source({5, 6}).source_mask_bs.empty());
+}
+
 TEST_CASE("dates: an evaluation during training uses whole examples, at least one", "[dates]") {
   const DatesTask task;  // of 11 tokens each
   for (const auto& [tokens, rows] : {std::pair{1, 1}, {10, 1}, {11, 1}, {12, 2}, {22, 2}, {23, 3}}) {
