@@ -162,7 +162,7 @@ TEST_CASE("recall: a trained model is evaluated and drawn", "[recall][drawing][p
   CHECK(contains(require_success(draw({"--text", "12*45677*"})).out, "12*45677*"));
   // Behind several markers the last one counts, but for that at the end.
   require_success(draw({"--text", "1*2*3*"}));
-  CHECK(contains(read_bytes(out + "/index.html"), "the hardest is \u20183\u2019"));
+  CHECK(contains(read_bytes(out + "/index.html"), "the largest is that of \u20183\u2019"));
   for (const std::string text : {"12*45", "12345*", "*", "123**"}) {
     require_refusal(draw({"--text", text}), 1, {"--text: expected a marker * with a symbol behind it"});
   }

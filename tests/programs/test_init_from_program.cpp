@@ -117,7 +117,7 @@ TEST_CASE("programs: --init-from refuses an incompatible model", "[programs][hea
   file.metadata["causal"] = "0";
   file.write(place / "other.safetensors");
   require_refusal(train(with(flags, {"--init-from", place / "other.safetensors"})), 1,
-                  {place / "other.safetensors: ", "later positions"});
+                  {place / "other.safetensors: ", "no causal mask"});
   CHECK_FALSE(exists(place.run));
   // Flags that repeat the file's settings change nothing. Flags outside the model may have any value.
   require_success(train(place.flags({"--init-from", model, "--conv-groups", "0", "--dropout", "0.5", "--seed", "9"})));
