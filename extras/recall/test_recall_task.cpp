@@ -160,7 +160,7 @@ TEST_CASE("recall: a trained model is evaluated and drawn", "[recall][drawing][p
   };
   require_success(draw({"--example", "2"}));
   CHECK(contains(require_success(draw({"--text", "12*45677*"})).out, "12*45677*"));
-  // Behind several markers the last one counts, but for that at the end.
+  // If there are several markers, the last one before the marker at the end counts.
   require_success(draw({"--text", "1*2*3*"}));
   CHECK(contains(read_bytes(out + "/index.html"), "the largest is that of \u20183\u2019"));
   for (const std::string text : {"12*45", "12345*", "*", "123**"}) {
