@@ -136,7 +136,13 @@ TEST_CASE("settings of features that a build lacks are named", "[golden]") {
 TEST_CASE("the script for golden files writes files of every case", "[golden]") {
   Content unknown = linear_by_hand();
   unknown.metadata["case"] = "none";
-  const std::string fault = run_golden_on(unknown).err, script = document("tests/golden_cases.py");
+  const std::string fault = run_golden_on(unknown).err;
+  std::string script = document("tests/golden_cases.py");
+  for (const auto& feature : std::filesystem::directory_iterator(std::string(ABH_SOURCE_DIR) + "/extras")) {
+    const std::string name = feature.path().filename().string();
+    const std::string reference = "extras/" + name + "/" + name + "_reference.py";
+    if (std::filesystem::exists(std::string(ABH_SOURCE_DIR) + "/" + reference)) script += document(reference);
+  }
   const std::size_t first = fault.find("expected one of ") + 16;
   const std::string cases = fault.substr(first, fault.find(", found") - first);
   for (const std::string& name : lines_of(cases, ',')) {

@@ -109,7 +109,7 @@ TEST_CASE("evaluation: unusable input is refused", "[evaluation]") {
   model.weights[0] = HUGE_VALF;
   CHECK(contains(error("\na", 8), "not finite"));
   model.config.causal = false;
-  CHECK(contains(error("ab", 8), "later positions"));
+  CHECK(contains(error("ab", 8), "no causal mask"));
 }
 
 TEST_CASE("evaluation: the last line has its documented form", "[evaluation]") {
