@@ -223,7 +223,7 @@ def additive_case(folder, name, C, D, N, values, projection, skip, window, mask,
 
 def attention_case(folder, name, mixer, C, D, N, K, causal, mask, biases=(), **settings):
     cases = {"dot": "dot_product_attention", "metric": "metric_attention", "quadratic": "quadratic_attention"}
-    kind = cases[mixer]
+    kind = cases.get(mixer, mixer + "_attention")  # else the case of a feature
     case = Case(name, kind, heads=N, causal=causal, **settings)
     x = case.real("input.x_bcd", (3, C, D))
     read = block_settings(case, mixer, D, N, K, C)
