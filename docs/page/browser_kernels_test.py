@@ -41,7 +41,7 @@ class Kernels(unittest.TestCase):
                     self.assertLessEqual(self.browser.run("return document.documentElement.scrollWidth"), width)
                     self.browser.keep(f"kernels-{page}-{width}")
 
-    def test_every_step_of_a_warp_can_be_drawn(self) -> None:
+    def test_the_first_steps_of_every_level_can_be_drawn(self) -> None:
         for page in PAGES:
             self.open(page)
             levels = self.browser.run("return [...document.querySelector('.fields select').options].map((one) => one.value)")
@@ -49,9 +49,10 @@ class Kernels(unittest.TestCase):
                 with self.subTest(page=page, level=level):
                     self.open(page, f"level={level}")
                     count = int(re.match(r"Step 1 of (\d+)", self.browser.run(TOLD)).group(1))
-                    forward = "const go = document.querySelectorAll('.controls button')[2];"
-                    self.browser.run(f"{forward} for (let i = 1; i < arguments[0]; ++i) go.click()", min(count, 120))
-                    self.assertEqual(self.browser.run(TOLD).split(".")[0], f"Step {min(count, 120)} of {count}")
+                    last = min(count, 20)
+                    for _ in range(1, last):
+                        self.browser.run("document.querySelectorAll('.controls button')[2].click()")
+                    self.assertEqual(self.browser.run(TOLD).split(".")[0], f"Step {last} of {count}")
 
     def test_a_link_leads_to_its_moment(self) -> None:
         told = self.open("basics", "level=transpose_32&step=17&beside=transpose_33&besideStep=17")
