@@ -1,8 +1,8 @@
 #pragma once
 
-// Records what the lanes of kernels do, in a build with EMULATOR_RECORDS (docs/emulator.md): requests of memory, as
-// counts.cpp groups them, with the values that are written, and barriers, shuffles, votes and products. The text of a
-// recording is a trace, which docs/page/kernels.js replays.
+// Records the kernels of a build with EMULATOR_RECORDS: memory requests, grouped as in counts.cpp, with the written
+// values; barriers, shuffles, votes and products. The text of a recording is a trace. docs/page/kernels/viewer.js
+// replays it.
 
 #include <cstddef>
 #include <cstdint>
@@ -13,13 +13,13 @@
 
 namespace emulator::record {
 
-// Recording begins, with nothing named and nothing recorded: so many blocks of every launch, the first ones.
+// Starts a new recording of the first blocks of every launch.
 void begin(int blocks_of_launch);
-// The array, as it is now, under a name with its shape. type: f4, bf (bf16) or i4. Other global memory is scratch.
+// Names an array and records its present values. type: f4, bf (bf16) or i4. Other global memory is scratch memory.
 void name_array(const void* array, const std::string& name, const std::string& type, const std::vector<long>& shape);
-// The type of the numbers in shared memory, f4 at first.
+// Sets the type of the numbers in shared memory. Default: f4.
 void type_of_shared(const std::string& type);
-// The words that a launch ended with.
+// Records the error message that ended a launch.
 void fault(const std::string& words);
 // Ends the recording and returns its text.
 std::string end();
@@ -31,11 +31,11 @@ struct Requested {
   std::uintptr_t bytes;
   bool writes, is_shared;
   std::uintptr_t where;
-  std::vector<std::uint64_t> parts;  // the numbers of the requests that are one
+  std::vector<std::uint64_t> parts;  // numbers of the requests that were merged into this one
 };
 void access(std::uint64_t number, unsigned lane, std::uintptr_t address, std::size_t bytes, bool writes,
             const void* copied_from);
-// Takes over what the lane that ran has written: it stands in memory now.
+// Records the values that the last lane wrote, after they are in memory.
 void settle();
 void requests(unsigned warp, std::vector<Requested> requested);
 void launch(const std::string& kernel, std::uintptr_t shared_begin);

@@ -13,20 +13,20 @@ namespace emulator {
 inline constexpr unsigned lanes_of_warp = 32, banks = 32;
 inline constexpr std::uintptr_t sector_bytes = 32, word_bytes = 4, widest_access = 16;
 
-// The accesses of a warp's lanes at one place for the same time.
+// Accesses of the lanes of a warp by one instruction at its n-th execution.
 struct Request {
-  std::uint64_t number;  // of those before
+  std::uint64_t number;  // number of earlier requests
   std::uint32_t lanes;
   std::uintptr_t address[lanes_of_warp];
 };
 
-// Sorted, each once; how many.
+// Sorts and removes duplicates; returns the new count.
 inline std::size_t sort_and_unite(std::uintptr_t* numbers, std::size_t count) {
   if (!std::is_sorted(numbers, numbers + count)) std::sort(numbers, numbers + count);
   return static_cast<std::size_t>(std::unique(numbers, numbers + count) - numbers);
 }
 
-// The pieces of `piece` bytes that the lanes first ... first + count - 1 touch, `bytes` each: sorted, each once.
+// Pieces of `piece` bytes that the lanes first ... first + count - 1 access, with `bytes` per lane: sorted, each once.
 struct Pieces {
   std::uintptr_t number[2 * lanes_of_warp * widest_access / word_bytes];
   std::size_t count = 0;
@@ -43,17 +43,17 @@ inline Pieces pieces_of(const Request& request, std::uintptr_t bytes, std::uintp
   return pieces;
 }
 
-// A request of more than 128 bytes of shared memory goes in phases of so many lanes: 16 of 8 bytes, 8 of 16.
+// Number of lanes per phase of a request of shared memory: 32 for 4 bytes per lane, 16 for 8, 8 for 16.
 constexpr unsigned lanes_of_phase(std::uintptr_t bytes) {
   return bytes <= word_bytes ? lanes_of_warp : static_cast<unsigned>(128 / bytes);
 }
 
 struct SharedCost {
-  unsigned phases = 0;     // with a lane that takes part
-  unsigned conflicts = 0;  // passes beyond one a phase
+  unsigned phases = 0;     // phases with an active lane
+  unsigned conflicts = 0;  // passes beyond one per phase
 };
 
-// A bank gives one word of four bytes a pass, to all lanes that want it.
+// A bank delivers one word of four bytes per pass, to all lanes that access it.
 inline SharedCost shared_cost(const Request& request, std::uintptr_t bytes, unsigned phase_lanes) {
   SharedCost cost;
   for (unsigned first = 0; first < lanes_of_warp; first += phase_lanes) {
