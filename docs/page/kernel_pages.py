@@ -46,7 +46,7 @@ def page_of(name: str) -> str:
 
 
 def title_of(root: Path, operation: str, level: str) -> str:
-    """level_2 of layernorm as `2: one warp a row`, the first sentence of the file; other names as they are."""
+    """level_2 of layernorm as `2: one warp per row`, the first sentence of the file; other names as they are."""
     path = root / FOLDER / operation / f"{level}.cu"
     if operation == "production":
         return level.replace("_", " ")

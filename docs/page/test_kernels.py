@@ -151,7 +151,7 @@ class Pages(unittest.TestCase):
                 self.assertEqual(costs.count("<details"), len(kernel_pages.levels(ROOT, operation)))
 
     def test_titles(self) -> None:
-        self.assertEqual(kernel_pages.title_of(ROOT, "layernorm", "level_2"), "2: one warp a row")
+        self.assertEqual(kernel_pages.title_of(ROOT, "layernorm", "level_2"), "2: one warp per row")
         self.assertEqual(kernel_pages.title_of(ROOT, "production", "layernorm_forward"), "layernorm forward")
 
     def test_the_script_fetches_nothing(self) -> None:

@@ -1,4 +1,4 @@
-// Level 1: one thread a query. Each thread goes through the keys that its query sees, with a running softmax, so that
+// Level 1: one thread per query. Each thread goes through the keys that its query sees, with a running softmax, so that
 // no score is ever stored.
 
 #include "docs/kernels/ladder.hpp"

@@ -1,4 +1,4 @@
-// Level 2: tiles in shared memory. 32 keys and values are read once for the 32 queries of a block, 16 bytes a lane.
+// Level 2: tiles in shared memory. 32 keys and values are read once for the 32 queries of a block, 16 bytes per lane.
 
 #include "docs/kernels/ladder.hpp"
 
@@ -13,7 +13,7 @@ struct Tile {
   float key[rows][K], value[rows][K];
 };
 
-// Keys and values of the positions first_s ... first_s + 31, zeros behind the end: 16 bytes a lane and access.
+// Keys and values of the positions first_s ... first_s + 31, zeros behind the end: 16 bytes per lane and access.
 __device__ __forceinline__ void load_tile(Tile& tile, const Attention& a, int first, int first_s) {
   for (int item = int(threadIdx.x); item < rows * K / 4; item += rows) {
     const int row = item / (K / 4), k = item % (K / 4) * 4;

@@ -14,7 +14,7 @@ struct Tile {
   float key[rows][K], value[rows][K];
 };
 
-// Keys and values of the positions first_s ... first_s + 31, zeros behind the end: 16 bytes a lane and access.
+// Keys and values of the positions first_s ... first_s + 31, zeros behind the end: 16 bytes per lane and access.
 __device__ __forceinline__ void load_tile(Tile& tile, const Attention& a, int first, int first_s) {
   for (int item = int(threadIdx.x); item < rows * K / 4; item += rows) {
     const int row = item / (K / 4), k = item % (K / 4) * 4;

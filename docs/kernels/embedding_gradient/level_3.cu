@@ -1,4 +1,4 @@
-// Level 3: one block a row of the table. A token that no row has costs two reads and no write, and the others move 16
+// Level 3: one block per row of the table. A token that no row has costs two reads and no write, and the others move 16
 // bytes a lane.
 
 #include "docs/kernels/ladder.hpp"

@@ -1,4 +1,4 @@
-// Level 1: one thread a row. Each thread does what the plain loops do, for a row of its own.
+// Level 1: one thread per row. Each thread does what the plain loops do, for a row of its own.
 
 #include "docs/kernels/ladder.hpp"
 

@@ -1,4 +1,4 @@
-// Level 3: 16 bytes a lane. A lane reads four neighbouring channels in one access, so that a warp asks for 512 bytes in
+// Level 3: 16 bytes per lane. A lane reads four neighbouring channels in one access, so that a warp asks for 512 bytes in
 // one request instead of four.
 
 #include "docs/kernels/ladder.hpp"

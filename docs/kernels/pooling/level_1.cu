@@ -1,4 +1,4 @@
-// Level 1: one thread a channel, position after position. Lanes read neighbouring channels, but nothing goes on beside
+// Level 1: one thread per channel, position after position. Lanes read neighbouring channels, but nothing goes on beside
 // the chain of positions.
 
 #include "docs/kernels/ladder.hpp"

@@ -1,4 +1,4 @@
-// Level 3: a tile turned in shared memory. The block reads 32 positions of 8 channels by rows, 32 bytes each, and the
+// Level 3: a tile transposed in shared memory. The block reads 32 positions of 8 channels by rows, 32 bytes each, and the
 // warps scan the columns. Rows of 9 numbers put the numbers of a column into 32 different banks; with rows of 8 a
 // column would lie in four.
 

@@ -1,4 +1,4 @@
-// Level 1: one thread an output. Every thread reads a row of the input and a row of the weight, 4 bytes at a time.
+// Level 1: one thread per output. Every thread reads a row of the input and a row of the weight, 4 bytes at a time.
 
 #include "docs/kernels/ladder.hpp"
 

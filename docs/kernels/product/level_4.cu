@@ -1,4 +1,4 @@
-// Level 4: 16 bytes a lane, in a layout without bank conflicts. Both memories are asked for four numbers at a time, and
+// Level 4: 16 bytes per lane, in a layout without bank conflicts. Both memories are asked for four numbers at a time, and
 // the packs of a row change places from row to row, so that the eight lanes of a phase reach all 32 banks.
 
 #include "docs/kernels/ladder.hpp"

@@ -1,4 +1,4 @@
-// Level 5: copies in the background. While the threads multiply one pair of tiles, the next pair is on its way to
+// Level 5: asynchronous copies. While the threads multiply one pair of tiles, the next pair is on its way to
 // shared memory (cp.async), past the registers. Two pairs of tiles take turns.
 
 #include "cuda/gemm/tensor_core.hpp"
