@@ -3,27 +3,15 @@
 from __future__ import annotations
 
 import re
-import unittest
 
-import browser_test
-from browser_test import SETTLE, WIDTHS, Browser
+from browser_test import SETTLE, WIDTHS, Browser, InBrowser
 
 PAGES = ("attention", "basics", "embedding_gradient", "layernorm", "pooling", "product", "production")
 TOLD = "return document.querySelector('.pane .told').textContent"
 RIGHT, DOWN, TAB, SPACE = "\ue014", "\ue015", "\ue004", " "
 
 
-class Kernels(unittest.TestCase):
-    browser: Browser
-
-    @classmethod
-    def setUpClass(cls) -> None:
-        cls.browser = Browser()
-
-    @classmethod
-    def tearDownClass(cls) -> None:
-        cls.browser.close()
-
+class Kernels(InBrowser):
     def open(self, page: str, fragment: str = "", width: int = 1280) -> str:
         self.browser.resize(width)
         self.browser.open(f"kernels/{page}.html", fragment)

@@ -10,8 +10,7 @@ import json
 import time
 import unittest
 
-import browser_test
-from browser_test import SETTLE, WIDTHS, Browser
+from browser_test import SETTLE, WIDTHS, Browser, InBrowser
 
 PAGE = "lab.html"
 SHIFT, TAB, ENTER, SPACE, UP = "\ue008", "\ue004", "\ue007", " ", "\ue013"
@@ -28,24 +27,10 @@ FAULT_AT = """const shown = [...document.querySelectorAll('#lab .fault')].filter
 PATIENCE = 400  # looks at a page on which nothing changes
 
 
-def has_lab() -> bool:
-    return (browser_test.SITE / "lab-engine.js").is_file()
-
-
-class Lab(unittest.TestCase):
+class Lab(InBrowser):
     """What a newcomer does, and what somebody does who stays."""
 
-    browser: Browser
-
-    @classmethod
-    def setUpClass(cls) -> None:
-        if not has_lab():
-            raise unittest.SkipTest("the site has no lab-engine.js: no tools for WebAssembly where it was written")
-        cls.browser = Browser()
-
-    @classmethod
-    def tearDownClass(cls) -> None:
-        cls.browser.close()
+    needs = "lab-engine.js"
 
     def until(self, script: str, *arguments) -> None:
         """Waits until a script says yes, as long as the page goes on."""

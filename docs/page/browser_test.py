@@ -120,18 +120,25 @@ const frame = document.querySelector(arguments[0]).closest('.beside .listing')?.
 return box.bottom > (frame?.top ?? 0) && box.top < (frame?.bottom ?? innerHeight) && box.top < innerHeight && box.bottom > 0"""
 
 
-class WithScript(unittest.TestCase):
-    """Every page at three widths, and what can be done with pointer and keyboard."""
+class InBrowser(unittest.TestCase):
+    """Tests that share one browser. script: whether it runs scripts. needs: a file of the site that the tests need."""
 
     browser: Browser
+    script, needs = True, ""
 
     @classmethod
     def setUpClass(cls) -> None:
-        cls.browser = Browser()
+        if not (SITE / cls.needs).exists():
+            raise unittest.SkipTest(f"the site has no {cls.needs}: no tools for WebAssembly where it was written")
+        cls.browser = Browser(script=cls.script)
 
     @classmethod
     def tearDownClass(cls) -> None:
         cls.browser.close()
+
+
+class WithScript(InBrowser):
+    """Every page at three widths, and what can be done with pointer and keyboard."""
 
     def test_every_page_at_every_width(self) -> None:
         for width in WIDTHS:
@@ -487,18 +494,10 @@ class WithScript(unittest.TestCase):
         self.assertTrue(self.browser.run("return document.querySelector('#cuda details').open"))
 
 
-class WithoutScript(unittest.TestCase):
+class WithoutScript(InBrowser):
     """The same links, and the places of the tag in the address are lit all the same."""
 
-    browser: Browser
-
-    @classmethod
-    def setUpClass(cls) -> None:
-        cls.browser = Browser(script=False)
-
-    @classmethod
-    def tearDownClass(cls) -> None:
-        cls.browser.close()
+    script = False
 
     def test_target_lights_every_place_of_its_tag(self) -> None:
         self.browser.resize(1280)

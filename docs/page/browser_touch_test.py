@@ -11,7 +11,7 @@ import unittest
 from pathlib import Path
 
 import browser_test
-from browser_test import Browser
+from browser_test import Browser, InBrowser
 
 POOLING, WINDOWED, ATTENTION, REGRESSION = (
     f"layers/{name}.html" for name in ("pooling", "pooling_sliding_window", "attention", "kernel_regression")
@@ -25,20 +25,10 @@ INPUT = "[data-touch={}] label:nth-of-type({}) input"
 TEXTS = "return [...document.querySelectorAll(arguments[0])].map((text) => text.textContent)"
 
 
-class Touch(unittest.TestCase):
+class Touch(InBrowser):
     """Dragging and keys change numbers, and they are the right ones."""
 
-    browser: Browser
-
-    @classmethod
-    def setUpClass(cls) -> None:
-        if not (browser_test.SITE / "touch-pooling.js").is_file():
-            raise unittest.SkipTest("the site has no touch-pooling.js: no tools for WebAssembly where it was written")
-        cls.browser = Browser()
-
-    @classmethod
-    def tearDownClass(cls) -> None:
-        cls.browser.close()
+    needs = "touch-pooling.js"
 
     def open(self, width: int, page: str = POOLING) -> None:
         self.browser.resize(width)
