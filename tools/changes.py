@@ -2,18 +2,18 @@
 """tools/changes.py [--list] [--together] [--here BUILD] [--out FOLDER] [KIND[.NUMBER]...]: makes changes that a test must
 notice.
 
-tests/changes/KIND.txt holds errors that somebody could make and that no test noticed once, by their kind. Their form is
-that of the exercises (tools/exercises.py): a number and a file, the old text behind - and the new one behind +, and the
-names of tests behind `fails`, one of which must fail with the change. A change that has none, but a [TAG] behind its
-file, is tried with all tests of that tag, which must pass without it.
+tests/changes/KIND.txt lists errors, by kind, that once no test noticed. The form is that of the exercises
+(tools/exercises.py): a number and a file, the old text after -, the new text after +, and the names of tests after
+`fails`. One of these tests must fail with the change. A change without `fails` has a [TAG] after its file. It is tried
+with all tests of this tag, which must pass without the change.
 
-Every change is made in a copy of the repository's files in FOLDER (build/changes). The files of the named tests are built
-there, and the programs that these run. --here makes the changes in this tree itself instead, builds in its folder BUILD,
-where the tests have been built already, and takes the changes back. --together makes as many changes at a time as name
-different tests, which needs fewer builds, but a test may then fail by another change than its own.
+Each change is made in a copy of the repository in FOLDER (build/changes). The script builds the files of the named tests
+there, and the programs that they run. --here makes the changes in this tree instead, builds in the folder BUILD, where
+the tests are already built, and reverts the changes. --together makes as many changes at a time as name different tests.
+This needs fewer builds, but a test may then fail because of another change.
 
-First all named tests must pass without a change. Then a line for each change says which of its tests fails. --list only
-checks that each change can be made and that its tests exist. Status 1 where a change is not noticed.
+First all named tests must pass without a change. Then the script prints, for each change, which of its tests fail.
+--list only checks that each change can be made and that its tests exist. Status 1: a change is not noticed.
 """
 
 import argparse

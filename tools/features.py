@@ -1,5 +1,5 @@
-"""The features in extras/ as tools/checkpoint.py and tools/reference_model.py know them: one file each,
-extras/FEATURE/FEATURE_reference.py, with FEATURE, a Feature. Networks that need a missing file are refused.
+"""The features in extras/ for tools/checkpoint.py and tools/reference_model.py. Each feature has one file,
+extras/FEATURE/FEATURE_reference.py, which defines FEATURE, a Feature. Networks that need a missing file are refused.
 
 The functions of such a file that compute import PyTorch and tools/reference_model.py themselves, since checkpoints are
 read without PyTorch.
@@ -17,7 +17,7 @@ POSITIONS = ("learned", "none", "sinusoidal", "rotary", "alibi")  # of tokens
 EXTRAS = pathlib.Path(__file__).resolve().parents[1] / "extras"
 
 
-# ---- values of settings: text -> value, ValueError if it is none -----------------------------------------------------
+# ---- values of settings: text -> value, ValueError if it is invalid -----------------------------------------------------
 
 
 class Whole:
@@ -58,7 +58,7 @@ class Toggle(OneOf):
 
 
 class List:
-    """One entry, or a comma list with one a layer."""
+    """One entry, or a comma-separated list with one per layer."""
 
     def __init__(self, entry):
         self.entry, self.expected = entry, entry.expected + ", or a comma list with one a layer"
@@ -75,13 +75,13 @@ class List:
 class Mixer:
     name: str
     shapes: Callable  # shapes(s): name -> shape of its tensors, without the norm that every mixer begins with
-    # forward(h_bcd, weight, s, attention_mask, past_bcd): y_bcd. past_bcd: h as a memory, into which no gradient flows
+    # forward(h_bcd, weight, s, attention_mask, past_bcd): y_bcd. past_bcd: h as a memory, without a gradient
     forward: Callable = None
-    window: str = "window"  # the setting that limits how far it looks back
+    window: str = "window"  # the setting of its window
     any_head_width: bool = False  # heads of s.head_channels; otherwise they divide the channels
     flags: str = ""  # flags of train that a short run needs beside --mixer
     with_encoder: bool = True  # whether a network with an encoder may have it
-    # Where it also is a decoder's cross-attention: its tensors beside the maps of query, key, value and output, and
+    # For mixers that are also a cross-attention: the tensors besides the maps of query, key, value and output, and
     # cross(x_bcd, memory_bse, weight, s, attention_mask).
     cross_shapes: Callable = None
     cross: Callable = None
@@ -92,7 +92,7 @@ class Feature:
     mixers: tuple = ()
     settings: dict = field(default_factory=dict)  # key: (how its value is read, the text of its default)
     check: Callable = lambda s, fail: None  # check(s, fail): calls fail(key, what is wrong)
-    shapes: Callable = lambda mixer, s: {}  # shapes(mixer, s): tensors that it adds to a mixer
+    shapes: Callable = lambda mixer, s: {}  # shapes(mixer, s): tensors that the feature adds to a mixer
     # scores(mixer, layer, weight, s): a function score_bncs -> score_bncs that dot-product attention calls; None: none
     scores: Callable = lambda mixer, layer, weight, s: None
     # golden(make, folder): writes golden files with the functions of tests/golden_cases.py, make
@@ -101,7 +101,7 @@ class Feature:
 
 
 def features():
-    """Those that are present, in the order of their names."""
+    """The features that are present, ordered by name."""
     found = []
     for path in sorted(EXTRAS.glob("*/*_reference.py")):
         sys.path.append(str(path.parent))

@@ -4,6 +4,7 @@
 
 #include "base/bf16.hpp"
 #include "base/error.hpp"
+#include "docs/kernels/sizes.hpp"
 #include "layers/attention.hpp"
 #include "layers/embedding.hpp"
 #include "layers/layernorm.hpp"
@@ -21,7 +22,7 @@ std::size_t count_of(const std::vector<long>& shape) {
   return count;
 }
 
-// Multiples of 0.25 between -2 and 2, others for every seed: short in a trace and on a page, and exact.
+// Multiples of 0.25 between -2 and 2, which depend on the seed. They are short in a trace, and exact.
 Array input(const std::string& name, const std::vector<long>& shape, unsigned seed, const std::string& type = "f4") {
   Array array{name, type, shape, std::vector<float>(count_of(shape)), false};
   unsigned state = 12345 + 977 * seed;
@@ -78,14 +79,14 @@ Case case_of(const std::string& operation, const std::vector<int>& sizes, bool n
     given["d_weight_d"].result = given["d_bias_d"].result = true;
   } else if (operation == "pooling") {
     const std::vector<long> rows = {n(0), n(1), n(2)};
-    const long chunks = (n(1) + 15) / 16;
+    const long chunks = (n(1) + pooling_chunk - 1) / pooling_chunk;
     given.arrays = {input("logit_bc", {n(0), n(1)}, 1), input("x_bck", rows, 2), result("out_bck", rows),
                     result("state_of_chunk", {n(0), chunks, n(2) + 2})};
   } else if (operation == "product") {
     given.arrays = {input("in_bci", {n(0), n(1)}, 1, type), input("weight_oi", {n(2), n(1)}, 2, type),
                     result("out_bco", {n(0), n(2)})};
   } else if (operation == "attention") {
-    const std::vector<long> rows = {n(0), n(1), 16};
+    const std::vector<long> rows = {n(0), n(1), attention_channels};
     given.arrays = {input("query_bck", rows, 1, type), input("key_bsk", rows, 2, type),
                     input("value_bsk", rows, 3, type), result("out_bck", rows)};
   } else {
@@ -94,7 +95,7 @@ Case case_of(const std::string& operation, const std::vector<int>& sizes, bool n
                     input("row_r", {BC}, 4, "i4"), input("first_v", {V + 1}, 5, "i4")};
     given["d_token_vd"].result = true;
     auto &token = given["token_bc"].x, &row = given["row_r"].x, &first = given["first_v"].x;
-    for (long bc = 0; bc < BC; ++bc) token[std::size_t(bc)] = float(bc * bc * 5 % 7 % V);  // some have no row
+    for (long bc = 0; bc < BC; ++bc) token[std::size_t(bc)] = float(bc * bc * 5 % 7 % V);  // some tokens have no row
     row.clear();
     for (long v = 0; v < V; ++v) {
       first[std::size_t(v)] = float(row.size());
@@ -155,7 +156,7 @@ std::map<std::string, std::vector<double>> expected(const std::string& operation
             .C = n(1),
             .S = n(1),
             .N = 1,
-            .K = 16};
+            .K = attention_channels};
     attention_forward(plain, a);
     out = {{"out_bck", y}};
   } else {

@@ -1,11 +1,12 @@
 #pragma once
 
-// The ladders of kernels: for each operation a sequence of complete kernels, one idea a level. A level is one file,
-// OPERATION/level_N.cu, that defines OPERATION_N below. Arrays are in the memory of the device; rows touch.
+// The ladders of kernels: a sequence of complete kernels per operation, with one new idea per level. A level is one
+// file, OPERATION/level_N.cu, which defines OPERATION_N below. Arrays are in device memory; rows are contiguous.
 
 #include "base/bf16.hpp"
 #include "base/types.hpp"
 #include "cuda/platform.hpp"
+#include "docs/kernels/sizes.hpp"
 
 namespace abh {
 inline namespace ABH_BACKEND {
@@ -26,7 +27,7 @@ void start(void (*kernel)(Parameters...), dim3 grid, dim3 block, cudaStream_t st
 #endif
 }
 
-// Four neighbouring numbers, read and written in one access of 16 bytes at an address that is a multiple of 16.
+// Four neighbouring numbers, with one access of 16 bytes at an address that is a multiple of 16.
 struct alignas(16) Four {
   float x[4];
 };
@@ -52,14 +53,13 @@ void layernorm_2(const Layernorm& a, cudaStream_t stream);
 void layernorm_3(const Layernorm& a, cudaStream_t stream);
 void layernorm_4(const Layernorm& a, cudaStream_t stream);
 
-// The forward pass of src/layers/pooling.hpp for B heads of K channels, each by itself: (B, C, K).
+// The forward pass of src/layers/pooling.hpp for B separate heads of K channels: (B, C, K).
 struct Pooling {
   float* out_bck;
   const float *logit_bc, *x_bck;
-  float* scratch;  // level 5: (K + 2) numbers a chunk
+  float* scratch;  // level 5: K + 2 numbers per chunk
   int B, C, K;
 };
-inline constexpr int pooling_chunk = 16;
 void pooling_1(const Pooling& a, cudaStream_t stream);
 void pooling_2(const Pooling& a, cudaStream_t stream);
 void pooling_3(const Pooling& a, cudaStream_t stream);
@@ -81,9 +81,8 @@ void product_4(const Product& a, cudaStream_t stream);
 void product_5(const Product& a, cudaStream_t stream);
 void product_6(const ProductOf<bf16>& a, cudaStream_t stream);
 
-// Causal attention, the forward pass of src/layers/attention.hpp for B heads of K = 16 channels, each by itself:
+// Causal attention, the forward pass of src/layers/attention.hpp for B separate heads of K = attention_channels:
 // (B, C, K). Level 4 is in bf16.
-inline constexpr int attention_channels = 16;
 template <class T>
 struct AttentionOf {
   float* out_bck;
@@ -96,8 +95,8 @@ void attention_2(const Attention& a, cudaStream_t stream);
 void attention_3(const Attention& a, cudaStream_t stream);
 void attention_4(const AttentionOf<bf16>& a, cudaStream_t stream);
 
-// (embedding.2). Rows sorted by token, earlier ones first: rows first_v[v] ... first_v[v + 1] - 1 of row_r have token
-// v. D: a multiple of 4 at level 3.
+// (embedding.2). row_r: the rows sorted by token, stable. Its entries first_v[v] ... first_v[v + 1] - 1 have token v.
+// D: a multiple of 4 at level 3.
 struct EmbeddingGradient {
   float* d_token_vd;  // added to
   const float* d_out_bcd;

@@ -1,6 +1,6 @@
 #pragma once
 
-// The levels of all ladders as the host sees them: numbers in, numbers out (ladder.cu).
+// The levels of all ladders for the host (ladder.cu): each maps arrays of numbers to arrays of numbers.
 
 #include <cstddef>
 #include <functional>
@@ -12,14 +12,14 @@
 
 namespace abh::kernels {
 
-// An array of a case. type: f4, bf (numbers that bf16 has) or i4 (whole numbers); result: what a kernel writes.
+// An array of a case. type: f4, bf (bf16) or i4 (integers). result: true if a kernel writes it.
 struct Array {
   std::string name, type;
   std::vector<long> shape;
   std::vector<float> x;
   bool result = false;
 };
-// The arrays of one call and the sizes that they do not tell.
+// Arrays and sizes of one call.
 struct Case {
   std::vector<Array> arrays;
   std::vector<int> sizes;
@@ -36,17 +36,17 @@ struct Level {
   std::string operation;
   int number;
   std::string idea;
-  std::function<void(Case&, bool records)> run;  // records: the emulator's recorder learns the arrays' names
-  // The largest error beside plain loops in double, as a share of the largest number.
+  std::function<void(Case&, bool records)> run;  // records: names the arrays for the recorder
+  // Largest error compared with the plain loops in double, relative to the largest number.
   double tolerance = 2e-6;
 };
 template <Backend backend>
 std::vector<Level> ladder();
 
-// Layers of cuda/ at sizes that a page can show: operation `production`, numbered in the order of their names.
+// Layers of cuda/ at sizes that a page can show: operation `production`, numbered in order.
 template <Backend backend>
 std::vector<Level> production();
-// The kernels of basics.md, numbered likewise.
+// The kernels of basics.md, numbered in order.
 template <Backend backend>
 std::vector<Level> basics();
 
