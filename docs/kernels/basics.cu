@@ -8,7 +8,8 @@ inline namespace ABH_BACKEND {
 
 namespace {
 
-// run(out, in) for arrays of this shape; in: 0.5, 1, 1.5, ... A kernel with a fault leaves the emulator's words.
+// run(out, in) for arrays of this shape; in: 0.5, 1, 1.5, ... For a broken kernel, the recording keeps the emulator's
+// message.
 template <class Run>
 kernels::Level kernel(int number, const char* name, const std::vector<long>& shape, const Run& run) {
   return {"basics", number, name, [=](kernels::Case& on_host, bool records) {

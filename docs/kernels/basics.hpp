@@ -1,6 +1,6 @@
 #pragma once
 
-// The kernels of the chapter basics.md, each the smallest that shows one thing. out and in: numbers of the device.
+// The kernels of the chapter basics.md. Each shows one effect. out and in: arrays in device memory.
 
 #include "docs/kernels/ladder.hpp"
 

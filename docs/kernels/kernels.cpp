@@ -1,5 +1,5 @@
-// kernels: runs the ladders of docs/kernels and compares every level with the plain loops; prints what the emulator
-// counts of them, and records what their lanes do.
+// kernels: runs the ladders of docs/kernels and compares every level with the plain loops. It also prints the counts of
+// the emulator, and records traces.
 
 #include <algorithm>
 #include <cmath>
@@ -23,7 +23,7 @@ namespace {
 
 constexpr const char* operations[] = {"layernorm", "pooling", "product", "attention", "embedding_gradient"};
 
-// Blocks of a launch that a trace has: of some operations all of them do the same.
+// Number of blocks of a launch in a trace. All blocks of some operations do the same.
 int blocks_shown(const std::string& operation) {
   return operation == "pooling" || operation == "product" ? 1 : operation == "attention" ? 2 : 9;
 }
@@ -32,7 +32,7 @@ bool narrow(const Level& level) {
   return (level.operation == "product" && level.number == 6) || (level.operation == "attention" && level.number == 4);
 }
 
-// The largest error of a level's results, as a share of the largest number of its array; NaN if one is NaN.
+// Largest error of a level's results, relative to the largest number of the array; NaN if one is NaN.
 double error_of(const Level& level, const std::vector<int>& sizes) {
   Case given = case_of(level.operation, sizes, narrow(level));
   const auto right = expected(level.operation, given);
@@ -75,7 +75,7 @@ bool check(const Level& level, bool emulated) {
 }
 
 #if defined(EMULATOR_RECORDS)
-// A row of the table in the chapter: what all launches of the level ask for, at the sizes of its trace.
+// A row of the table in the chapter: the counts of all launches of the level, at the sizes of its trace.
 void print_counts(const Level& level) {
   Case given = case_of(level.operation, shown_sizes(level.operation), narrow(level));
   emulator::take_counts();

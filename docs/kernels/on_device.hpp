@@ -1,6 +1,6 @@
 #pragma once
 
-// The arrays of a case in the memory of a device, for as long as this lives.
+// The arrays of a case in device memory. The destructor frees them.
 
 #include "base/bf16.hpp"
 #include "cuda/platform.hpp"
@@ -58,7 +58,7 @@ class OnDevice {
     for (const long extent : array.shape) count *= static_cast<std::size_t>(extent);
     return count * size_of(array);
   }
-  // From the host as numbers of the array's type, or back.
+  // Copies from the host, converted to the array's type, or back.
   template <class T>
   static void copy_as(std::vector<float>& x, void* memory, bool there) {
     std::vector<T> numbers(x.size());

@@ -11,7 +11,7 @@ inline namespace ABH_BACKEND {
 
 namespace {
 
-// Numbers as those of the ladders.
+// Numbers as in the ladders.
 kernels::Array numbers(const std::string& name, const std::vector<long>& shape, bool result = false) {
   std::size_t count = 1;
   for (const long extent : shape) count *= static_cast<std::size_t>(extent);
@@ -25,7 +25,7 @@ kernels::Array numbers(const std::string& name, const std::vector<long>& shape, 
 }
 kernels::Array empty(const std::string& name, const std::vector<long>& shape) { return {name, "f4", shape, {}, true}; }
 
-// run(gpu, arrays) asks the GPU for one layer.
+// run(gpu, arrays) calls one layer.
 template <class Run>
 kernels::Level layer(int number, const char* name, const std::vector<kernels::Array>& arrays, const Run& run) {
   return {"production", number, name, [=](kernels::Case& on_host, bool records) {

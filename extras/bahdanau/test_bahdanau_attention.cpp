@@ -127,7 +127,7 @@ TEST_CASE("bahdanau_attention: a query with one key has zero score gradients", "
   });
 }
 
-// Queries of zeros and keys of one channel: a score of `lead` times the tangent. The other channels are 0.
+// Queries are 0. A key has one channel that is not 0, so its score is `lead` times the tanh of this channel.
 struct LongPast {
   LongPast(Index queries, Index keys, double lead)
       : layer{{.B = 1, .C = queries, .N = 1, .K = 4, .causal = false, .S = keys}},
@@ -148,7 +148,7 @@ struct LongPast {
   Values<double> in, d_out;
 };
 
-// A sum that is one number loses what a tile adds, as that is less than half of its last place.
+// Without compensation a sum loses the terms of a tile, because they are less than half a unit in its last place.
 TEST_CASE("bahdanau_attention: a heavy key before and after many light keys", "[bahdanau_attention][gpu]") {
   const Index keys = 8192;
   LongPast past(1, keys, 20.9 / 2);
@@ -159,7 +159,7 @@ TEST_CASE("bahdanau_attention: a heavy key before and after many light keys", "[
     past.value(s, 2) = s == 0 ? 0.5 : 1.5;
   }
   check_long_sums(past.layer, past.in, past.d_out, 1.5e-6);
-  // The heavy one makes the sum of the light ones small, and with it what rounding kept out of that.
+  // The last, large key scales down the sum of the small ones, and the compensation with it.
   LongPast behind(1, keys, 6);
   for (Index s = 0; s < keys; ++s) {
     const bool is_heavy = s + 1 == keys;
@@ -171,8 +171,8 @@ TEST_CASE("bahdanau_attention: a heavy key before and after many light keys", "[
   check_long_sums(behind.layer, behind.in, behind.d_out, 1.5e-6);
 }
 
-// The gradient of the query: that of the first key is large, and what each of the others adds, where the tangent is
-// all but 1, is lost where the sum is one number.
+// The gradient of the query: the term of the first key is large, and a sum without compensation loses the terms of the
+// other keys, where tanh is almost 1.
 TEST_CASE("bahdanau_attention: the gradient of a query over many keys", "[bahdanau_attention][gpu]") {
   const Index keys = 16384;
   LongPast past(1, keys, 0.01);
@@ -184,7 +184,7 @@ TEST_CASE("bahdanau_attention: the gradient of a query over many keys", "[bahdan
   check_long_sums(past.layer, past.in, past.d_out, 2.5e-6);
 }
 
-// The gradients of keys, values and score weights over many queries, of which the first one asks most.
+// The gradients of keys, values and score weights over many queries. The term of the first query is the largest.
 TEST_CASE("bahdanau_attention: gradients over many queries", "[bahdanau_attention][gpu]") {
   const Index queries = 8192;
   LongPast many(queries, 3, 0.7);

@@ -1,4 +1,4 @@
-// Relative attention over many keys and queries: long sums do not drift.
+// Relative attention over many keys and queries: rounding errors of long sums do not accumulate.
 
 #include "extras/transformer_xl/relative_attention.hpp"
 #include "extras/transformer_xl/relative_attention_case.hpp"
@@ -12,8 +12,8 @@ RelativeAttentionCase sized(Index B, Index C, Index N, Index K, Index segment, I
   return {{.B = B, .C = C, .N = N, .K = K, .S = offset + C, .query_offset = offset}, segment, memory, P};
 }
 
-// Keys before the one query, all of them memory. Their rows are 0 but for what a test puts there; so are the rows of
-// distances.
+// One query after many keys, all of them memory. The rows of keys and of distances are 0, except the elements that a
+// test sets.
 struct LongPast {
   explicit LongPast(Index keys)
       : layer(sized(1, 1, 1, 4, 1, keys, 8, keys - 1)), in(zeros(layer.inputs())), d_out(zeros(layer.outputs())) {
@@ -32,7 +32,7 @@ struct LongPast {
   Values<double> in, d_out;
 };
 
-// The output of float numbers on every device, against the plain loops in double.
+// Compares the output in float on every device with the plain loops in double.
 void check_output(const LongPast& past) {
   PlainDevice plain;
   const Values<float> in = converted<float>(past.in);
@@ -43,7 +43,7 @@ void check_output(const LongPast& past) {
   });
 }
 
-// A sum that is one number loses what a tile adds, as that is less than half of its last place.
+// Without compensation a sum loses the terms of a tile, because they are less than half a unit in its last place.
 TEST_CASE("relative_attention: a heavy key before and after many light keys", "[relative_attention][gpu]") {
   LongPast past(8192);
   past.key(0, 0) = 2 * 20.9;
@@ -53,7 +53,7 @@ TEST_CASE("relative_attention: a heavy key before and after many light keys", "[
     past.value(s, 2) = s == 0 ? 0.5 : 1.5;
   }
   check_output(past);
-  // The heavy one makes the sum of the light ones small, and with it what rounding kept out of that.
+  // The last, large key scales down the sum of the small ones, and the compensation with it.
   LongPast behind(8192);
   for (Index s = 0; s < behind.keys(); ++s) {
     const bool is_heavy = s + 1 == behind.keys();
@@ -65,8 +65,8 @@ TEST_CASE("relative_attention: a heavy key before and after many light keys", "[
   check_output(behind);
 }
 
-// The gradient of the query: that of the first key is large, and what each of the others adds is lost where the sum is
-// one number.
+// The gradient of the query: the term of the first key is large, and a sum without compensation loses the terms of the
+// other keys.
 TEST_CASE("relative_attention: the gradient of a query over many keys", "[relative_attention][gpu]") {
   LongPast past(16384);
   past.in[0][0] = 0;
@@ -78,9 +78,9 @@ TEST_CASE("relative_attention: the gradient of a query over many keys", "[relati
   check_long_sums(past.layer, past.in, past.d_out, 2.5e-6);
 }
 
-// The gradients of keys, values and biases over many queries, of which the first one asks most.
+// The gradients of keys, values and biases over many queries. The term of the first query is the largest.
 TEST_CASE("relative_attention: gradients over many queries", "[relative_attention][gpu]") {
-  // One segment, whose first keys all see; and many segments, for the rows of distances.
+  // One segment, where all queries attend to the first keys; and many segments, for the rows of distances.
   for (const Index segment : {1024, 4}) {
     const Index C = segment == 4 ? 8192 : 1024;
     RelativeAttentionCase layer = sized(1, C, 1, 4, segment, 0, segment);
@@ -93,7 +93,7 @@ TEST_CASE("relative_attention: gradients over many queries", "[relative_attentio
         in[0][size_of(c * 4 + k)] = 0.5 + 0.1 * static_cast<double>(k);
         in[1][size_of(c * 4 + k)] = c % 4 == k ? 0.3 : 0;
         in[2][size_of(c * 4 + k)] = c % 4 == k ? 1 : 0.2;
-        // Less than half a unit in the last place of what the first queries add, a tile of 64 at a time.
+        // Per tile of 64: less than half a unit in the last place of the terms of the first queries.
         d_out[0][size_of(c * 4 + k)] = (c < 4 ? 1 : 9e-10) * (1 + 0.5 * static_cast<double>(k));
       }
     }

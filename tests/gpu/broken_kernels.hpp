@@ -1,7 +1,7 @@
 #pragma once
 
-// Kernels with one mistake that concerns a barrier, and what they should have been: for broken_kernels.cpp, and for the
-// page that replays them (docs/kernels/basics.md).
+// Kernels with a wrong barrier, and the correct ones: for broken_kernels.cpp, and for the page that replays them
+// (docs/kernels/basics.md).
 
 #include "cuda/platform.hpp"
 
@@ -23,7 +23,7 @@ __global__ void missing_barrier(float* out, const float* in) {
   out[t] = row.x[(t + 1) % threads];
 }
 
-// The threads of the lower half wait at one barrier, those of the upper half at another one.
+// The threads of the lower half wait at one barrier, the threads of the upper half at another barrier.
 template <bool broken>
 __global__ void divergent_barrier(float* out, const float* in) {
   auto& row = abh::shared_memory<Row>();

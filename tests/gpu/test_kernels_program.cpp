@@ -1,5 +1,5 @@
-// The ladders of docs/kernels: every level beside the plain loops, the tables of the chapters beside the counts of the
-// emulator, and the traces beside a recording made again.
+// The ladders of docs/kernels: compares every level with the plain loops, the tables of the chapters with the counts of
+// the emulator, and the traces with new recordings.
 
 #include <filesystem>
 #include <map>
@@ -40,7 +40,7 @@ TEST_CASE("kernels: the tables of the chapters equal the emulator's counts", "[k
   CHECK(rows >= 20);
 }
 
-// Another compiler may order accesses otherwise: then the traces are not these, and nothing is compared.
+// Another compiler may order accesses differently; then nothing is compared.
 TEST_CASE("kernels: newly recorded traces equal those of the repository", "[kernels]") {
 #if defined(__x86_64__) && __GNUC__ == 12 && !defined(__clang__)
   const TestFolder folder;

@@ -1,6 +1,7 @@
 #pragma once
 
-// Settings of which a test draws pairs (tests/programs/test_flag_pairs.cpp). A feature adds its own with Rows.
+// Settings that a test combines in random pairs (tests/programs/test_flag_pairs.cpp). A feature adds settings with
+// Rows.
 
 #include <string>
 

@@ -1,4 +1,4 @@
-// Settings in combination: pairs of flags that are drawn at random, and whole runs that must be equal.
+// Random pairs of flags, and whole runs that must be equal.
 
 #include <cmath>
 #include <cstdlib>
@@ -39,7 +39,7 @@ std::vector<PairedFlags> all_flags() {
                                  {"--tokenizer byte"}});
 }
 
-// The files of a run: bytes, but for the speed in the log.
+// The files of a run as bytes; the log without the speed.
 std::map<std::string, std::string> files_of(const std::string& run) {
   std::map<std::string, std::string> files;
   for (const auto& entry : std::filesystem::directory_iterator(run)) {
@@ -59,7 +59,7 @@ void require_equal_files(const std::string& run, const std::string& expected) {
   }
 }
 
-// The loss of every step.
+// The column train_loss of the log.
 std::vector<double> losses_of(const std::string& run) {
   std::vector<double> losses;
   for (const std::string& row : lines_of(read_bytes(run + "/log.csv"))) {
@@ -70,8 +70,8 @@ std::vector<double> losses_of(const std::string& run) {
 
 }  // namespace
 
-// Half of the steps with one more thread, and the rest in a run that goes on: the same files. In shards and in chunks:
-// the same losses, up to rounding. Some pairs cannot be; then train says so.
+// Trains half of the steps with two threads and resumes with the default: the files are the same. With shards and with
+// chunks the losses are the same up to rounding. `train` refuses some pairs; these are skipped.
 TEST_CASE("programs: random pairs of settings give the same run with threads, parts and shards", "[programs]") {
   const std::vector<PairedFlags> flags = all_flags();
   std::mt19937 random(59);

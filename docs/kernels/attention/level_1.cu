@@ -1,5 +1,5 @@
-// Level 1: one thread per query. Each thread goes through the keys that its query sees, with a running softmax, so that
-// no score is ever stored.
+// Level 1: one thread per query. Each thread loops over the keys to which its query attends, with an online softmax, so
+// no score is stored.
 
 #include "docs/kernels/ladder.hpp"
 
@@ -10,7 +10,7 @@ namespace {
 
 constexpr int K = attention_channels;
 
-// Block (b, i): queries 32 i ... 32 i + 31 of head b, a thread each.
+// Block (b, i): queries 32 i ... 32 i + 31 of head b, one thread each.
 __global__ void forward_kernel(Attention a) {
   const int c = int(blockIdx.y) * 32 + int(threadIdx.x), first = int(blockIdx.x) * a.C;
   if (c >= a.C) return;

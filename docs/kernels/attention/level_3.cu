@@ -1,5 +1,5 @@
-// Level 3: tiles skipped by causality. No query of the block sees a key behind its last one, so those tiles are not
-// even read, and in tiles before its first one every query sees every key: nothing is tested there.
+// Level 3: tiles skipped by causality. No query of the block attends to keys after its last query, so later tiles are
+// not read. Every query attends to all keys before the first query, so the mask is not tested there.
 
 #include "docs/kernels/ladder.hpp"
 
@@ -14,7 +14,7 @@ struct Tile {
   float key[rows][K], value[rows][K];
 };
 
-// Keys and values of the positions first_s ... first_s + 31, zeros behind the end: 16 bytes per lane and access.
+// Keys and values of the positions first_s ... first_s + 31, zeros after the end: 16 bytes per lane and access.
 __device__ __forceinline__ void load_tile(Tile& tile, const Attention& a, int first, int first_s) {
   for (int item = int(threadIdx.x); item < rows * K / 4; item += rows) {
     const int row = item / (K / 4), k = item % (K / 4) * 4;
@@ -25,7 +25,7 @@ __device__ __forceinline__ void load_tile(Tile& tile, const Attention& a, int fi
   }
 }
 
-// A query, and what it has made of the keys until now.
+// A query with the online softmax over the keys so far.
 struct Running {
   Four query[K / 4], out[K / 4];
   float max, sum;
@@ -62,7 +62,7 @@ __device__ __forceinline__ void end_query(const Running& mine, const Attention& 
   }
 }
 
-// Block (b, i): queries 32 i ... 32 i + 31 of head b, a thread each.
+// Block (b, i): queries 32 i ... 32 i + 31 of head b, one thread each.
 __global__ void forward_kernel(Attention a) {
   auto& tile = shared_memory<Tile>();
   const int first_c = int(blockIdx.y) * rows, c = first_c + int(threadIdx.x), first = int(blockIdx.x) * a.C;

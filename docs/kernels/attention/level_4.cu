@@ -1,5 +1,5 @@
-// Level 4: tensor cores. A warp has 16 queries, a matrix in its registers; scores of 16 keys are one product, and what
-// they weigh is a second one. The lane that holds a score also passes it on as a factor: nothing is exchanged between.
+// Level 4: tensor cores. A warp has 16 queries as a matrix in registers. One product computes the scores, a second one
+// the weighted values. The lane that holds a score uses its weight as an operand, without any exchange between lanes.
 
 #include "cuda/gemm/tensor_core.hpp"
 #include "docs/kernels/ladder.hpp"
@@ -14,14 +14,14 @@ constexpr int K = attention_channels, rows = 16;
 struct alignas(16) Tile {
   bf16 key[rows][K], value[rows][K];
 };
-// Where half i / 8 of a row stands. Four rows are 32 words, so the next four have their halves the other way round.
+// Index of half i / 8 of a row. Four rows are 32 words, so the next four rows have their halves in the other order.
 __device__ __forceinline__ int place(int row, int i) { return (i / 8 ^ row / 4 % 2) * 8; }
 
 struct alignas(16) Eight {
   bf16 x[8];
 };
 
-// Half of a row, zeros behind the last position.
+// Half of a row, zeros after the last position.
 __device__ __forceinline__ Eight half_of_row(const bf16* from_sk, int s, int C, int k) {
   if (s >= C) return Eight{};
   require_aligned(from_sk + s * K + k, sizeof(Eight));
@@ -32,7 +32,7 @@ __device__ __forceinline__ void store_half(bf16* to, const Eight& half) {
   *reinterpret_cast<Eight*>(to) = half;
 }
 
-// The sum or maximum of a row of scores, which four neighbouring lanes hold.
+// Sum or maximum of a row of scores, which four neighbouring lanes hold.
 __device__ __forceinline__ float row_max(float x) {
   x = fmaxf(x, __shfl_xor_sync(whole_warp_mask, x, 1));
   return fmaxf(x, __shfl_xor_sync(whole_warp_mask, x, 2));
@@ -43,7 +43,7 @@ __device__ __forceinline__ float row_sum(float x) {
 }
 
 // Block (b, i): queries 16 i ... 16 i + 15 of head b. Lane l holds of the rows l / 4 and l / 4 + 8 the columns
-// 2 (l % 4), the next one, and those 8 further on.
+// 2 (l % 4), the next one, and the two columns 8 later.
 __global__ void forward_kernel(AttentionOf<bf16> a) {
   auto& tile = shared_memory<Tile>();
   const int lane = int(threadIdx.x), first = int(blockIdx.x) * a.C, first_c = int(blockIdx.y) * rows;
@@ -88,7 +88,7 @@ __global__ void forward_kernel(AttentionOf<bf16> a) {
     }
     const std::uint32_t weight[4] = {pack_bf16(score[0][0], score[0][1]), pack_bf16(score[0][2], score[0][3]),
                                      pack_bf16(score[1][0], score[1][1]), pack_bf16(score[1][2], score[1][3])};
-    mma(out[0], weight, {value[0], value[1]});  // (attention.3), but for the division
+    mma(out[0], weight, {value[0], value[1]});  // (attention.3), without the division
     mma(out[1], weight, {value[2], value[3]});
   }
   for (int j = 0; j < 8; ++j) {

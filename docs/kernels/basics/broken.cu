@@ -1,4 +1,4 @@
-// The kernels with a mistake of the tests (tests/gpu/broken_kernels.hpp), and the correct ones.
+// The broken kernels of the tests (tests/gpu/broken_kernels.hpp), and the correct ones.
 
 #include "docs/kernels/basics.hpp"
 #include "tests/gpu/broken_kernels.hpp"

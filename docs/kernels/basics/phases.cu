@@ -1,5 +1,5 @@
-// Four phases: 16 bytes a lane. 32 lanes ask for 512 bytes of shared memory, four times what the banks give in a pass,
-// so the request goes in four phases of eight lanes.
+// Four phases: 16 bytes per lane. 32 lanes access 512 bytes of shared memory, four times the bytes of a pass, so the
+// request has four phases of eight lanes.
 
 #include "docs/kernels/basics.hpp"
 

@@ -1,5 +1,5 @@
 // A transposition with conflicts: rows of 32 numbers. The 32 numbers of a column lie in one bank, so a warp that reads
-// a column waits for 32 passes.
+// a column needs 32 passes.
 
 #include "docs/kernels/basics.hpp"
 

@@ -1,5 +1,5 @@
-// A transposition without conflicts: rows of 33 numbers. Each row begins one bank further on, so the 32 numbers of a
-// column lie in 32 banks, and those of a row still do.
+// A transposition without conflicts: rows of 33 numbers. Each row starts one bank later, so the 32 numbers of a column
+// lie in 32 banks, and the numbers of a row do, too.
 
 #include "docs/kernels/basics.hpp"
 

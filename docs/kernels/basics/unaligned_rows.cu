@@ -1,4 +1,4 @@
-// Rows that are not aligned: 33 numbers long. Row 0 begins with a sector, the other rows within one, so 32 neighbouring
+// Unaligned rows: 33 numbers each. Row 0 starts at a sector, the other rows start within a sector, so 32 neighbouring
 // numbers lie in five sectors instead of four.
 
 #include "docs/kernels/basics.hpp"

@@ -1,4 +1,4 @@
-// A scan of a warp: five shuffles. After step s a lane has the sum of the last 2, 4, 8, 16, 32 lanes up to itself.
+// A warp scan: five shuffles. After step s a lane has the sum of the last 2, 4, 8, 16, 32 lanes up to itself.
 
 #include "docs/kernels/basics.hpp"
 

@@ -1,6 +1,6 @@
-// Level 1: one thread per element of d_out, added to the table by an atomic operation. Rows of the same token meet in
-// one row of the table in an order that nobody knows: two runs of a network would not have the same bits. That is why
-// no kernel of this project adds floats atomically.
+// Level 1: one thread per element of d_out, added to the table by an atomic operation. Rows with the same token are
+// added to one row of the table in an undefined order, so two runs of a network differ. Therefore no kernel of this
+// project adds floats atomically.
 
 #include "docs/kernels/ladder.hpp"
 

@@ -1,5 +1,5 @@
 // Level 2: rows sorted by token. Each element of the table belongs to one thread, which adds the rows of its token in
-// order: no atomics, and the same bits in every run.
+// order. There are no atomics, and the result is bitwise the same in every run.
 
 #include "docs/kernels/ladder.hpp"
 

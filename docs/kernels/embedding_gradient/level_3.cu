@@ -1,5 +1,5 @@
-// Level 3: one block per row of the table. A token that no row has costs two reads and no write, and the others move 16
-// bytes a lane.
+// Level 3: one block per row of the table. A token without rows needs two reads and no write. Other rows are accessed
+// with 16 bytes per lane.
 
 #include "docs/kernels/ladder.hpp"
 
@@ -8,7 +8,7 @@ inline namespace ABH_BACKEND {
 
 namespace {
 
-// Block v: token v. Thread t: the channels 4 t ... 4 t + 3, then those 128 further on, ...
+// Block v: token v. Thread t: the channels 4 t ... 4 t + 3, then those 128 later, ...
 __global__ void add_kernel(EmbeddingGradient a) {
   const int v = int(blockIdx.x), first = a.first_v[v], end = a.first_v[v + 1];
   if (first == end) return;

@@ -1,4 +1,4 @@
-// Level 1: one thread per row. Each thread does what the plain loops do, for a row of its own.
+// Level 1: one thread per row. Each thread runs the plain loops for one row.
 
 #include "docs/kernels/ladder.hpp"
 
@@ -7,7 +7,7 @@ inline namespace ABH_BACKEND {
 
 namespace {
 
-// Thread bc: mean, deviation and output of row bc.
+// Thread bc: mean, 1 / standard deviation and output of row bc.
 __global__ void forward_kernel(Layernorm a) {
   const int bc = int(blockIdx.x * blockDim.x + threadIdx.x);
   if (bc >= a.BC) return;

@@ -1,4 +1,4 @@
-// Level 2: one warp per row. Neighbouring lanes read neighbouring channels, and the lanes add up their sums by shuffles.
+// Level 2: one warp per row. Neighbouring lanes read neighbouring channels, and shuffles add the sums of the lanes.
 
 #include "docs/kernels/ladder.hpp"
 

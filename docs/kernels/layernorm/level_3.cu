@@ -1,4 +1,4 @@
-// Level 3: 16 bytes per lane. A lane reads four neighbouring channels in one access, so that a warp asks for 512 bytes in
+// Level 3: 16 bytes per lane. A lane reads four neighbouring channels with one access, so a warp reads 512 bytes with
 // one request instead of four.
 
 #include "docs/kernels/ladder.hpp"
@@ -15,7 +15,7 @@ __device__ __forceinline__ float warp_sum(float x) {
   return x;
 }
 
-// Warp bc: row bc. Lane l has the channels 4 l ... 4 l + 3, then those 128 further on, ...
+// Warp bc: row bc. Lane l has the channels 4 l ... 4 l + 3, then those 128 later, ...
 __global__ void forward_kernel(Layernorm a) {
   const int bc = int(blockIdx.x) * rows_of_block + int(threadIdx.x) / 32, lane = int(threadIdx.x) % 32;
   if (bc >= a.BC) return;

@@ -1,5 +1,5 @@
-// Level 4: the row stays in registers. It is read once, not three times, and the backward pass makes the means and all
-// gradients from one reading of in and d_out.
+// Level 4: the row stays in registers. It is read once instead of three times. The backward pass reads in and d_out
+// once and computes the means and all gradients.
 
 #include "docs/kernels/ladder.hpp"
 
@@ -8,14 +8,14 @@ inline namespace ABH_BACKEND {
 
 namespace {
 
-constexpr int rows_of_block = 4, most_packs = 4;  // 16 channels a lane at most: rows of up to 512
+constexpr int rows_of_block = 4, most_packs = 4;  // at most 16 channels per lane: rows of up to 512
 
 __device__ __forceinline__ float warp_sum(float x) {
   for (int other = 16; other > 0; other /= 2) x += __shfl_xor_sync(whole_warp_mask, x, other);
   return x;
 }
 
-// Warp bc: row bc. Pack p of lane l has the channels 128 p + 4 l ... + 3; behind the row it is all zeros.
+// Warp bc: row bc. Pack p of lane l has the channels 128 p + 4 l ... + 3; after the row it is zero.
 __global__ void forward_kernel(Layernorm a) {
   const int bc = int(blockIdx.x) * rows_of_block + int(threadIdx.x) / 32, lane = int(threadIdx.x) % 32;
   if (bc >= a.BC) return;
@@ -47,7 +47,7 @@ __global__ void forward_kernel(Layernorm a) {
   }
 }
 
-// The sums of the warps over their rows, on their way to the gradients of weight and bias.
+// Sums of the warps over their rows, for the gradients of weight and bias.
 struct Sums {
   float d_weight[rows_of_block][most_packs * 128], d_bias[rows_of_block][most_packs * 128];
 };

@@ -1,5 +1,5 @@
-// Level 1: one thread per channel, position after position. Lanes read neighbouring channels, but nothing goes on beside
-// the chain of positions.
+// Level 1: one thread per channel, position after position. Lanes read neighbouring channels, but each position waits
+// for the position before it.
 
 #include "docs/kernels/ladder.hpp"
 

@@ -1,6 +1,6 @@
-// Level 3: a tile transposed in shared memory. The block reads 32 positions of 8 channels by rows, 32 bytes each, and the
-// warps scan the columns. Rows of 9 numbers put the numbers of a column into 32 different banks; with rows of 8 a
-// column would lie in four.
+// Level 3: a tile transposed in shared memory. The block reads 32 positions of 8 channels by rows, 32 bytes each, and
+// the warps scan the columns. With rows of 9 numbers a column lies in 32 different banks; with rows of 8 it would lie
+// in four.
 
 #include "docs/kernels/ladder.hpp"
 
@@ -15,19 +15,19 @@ struct Tile {
   float x[32][channels + 1];
 };
 
-// Positions first ... last of one channel, put together: the largest logit, the sum of weights, the average.
+// State of an interval of positions for one channel: the largest logit, the sum of weights, the average.
 struct State {
   float max, sum, average;
 };
 
-// The earlier stretch and the later one as one.
+// Merges the states of two neighbouring intervals, the earlier one first.
 __device__ __forceinline__ State merged(const State& a, const State& b) {
   const float max = fmaxf(a.max, b.max);
   const float of_a = a.sum > 0 ? a.sum * expf(a.max - max) : 0, of_b = b.sum * expf(b.max - max);
   return {max, of_a + of_b, (of_a * a.average + of_b * b.average) / (of_a + of_b)};
 }
 
-// Lane l gets the positions of the lanes 0 ... l: after each step a stretch is twice as long.
+// Lane l gets the merged state of the lanes 0 ... l. Each step doubles the length of the intervals.
 __device__ __forceinline__ State scan_of_warp(State mine, int lane) {
   for (int distance = 1; distance < 32; distance *= 2) {
     const State earlier = {__shfl_up_sync(whole_warp_mask, mine.max, unsigned(distance)),
@@ -44,7 +44,7 @@ __device__ __forceinline__ State of_last_lane(const State& mine) {
           __shfl_sync(whole_warp_mask, mine.average, 31)};
 }
 
-// Block (b, j): channels 8 j ... 8 j + 7 of head b, a warp each.
+// Block (b, j): channels 8 j ... 8 j + 7 of head b, one warp each.
 __global__ void forward_kernel(Pooling a) {
   auto& tile = shared_memory<Tile>();
   const int warp = int(threadIdx.x) / 32, lane = int(threadIdx.x) % 32;

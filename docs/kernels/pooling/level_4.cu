@@ -1,5 +1,5 @@
-// Level 4: a scan across a block, with a carry. Each warp scans its 32 positions, the states of the warps meet in
-// shared memory, and what all 128 positions come to is carried to the next ones.
+// Level 4: a scan across a block, with a carry. Each warp scans 32 positions, the states of the warps are merged in
+// shared memory, and the state of all 128 positions is carried to the next ones.
 
 #include "docs/kernels/ladder.hpp"
 
@@ -10,19 +10,19 @@ namespace {
 
 constexpr int warps = 4;
 
-// Positions first ... last of one channel, put together: the largest logit, the sum of weights, the average.
+// State of an interval of positions for one channel: the largest logit, the sum of weights, the average.
 struct State {
   float max, sum, average;
 };
 
-// The earlier stretch and the later one as one.
+// Merges the states of two neighbouring intervals, the earlier one first.
 __device__ __forceinline__ State merged(const State& a, const State& b) {
   const float max = fmaxf(a.max, b.max);
   const float of_a = a.sum > 0 ? a.sum * expf(a.max - max) : 0, of_b = b.sum * expf(b.max - max);
   return {max, of_a + of_b, (of_a * a.average + of_b * b.average) / (of_a + of_b)};
 }
 
-// Lane l gets the positions of the lanes 0 ... l: after each step a stretch is twice as long.
+// Lane l gets the merged state of the lanes 0 ... l. Each step doubles the length of the intervals.
 __device__ __forceinline__ State scan_of_warp(State mine, int lane) {
   for (int distance = 1; distance < 32; distance *= 2) {
     const State earlier = {__shfl_up_sync(whole_warp_mask, mine.max, unsigned(distance)),

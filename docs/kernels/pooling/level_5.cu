@@ -1,5 +1,5 @@
-// Level 5: chunks in two launches. Lanes are channels again, as at level 1, and chunks of positions go side by side:
-// the first launch finds what each chunk comes to, the second begins every chunk with what those before it came to.
+// Level 5: chunks in two launches. Lanes are channels again, as at level 1, and chunks of positions run in parallel.
+// The first launch computes the state of each chunk, the second starts each chunk with the state of all earlier chunks.
 
 #include "docs/kernels/ladder.hpp"
 
@@ -8,7 +8,7 @@ inline namespace ABH_BACKEND {
 
 namespace {
 
-// One position more, (pooling.2) to (pooling.5).
+// Adds one position, (pooling.2) to (pooling.5).
 struct State {
   float max, sum, average;
 };
@@ -36,7 +36,7 @@ __global__ void chunk_kernel(Pooling a) {
 __global__ void forward_kernel(Pooling a) {
   const int k = int(threadIdx.x), chunk = int(blockIdx.y), first = int(blockIdx.x) * a.C;
   State state = {-infinity, 0, 0};
-  for (int i = 0; i < chunk; ++i) {  // what the chunks before this one come to
+  for (int i = 0; i < chunk; ++i) {  // merges the states of the earlier chunks
     const float* of_chunk = a.scratch + (int(blockIdx.x) * int(gridDim.y) + i) * (a.K + 2);
     const float max = fmaxf(state.max, of_chunk[a.K]);
     const float kept = state.sum * expf(state.max - max), more = of_chunk[a.K + 1] * expf(of_chunk[a.K] - max);

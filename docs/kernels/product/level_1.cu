@@ -1,4 +1,4 @@
-// Level 1: one thread per output. Every thread reads a row of the input and a row of the weight, 4 bytes at a time.
+// Level 1: one thread per output. Each thread reads a row of the input and a row of the weight, 4 bytes at a time.
 
 #include "docs/kernels/ladder.hpp"
 
@@ -7,7 +7,7 @@ inline namespace ABH_BACKEND {
 
 namespace {
 
-constexpr int side = 16;  // of the square of outputs that a block makes
+constexpr int side = 16;  // rows and columns of the outputs of a block
 
 // Thread (x, y) of block (i, j): output o = 16 i + x of row bc = 16 j + y.
 __global__ void product_kernel(Product a) {

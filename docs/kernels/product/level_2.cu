@@ -1,5 +1,5 @@
-// Level 2: tiles in shared memory. A block reads 16 x 16 numbers of the input and of the weight once, and each of them
-// is used 16 times from there.
+// Level 2: tiles in shared memory. A block reads 16 x 16 numbers of the input and of the weight once and uses each
+// number 16 times.
 
 #include "docs/kernels/ladder.hpp"
 

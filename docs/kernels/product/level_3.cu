@@ -1,5 +1,5 @@
-// Level 3: a tile in registers. A thread makes 4 x 4 outputs: of 8 numbers that it reads from shared memory it makes 16
-// products, where level 2 reads two for each.
+// Level 3: a tile in registers. A thread computes 4 x 4 outputs: it reads 8 numbers from shared memory for 16 products.
+// Level 2 reads two numbers per product.
 
 #include "docs/kernels/ladder.hpp"
 

@@ -1,5 +1,5 @@
-// Level 4: 16 bytes per lane, in a layout without bank conflicts. Both memories are asked for four numbers at a time, and
-// the packs of a row change places from row to row, so that the eight lanes of a phase reach all 32 banks.
+// Level 4: 16 bytes per lane, in a layout without bank conflicts. Both memories are accessed with four numbers per
+// lane. The order of the packs differs from row to row, so that the eight lanes of a phase access all 32 banks.
 
 #include "docs/kernels/ladder.hpp"
 
@@ -14,10 +14,10 @@ struct Tiles {
   float in[side][depth], weight[side][depth];
 };
 
-// Where pack i / 4 of a row stands. Two rows are 32 numbers, so every other row needs another order of its packs.
+// Index of pack i / 4 of a row. Two rows are 32 numbers, so every other row needs another order of its packs.
 __device__ __forceinline__ int place(int row, int i) { return (i / 4 ^ row / 2 % 4) * 4; }
 
-// Four numbers of a row of a matrix, zeros behind its end.
+// Four numbers of a row of a matrix, zeros after its end.
 __device__ __forceinline__ Four four_of(const float* matrix, int row, int rows, int i, int I) {
   return row < rows && i < I ? load_four(matrix + row * I + i) : Four{};
 }

@@ -1,5 +1,5 @@
-// Level 5: asynchronous copies. While the threads multiply one pair of tiles, the next pair is on its way to
-// shared memory (cp.async), past the registers. Two pairs of tiles take turns.
+// Level 5: asynchronous copies. While the threads multiply one pair of tiles, cp.async copies the next pair to shared
+// memory, without registers. Two pairs of tiles alternate.
 
 #include "cuda/gemm/tensor_core.hpp"
 #include "docs/kernels/ladder.hpp"
@@ -15,10 +15,10 @@ struct Tiles {
   float in[2][side][depth], weight[2][side][depth];
 };
 
-// Where pack i / 4 of a row stands. Two rows are 32 numbers, so every other row needs another order of its packs.
+// Index of pack i / 4 of a row. Two rows are 32 numbers, so every other row needs another order of its packs.
 __device__ __forceinline__ int place(int row, int i) { return (i / 4 ^ row / 2 % 4) * 4; }
 
-// Begins the copy of the tiles that start at first_i.
+// Starts the copy of the tiles at first_i.
 __device__ __forceinline__ void begin_copy(Tiles& tiles, int turn, const Product& a, int first_bc, int first_o,
                                            int first_i) {
   for (int item = int(threadIdx.x); item < side * depth / 4; item += across * across) {
@@ -41,7 +41,7 @@ __global__ void product_kernel(Product a) {
   for (int first_i = 0, turn = 0; first_i < a.I; first_i += depth, turn = 1 - turn) {
     if (first_i + depth < a.I) begin_copy(tiles, 1 - turn, a, first_bc, first_o, first_i + depth);
     if (first_i + depth < a.I) {
-      copy_async_wait<1>();  // all but the copy that has just begun
+      copy_async_wait<1>();  // all except the copy that has just started
     } else {
       copy_async_wait<0>();
     }

@@ -1,5 +1,5 @@
-// Level 6: tensor cores. The numbers are bf16, and a warp multiplies 16 x 16 by 16 x 8 numbers in one instruction.
-// Which lane holds which number of such a matrix: cuda/gemm/tensor_core.hpp.
+// Level 6: tensor cores. The numbers are bf16, and a warp multiplies 16 x 16 by 16 x 8 numbers with one instruction.
+// cuda/gemm/tensor_core.hpp describes which lane holds which number of a matrix.
 
 #include "cuda/gemm/tensor_core.hpp"
 #include "docs/kernels/ladder.hpp"
@@ -15,13 +15,13 @@ struct alignas(16) Tiles {
   bf16 in[side][depth], weight[side][depth];
 };
 
-// Where half i / 8 of a row stands. Four rows are 32 words, so the next four have their halves the other way round.
+// Index of half i / 8 of a row. Four rows are 32 words, so the next four rows have their halves in the other order.
 __device__ __forceinline__ int place(int row, int i) { return (i / 8 ^ row / 4 % 2) * 8; }
 
 struct alignas(16) Eight {
   bf16 x[8];
 };
-// Eight numbers of a row of a matrix, zeros behind its end.
+// Eight numbers of a row of a matrix, zeros after its end.
 __device__ __forceinline__ void copy_eight(bf16* to, const bf16* matrix, int row, int rows, int i, int I) {
   require_aligned(to, sizeof(Eight));
   const bf16* from = matrix + row * I + i;
