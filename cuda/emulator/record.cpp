@@ -1,5 +1,5 @@
-// The recorder of docs/kernels. Requests come grouped from counts.cpp. Here they are put in an order that every lane
-// has, numbers are written down where they change, and addresses become lines of the source.
+// The recorder of docs/kernels. counts.cpp groups the requests. The recorder sorts them into an order that is correct
+// for every lane, stores the written numbers, and translates addresses into source lines.
 
 #include "cuda/emulator/record.hpp"
 
@@ -23,7 +23,7 @@ namespace {
 
 constexpr std::uintptr_t alignment = 256;
 
-// Global memory as the trace numbers its bytes: arrays one behind the other, each as aligned as it is.
+// Global memory with the byte numbers of the trace: arrays one after another, with their alignment.
 struct Array {
   std::string name, type;
   std::vector<long> shape;
@@ -106,9 +106,8 @@ void add(unsigned warp, Event event) {
   rows.push_back(std::move(row));
 }
 
-// The order in which the requests happened for every lane that takes part: of those that are the next one of all their
-// lanes, the one that came first. Where lanes went through places in different orders there is none; then that of the
-// first lane.
+// The order of the requests, correct for every active lane: among the requests that are next for all their lanes, takes
+// the earliest. If lanes reached places in different orders, there may be none; then takes the earliest next request.
 std::vector<std::size_t> ordered(const std::vector<Requested>& all) {
   std::vector<std::vector<std::size_t>> of_lane(lanes_of_warp);
   for (unsigned lane = 0; lane < lanes_of_warp; ++lane) {
@@ -136,7 +135,7 @@ std::vector<std::size_t> ordered(const std::vector<Requested>& all) {
       if (first(fallback)) fallback = i;
       if (ready && first(best)) best = i;
     }
-    if (best == all.size()) {  // taken out of the turn of lanes that have others before it
+    if (best == all.size()) {  // before other requests of some of its lanes
       best = fallback;
       for (auto& mine : of_lane) std::erase(mine, best);
     } else {
@@ -211,8 +210,8 @@ std::string values_text(const std::vector<unsigned char>& bytes, const std::stri
   return in_runs(texts);
 }
 
-// Addresses of lanes as the first and the steps from one to the next: "64,4*31". The lanes that lanes read from: "^4"
-// for the lane with bit 4 turned over.
+// Addresses of lanes as the first one and the differences: "64,4*31". For an exchange: "^4" if every lane reads from the
+// lane whose number differs in the bits of 4.
 std::string addresses_text(const Event& event) {
   const unsigned any_lane = static_cast<unsigned>(std::countr_zero(event.lanes));
   const std::uintptr_t mask = event.at[any_lane] ^ any_lane;
@@ -239,7 +238,7 @@ std::string addresses_text(const Event& event) {
   return std::to_string(first) + (text.empty() ? "" : "," + text);
 }
 
-// The lines of an address, the outermost function first, but for those of the emulator and of instructions' twins.
+// The source lines of an address, the outermost function first, without the emulator and emulated instructions.
 std::map<std::uintptr_t, std::string> lines_of(const std::vector<std::uintptr_t>& places, const std::string& sources) {
   std::uintptr_t loaded_at = 0;
   dl_iterate_phdr(
@@ -288,10 +287,10 @@ std::map<std::uintptr_t, std::string> lines_of(const std::vector<std::uintptr_t>
   return found;
 }
 
-// Numbers that lanes write are often those that they have read just before: "=2" for the request before the last one.
+// Lanes often write numbers that they have just read: "=2" for the last read but one.
 constexpr std::size_t remembered = 40;
 
-// Whether every lane gives the sum of what it gave and got in the exchange before: "+".
+// True if every lane provides the sum of its two numbers of the previous exchange: "+".
 bool is_sum(const Event& event, const Event& before) {
   if (event.type != "f4" || before.type != "f4" || event.lanes != before.lanes) return false;
   bool same = true;
@@ -437,12 +436,12 @@ void requests(unsigned warp, std::vector<Requested> requested) {
       if (one.writes) {
         std::memcpy(now, event.values[lane].data(), one.bytes);
       } else if (std::memcmp(now, event.values[lane].data(), one.bytes) != 0) {
-        event.has_values = true;  // who replays this would read something else: a race
+        event.has_values = true;  // a replay would read other numbers: a race
       }
     }
     add(warp, std::move(event));
   }
-  // A compiler may announce what a copy writes before what it reads.
+  // A compiler may report the write of a copy before the read.
   for (std::size_t i = first; i + 1 < rows.size(); ++i) {
     if (is_copy(rows[i + 1].event, rows[i].event)) std::swap(rows[i], rows[i + 1]);
   }

@@ -96,7 +96,7 @@ const place = (trace, event) => {
   event.first = event.at.map((at) => (at - begin) / size);
 };
 
-// Derives what is read from what was written before it.
+// Derives the numbers of reads from earlier writes.
 const replay = (trace) => {
   const memory = new Map(trace.arrays.map((array) => [array, array.before.slice()]));
   for (const launch of trace.launches)
@@ -149,7 +149,7 @@ const phasesOf = (event) => {
 };
 const conflictsOf = (event) => (event.conflicts ??= phasesOf(event).reduce((sum, phase) => sum + phase.passes - 1, 0));
 
-// The steps at which a warp reads and writes each number of an array first.
+// The first steps at which a warp reads and writes each number of an array.
 const touchesOf = (block, warp, array) => {
   block.touches ??= new Map();
   const key = `${warp} ${array.name}`;
@@ -166,8 +166,8 @@ const touchesOf = (block, warp, array) => {
   return block.touches.get(key);
 };
 
-// ---- Where a written number comes from: the reads of its lane before it, of the lanes whose numbers it got by shuffles,
-// and of those who wrote what it read. Registers are not recorded, so a read that was not used is among them.
+// ---- Origin of a written number: earlier reads of its lane, of lanes from which it got numbers by shuffles, and of
+// lanes that wrote the numbers it read. Registers are not recorded, so unused reads are included.
 const originsOf = (block, written, lane) => {
   const known = block.warps.map(() => Array.from({length: 32}, () => new Set()));
   const stored = new Map();

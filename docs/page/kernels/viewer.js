@@ -117,7 +117,7 @@ class Pane {
     return made;
   }
 
-  // Changes the position; what does not exist becomes the nearest that does.
+  // Changes the position; a missing position becomes the nearest one.
   go(change, silent) {
     const old = this.state, next = {...old, ...change};
     if (!kernelData.levels[next.level]) next.level = old.level;
@@ -170,17 +170,17 @@ class Pane {
     this.drawLanes();
     this.drawMemory();
     this.origin.textContent = trace.fault && state.step === this.events.length - 1 ? `The launch ends here: ${trace.fault}` : "";
-    if (event?.isRace) this.origin.textContent = "Here the lanes read something else than what was written last in the order that is shown: a race, or memory that nobody has written.";
+    if (event?.isRace) this.origin.textContent = "Here the lanes read other numbers than those written last in the order shown: a race, or memory that was never written.";
   }
 
-  // This moment in a sentence, with its cost.
+  // Describes this step in a sentence, with its cost.
   sentence(event) {
     const lanes = event.lanes.length === 32 ? "All 32 lanes" : plural(event.lanes.length, "lane") + " of 32";
-    if (event.kind === "b") return "__syncthreads(): the warp waits until every thread of the block has come here.";
+    if (event.kind === "b") return "__syncthreads(): the warp waits until every thread of the block has reached the barrier.";
     if (event.kind === "y") return "__syncwarp(): the lanes wait for each other.";
-    if (event.kind === "m") return "One product of tensor cores: 16 x 16 by 16 x 8 numbers. Shown are the four sums that each lane holds after it.";
-    if (event.kind === "v") return `${event.name}: ${plural(event.lanes.filter((lane) => event.values[lane][0]).length, "lane")} of the warp say yes.`;
-    if (event.kind === "x") return `${event.name}: every lane gives a number (upper) and gets that of another lane (lower).`;
+    if (event.kind === "m") return "One product of tensor cores: 16 x 16 by 16 x 8 numbers. Each lane shows its four sums after the product.";
+    if (event.kind === "v") return `${event.name}: ${plural(event.lanes.filter((lane) => event.values[lane][0]).length, "lane")} of the warp vote yes.`;
+    if (event.kind === "x") return `${event.name}: every lane provides a number (upper) and gets the number of another lane (lower).`;
     const verb = event.writes ? "write" : "read", each = plural(event.bytes, "byte");
     if (event.isShared) {
       const phases = phasesOf(event), passes = phases.reduce((sum, phase) => sum + phase.passes, 0);
@@ -199,10 +199,10 @@ class Pane {
   drawTold() {
     const {event, state} = this;
     this.told.replaceChildren(make("b", {textContent: `Step ${event ? state.step + 1 : 0} of ${this.events.length}. `}),
-      event ? this.sentence(event) : "This warp does nothing here.");
+      event ? this.sentence(event) : "This warp has no step here.");
   }
 
-  // ---- The timeline: epochs between barriers side by side, a row a warp
+  // ---- The timeline: epochs between barriers, one row per warp
 
   layout() {
     const epochs = [];
@@ -263,7 +263,7 @@ class Pane {
     this.go({warp, step: Math.max(step, 0)});
   }
 
-  // ---- The source, with the line that runs, and below it lines of functions that it calls
+  // ---- The source, with the present line and the lines of functions that it calls
 
   drawSource() {
     const {event, trace} = this, frames = event ? trace.sites[event.site] : trace.sites[0] ?? [];
@@ -298,7 +298,7 @@ class Pane {
     this.drawEquations(frames);
   }
 
-  // The equations whose tags stand in the statement, or else next after it, with the numbers of the chosen lane.
+  // The equations with tags in the statement, else after it, with the numbers of the selected lane.
   drawEquations(frames) {
     const tags = [];
     for (const [file, line] of frames) {
@@ -317,7 +317,7 @@ class Pane {
     if (known.length) pieces.push(make("p", {textContent: `Lane ${this.state.lane}, last: ` + known.join(", ")}));
     this.equations.replaceChildren(...pieces);
   }
-  // The numbers that the chosen lane has read or written last, of every array.
+  // The numbers that the selected lane accessed last, per array.
   numbers() {
     const {state} = this, latest = new Map();
     for (let at = state.step; at >= 0 && latest.size < 8; --at) {
@@ -394,7 +394,7 @@ class Pane {
       context.fillStyle = colour(name);
       for (let at = 0; at < array.count; ++at) if (steps[at] < this.state.step) fill(at);
     }
-    // Sectors that are moved for a few of their numbers.
+    // Sectors that are transferred for a few of their numbers.
     const now = this.event?.isAccess && this.event.array === array ? this.event : null, moved = now ? sectorsOf(now) : [];
     context.fillStyle = colour("--mark");
     for (const sector of moved) {
@@ -416,7 +416,7 @@ class Pane {
     }
   }
 
-  // Where the number that was clicked comes from.
+  // Origin of the clicked number.
   pickElement(array, x, y) {
     const {across, cell, high} = array.grid, at = Math.floor(y / high) * across + Math.min(Math.floor(x / cell), across - 1);
     if (!(at >= 0 && at < array.count)) return;
@@ -449,7 +449,7 @@ class Pane {
     this.origin.textContent = `${placeOf(array, at)} = ${show(found.values[lane][elementsOf(found, lane).indexOf(at)])}, written by lane ${lane} of warp ${found.warp}. It comes from at most ${parts.join("; ") || "no read"}.`;
   }
 
-  // Shared memory as 32 banks: a column a bank, a row for every 128 bytes that the request touches.
+  // Shared memory as 32 banks: one column per bank, one row per 128 bytes that the request accesses.
   addBanks(add, event) {
     const phases = phasesOf(event), lines = [...new Set(phases.flatMap((phase) => phase.banks.flat().map((word) => Math.floor(word / 32))))].sort((a, b) => a - b);
     const name = this.block.shared.findLast((one) => event.at[event.lanes[0]] >= one.first)?.name ?? "shared memory";
