@@ -210,8 +210,8 @@ std::string values_text(const std::vector<unsigned char>& bytes, const std::stri
   return in_runs(texts);
 }
 
-// Addresses of lanes as the first one and the differences: "64,4*31". For an exchange: "^4" if every lane reads from the
-// lane whose number differs in the bits of 4.
+// Addresses of lanes as the first one and the differences: "64,4*31". For an exchange: "^4" if every lane reads from
+// the lane whose number differs in the bits of 4.
 std::string addresses_text(const Event& event) {
   const unsigned any_lane = static_cast<unsigned>(std::countr_zero(event.lanes));
   const std::uintptr_t mask = event.at[any_lane] ^ any_lane;
