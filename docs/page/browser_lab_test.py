@@ -48,6 +48,10 @@ class Lab(InBrowser):
         self.browser.open(PAGE, fragment)
         self.until(READY)
 
+    def click(self, control: str) -> None:
+        """Clicks on a control as soon as it is enabled: while the page opens a network, only Train and Stop are."""
+        self.until(f"const control = {control}; if (!control.disabled) control.click(); return !control.disabled")
+
     def choose(self, name: str, value: str) -> None:
         self.browser.run(
             "const field = document.getElementById('settings').elements[arguments[0]]; field.value = arguments[1];"
@@ -57,22 +61,22 @@ class Lab(InBrowser):
         )
 
     def train(self, steps: int) -> None:
-        self.browser.run("document.getElementById('train').click()")
+        self.click("document.getElementById('train')")
         self.until(f"{STEP} >= arguments[0]", steps)
-        self.browser.run("document.getElementById('train').click()")
+        self.click("document.getElementById('train')")
         # The last look and score are said when they are there.
         self.until("return document.getElementById('announced').textContent.startsWith('Step')")
 
     def test_a_sorter_learns_within_300_steps(self) -> None:
         self.open()
         first = self.browser.run(LOSS)
-        self.browser.run("document.getElementById('train').click()")
+        self.click("document.getElementById('train')")
         self.until(f"const step = (() => {{ {STEP} }})(), score = (() => {{ {SCORE} }})(); return score >= 90 || step >= 300")
         self.until(f"{SCORE} >= 90")
         self.assertLessEqual(self.browser.run(STEP), 325, "a score comes with the step that it is of")
         self.browser.keep("lab-trained")
         self.assertLess(float(self.browser.run(LOSS)), float(first))
-        self.browser.run("document.getElementById('train').click()")
+        self.click("document.getElementById('train')")
         self.assertEqual(self.browser.messages(), [])
 
     def test_a_newcomer_trains_within_ten_seconds(self) -> None:
@@ -170,7 +174,7 @@ class Lab(InBrowser):
                 )
                 tags = self.browser.run("return [...document.querySelectorAll('.told .tag')].map((tag) => tag.textContent)")
                 self.assertEqual({tag.strip("()").split(".")[0] for tag in tags}, {told[name]} if name in told else set())
-                self.browser.run("document.getElementById('one').click()")
+                self.click("document.getElementById('one')")
                 self.until(f"{STEP} === 1")
                 self.assertEqual((self.browser.run(FAULT), self.browser.messages()), ("", []))
         self.assertGreater(len(names), 9)
@@ -193,7 +197,7 @@ class Lab(InBrowser):
         for task in ("text", "reviews", "digits"):
             with self.subTest(task=task):
                 self.open(f"task={task}")
-                self.browser.run("document.getElementById('one').click()")
+                self.click("document.getElementById('one')")
                 self.until(f"{STEP} === 1")
                 self.assertEqual((self.browser.run(FAULT), self.browser.messages()), ("", []))
                 self.browser.keep(f"lab-{task}")
@@ -205,7 +209,7 @@ class Lab(InBrowser):
         self.browser.run("document.querySelectorAll('.modes input')[1].click()")
         self.until("return document.querySelector('#outputs .before')?.textContent === arguments[0]", before)
         self.assertNotEqual(self.browser.run(LOSS), before)
-        self.browser.run("document.getElementById('untouch').click()")
+        self.click("document.getElementById('untouch')")
         self.until("return !document.querySelector('#outputs .before')")
         self.assertEqual(self.browser.run(LOSS), before)
         self.assertEqual(self.browser.messages(), [])
@@ -312,7 +316,7 @@ class Lab(InBrowser):
         self.assertRegex(self.browser.run(FAULT), r"^\w+: broken\.safetensors: ")
         self.assertEqual([place for place, _ in self.browser.run(FAULT_AT)], ["file-fault"])
         # The network before it is still there and goes on.
-        self.browser.run("document.getElementById('one').click()")
+        self.click("document.getElementById('one')")
         self.until(f"{STEP} === 1")
         self.choose("task", "sort")
         self.until(f"{FAULT} === ''")
@@ -472,7 +476,7 @@ class Lab(InBrowser):
                 self.assertTrue(self.browser.run(FAULT).startswith(f"train: {name}: "), self.browser.run(FAULT))
                 self.assertIn(told, self.browser.run(FAULT))
                 self.assertEqual(self.browser.run(command), before)
-        self.browser.run("document.getElementById('one').click()")
+        self.click("document.getElementById('one')")
         self.until(f"{STEP} === 1")
         # Line ends are learned as they are in the file.
         self.drop("dos.txt", "'the cat sat on the mat.\\r\\n'.repeat(60)")
@@ -568,10 +572,10 @@ class Lab(InBrowser):
         held = "return document.querySelector('#curve path.held')?.getAttribute('d').split('L').map((point) => -point.split(' ')[1]) ?? []"
         note = "return document.getElementById('overfit').checkVisibility() && document.getElementById('overfit').textContent"
         self.assertFalse(self.browser.run(note))
-        self.browser.run("document.getElementById('train').click()")
+        self.click("document.getElementById('train')")
         self.until(f"return (() => {{ {note} }})() !== false")
         self.assertRegex(self.browser.run(note), r"^The held-back loss rises: 2\.\d+ after step \d+, [23]\.\d+ now")
-        self.browser.run("document.getElementById('train').click()")
+        self.click("document.getElementById('train')")
         heights = self.browser.run(held)
         self.assertGreater(len(heights), 4)
         self.assertGreater(heights[-1], min(heights))
@@ -616,12 +620,12 @@ class Lab(InBrowser):
         self.browser.run("location.hash = 'experiment=sort'")
         self.until("return document.getElementById('command').textContent.endsWith('--mixer identity --steps 200')")
         buttons = "document.querySelectorAll('.runs button')"
-        self.browser.run(f"{buttons}[0].click()")
+        self.click(f"{buttons}[0]")
         self.until(f"{STEP} >= 20")
         self.assertTrue(
             self.browser.run("return document.getElementById('cannot').checkVisibility()"), "identity cannot sort, which is told"
         )
-        self.browser.run(f"{buttons}[2].click()")
+        self.click(f"{buttons}[2]")
         self.until(f"return {STEP.removeprefix('return ')} >= 20 && document.getElementById('command').textContent === 'build/train --task sort --steps 200'")
         self.assertIn("identity", self.browser.run("return [...document.querySelectorAll('#curve .earlier')].map((one) => one.textContent)"))
         for name in (*names[1:], names[0]):  # the first one is shown already
@@ -658,7 +662,7 @@ class Lab(InBrowser):
         ):
             with self.subTest(mixer=mixer, task=task):
                 self.open(f"task={task}&mixer={mixer}")
-                self.browser.run("document.getElementById('one').click()")
+                self.click("document.getElementById('one')")
                 self.until(f"{STEP} === 1")
                 self.browser.run("document.getElementById('follow').scrollIntoView()")
                 for depth, part in enumerate(parts):
@@ -701,22 +705,22 @@ class Lab(InBrowser):
         shown = "return [...document.querySelectorAll('#lab > section')].filter((one) => one.checkVisibility()).map((one) => one.querySelector('h1, h2').textContent)"
         size = "return parseFloat(getComputedStyle(document.querySelector('#state')).fontSize)"
         before, all_sections = self.browser.run(size), self.browser.run(shown)
-        self.browser.run("document.getElementById('present').click()")
+        self.click("document.getElementById('present')")
         self.assertEqual(self.browser.run(shown), all_sections[:1])
         self.assertGreater(self.browser.run(size), 1.2 * before)
         for key, at in ((RIGHT, 1), (PAGE_DOWN, 2), (LEFT, 1), (PAGE_UP, 0), (LEFT, 0)):
             self.browser.press(key)
             self.assertEqual(self.browser.run(shown), [all_sections[at]])
         self.assertEqual(self.browser.run("return document.querySelector('#slides span').textContent"), f"1 of {len(all_sections)}: The lab")
-        self.browser.run("document.getElementById('stop').click()")
+        self.click("document.getElementById('stop')")
         self.until(f"{STEP} >= 2")
-        self.browser.run("document.getElementById('stop').click()")
+        self.click("document.getElementById('stop')")
         self.browser.press(ESCAPE)
         self.assertEqual(self.browser.run(shown), all_sections)
         self.assertEqual(self.browser.run("return document.activeElement.id"), "present")
         self.assertEqual(self.browser.run("return [localStorage.length, sessionStorage.length]"), [0, 0])
         self.browser.resize(390)
-        self.browser.run("document.getElementById('present').click()")
+        self.click("document.getElementById('present')")
         for _ in all_sections:
             self.assertLessEqual(self.browser.run("return document.documentElement.scrollWidth"), 390)
             self.browser.press(PAGE_DOWN)
