@@ -20,7 +20,7 @@ import listing
 import tex
 import touch
 from fault import Fault
-from kernel_traces import Event, Trace, traces
+from kernel_traces import Costs, Event, Trace, traces
 from sources import Room, Source
 
 HERE = Path(__file__).resolve().parent
@@ -137,20 +137,39 @@ def costs(root: Path, operation: str) -> str:
     for name, trace in levels(root, operation).items():
         rows = []
         for (path, line), cost in trace.by_line().items():
-            text = Source(root, path).lines[line - 1].text.strip()
-            cells = (cost.requests, cost.bytes, cost.needed, cost.sectors, cost.shared, cost.conflicts, cost.waits)
-            numbers = "".join(f"<td>{cell or ''}</td>" for cell in cells)
-            rows.append(f"<tr><th>{html.escape(path.removeprefix(f'{FOLDER}/{operation}/'))}:{line}</th>{numbers}<td><code>{html.escape(text)}</code></td></tr>")
-        heads = "".join(
-            f"<th>{head}</th>"
-            for head in ("line", "requests", "bytes", "sectors needed", "moved", "shared", "conflicts", "waits", "code")
-        )
+            text = html.escape(Source(root, path).lines[line - 1].text.strip())
+            place = f"{html.escape(path.removeprefix(f'{FOLDER}/{operation}/'))}:{line}"
+            rows.append((place, cost, f"<code>{text}</code>"))
         title = html.escape(title_of(root, operation, f"level_{name}" if name.isdigit() else name))
-        parts.append(
-            f'<details class="fold"><summary>{title}: costs by line</summary><div class="wide">'
-            f'<table class="costs"><tr>{heads}</tr>{"".join(rows)}</table></div></details>'
-        )
+        parts.append(_table(f"{title}: costs by line", rows, "code"))
     return "\n".join(parts) + "\n"
+
+
+def costs_of_file(root: Path, path: str, page: str) -> str:
+    """The tables of costs by line of a file of cuda/, as the recordings of production kernels have it; empty: of none."""
+    parts = []
+    for name, trace in levels(root, "production").items() if "production" in operations(root) else ():
+        rows = [(str(line), cost, "") for (where, line), cost in trace.by_line().items() if where == path]
+        moment = posixpath.relpath(page_of("production"), posixpath.dirname(page)) + f"#level={name}"
+        title = f'Costs by line of <a href="{moment}">{title_of(root, "production", name)}</a>'
+        if rows:
+            parts.append(_table(title, rows))
+    return "\n".join(parts)
+
+
+def _table(title: str, rows: list[tuple[str, Costs, str]], last: str = "") -> str:
+    """A folded table of costs: each row has a place, its costs and, where `last` names a column for it, a text."""
+    heads = ("line", "requests", "bytes", "sectors needed", "moved", "shared", "conflicts", "waits") + ((last,) if last else ())
+    written = []
+    for place, cost, text in rows:
+        cells = (cost.requests, cost.bytes, cost.needed, cost.sectors, cost.shared, cost.conflicts, cost.waits)
+        numbers = "".join(f"<td>{cell or ''}</td>" for cell in cells)
+        written.append(f"<tr><th>{place}</th>{numbers}{f'<td>{text}</td>' if last else ''}</tr>")
+    head = "".join(f"<th>{one}</th>" for one in heads)
+    return (
+        f'<details class="fold"><summary>{title}</summary><div class="wide">'
+        f'<table class="costs"><tr>{head}</tr>{"".join(written)}</table></div></details>'
+    )
 
 
 def _picture(root: Path, operation: str) -> str:

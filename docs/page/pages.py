@@ -327,6 +327,8 @@ class Site:
                 code = listing.parts(source, shown, prefix, room.name, address, file)
             summary = f'<summary id="{prefix}"><h2><span>{HEADING[device]}</span> {heading}</h2></summary>'
             written.append(f"<details>{summary}{code}</details>")
+            if device == "cuda":
+                written.append(kernel_pages.costs_of_file(self.root, source.path, page))
         return "\n".join(written) + "\n</section>\n"
 
     # ---- Pages ----

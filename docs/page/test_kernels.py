@@ -118,6 +118,17 @@ class Recorded(unittest.TestCase):
                     path, line = trace.sites[event.site][0]
                     self.assertLessEqual(line, len((ROOT / path).read_text(encoding="utf-8").splitlines()), (operation, level))
 
+    def test_gpu_listings_have_the_costs_of_production_kernels(self) -> None:
+        for path, level in (("cuda/layernorm_rows.hpp", "layernorm_backward"), ("cuda/pooling_one_tile.hpp", "pooling")):
+            table = kernel_pages.costs_of_file(ROOT, path, "layers/x.html")
+            self.assertIn(f'href="../kernels/production.html#level={level}"', table)
+            costs = kernel_pages.levels(ROOT, "production")[level].by_line()
+            rows = re.findall(r"<tr><th>(\d+)</th><td>(\d*)</td>", table.split(f"#level={level}")[1].split("</table>")[0])
+            expected = [(str(line), str(cost.requests or "")) for (where, line), cost in costs.items() if where == path]
+            self.assertTrue(expected)
+            self.assertEqual(rows, expected)
+        self.assertEqual(kernel_pages.costs_of_file(ROOT, "cuda/adamw.cu", "layers/x.html"), "")
+
     def test_size(self) -> None:
         self.assertEqual(kernel_pages.faults(ROOT, {}), [])
 
