@@ -1,4 +1,4 @@
-"""The page of the story: which line faces which, with which numbers, and what stops the build."""
+"""The page of the story: pairs of lines, their numbers, and faults that stop the build."""
 
 import unittest
 from unittest import mock
@@ -51,7 +51,7 @@ ALL = GOOD | TOLD | {"docs/index.md": GOOD["docs/index.md"].replace("1. ", "1. [
 
 
 def told(path: str = "src/apps/story.cpp", old: str = "", new: str = "") -> tuple[str, list[str]]:
-    """The page of the story with one thing changed, and what is wrong."""
+    """The page of the story with one change, and its faults."""
     files = dict(ALL)
     assert old in files[path]
     files[path] = files[path].replace(old, new)
