@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""tools/gpu_report.py OUT_DIR: OUT_DIR/report.md and report.json of what tools/gpu_report.sh has left in OUT_DIR/raw.
+"""tools/gpu_report.py OUT_DIR: writes OUT_DIR/report.md and report.json from the results of tools/gpu_report.sh in
+OUT_DIR/raw.
 
-Whatever is not there is left out, so it can be called at any time.
+Missing results are left out, so the script can be run at any time.
 """
 
 import csv
@@ -28,11 +29,11 @@ def table(head, rows, left=1):
 def read_json(path):
     try:
         return json.loads(path.read_text())
-    except (OSError, ValueError):  # not there, or cut off
+    except (OSError, ValueError):  # missing or incomplete
         return None
 
 
-# ---- what the sections left -----------------------------------------------------------------------------------------
+# ---- results of the sections ----------------------------------------------------------------------------------------
 
 
 def sections_of(raw):
@@ -49,11 +50,11 @@ def machine_of(raw):
 
 
 def kernels_of(raw):
-    """What ptxas says of every kernel, from the log of the build."""
+    """Output of ptxas for every kernel, from the log of the build."""
     found = {row[0]: row for row in kernels_in(lines_of(raw / "build.txt"))}
     kernels = []
     for (key, registers, shared, spilled), name in zip(found.values(), readable(found)):
-        file = re.search(r"_\d+_(\w+?)_cu_", key)  # of kernels in an unnamed namespace
+        file = re.search(r"_\d+_(\w+?)_cu_", key)  # in the mangled name of a kernel in an unnamed namespace
         kernels.append({"file": f"{file[1]}.cu" if file else "", "kernel": name, "registers": registers,
                         "spilled_bytes": spilled, "shared_bytes": shared})
     return sorted(kernels, key=lambda kernel: (kernel["file"], kernel["kernel"]))
@@ -64,7 +65,7 @@ def tests_of(raw):
     count = next((re.fullmatch(r"(\d+) passed, (\d+) failed", line) for line in lines[-1:]), None)
     rows = []
     for line in lines:
-        # As tests/harness/main.cpp prints them; names of cases and devices may hold blanks.
+        # Format of tests/harness/main.cpp; names of cases and devices may contain spaces.
         names, numbers = r"(\S+)\s+(.*?)\s+(forward|backward)\s+(\S+)\s+(\S.*?)", r"(float|bf16)\s+(\S+)\s+(\S+)"
         match = re.match(names + r"\s+" + numbers + r"(\s+FAIL)?$", line)
         if match:
@@ -99,7 +100,7 @@ def trainings_of(raw):
 
 
 def profile_of(path):
-    """Of the kernels of a training step, as ncu saw them one by one: launches, microseconds and gigabytes of each."""
+    """Launches, microseconds and gigabytes of each kernel of a training step, as measured one by one with ncu."""
     rows = list(csv.reader(line for line in lines_of(path) if line.startswith('"')))
     if len(rows) < 3:
         return []
@@ -107,7 +108,7 @@ def profile_of(path):
     number = lambda row, name: float(row[column[name]].replace(",", ""))
     kernels = {}
     updated = False  # a step ends with AdamW's kernels
-    for row in rows[2:]:  # the second has units
+    for row in rows[2:]:  # rows[1] has the units
         if updated and "update_kernel" not in row[column["Kernel Name"]]:
             break
         updated = "update_kernel" in row[column["Kernel Name"]]
