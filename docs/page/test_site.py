@@ -10,7 +10,7 @@ import unittest
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-SAID = "the site is written without the lab and without pictures that can be touched"
+SAID = "the site is written without the lab and without interactive pictures"
 
 
 class WithoutTools(unittest.TestCase):
