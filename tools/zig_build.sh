@@ -16,7 +16,7 @@ case $target in
   *-macos) system=Darwin ;;
   *) system=Linux ;;
 esac
-# Of this machine's headers only Catch2 is used.
+# Catch2 is the only header from this machine.
 mkdir -p "$build/include"
 ln -sfn /usr/include/catch2 "$build/include/catch2"
 # shellcheck disable=SC2086 # options are words
