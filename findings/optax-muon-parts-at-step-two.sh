@@ -7,7 +7,7 @@
 #   different powers. The newest gradient therefore has a smaller weight, and the division by the norm does not remove
 #   this difference. The lengths differ as well: optax multiplies by sqrt(max(1, columns / rows)), keras by 0.2
 #   sqrt(max(rows, columns)).
-# Consequence: docs/layers/muon.md, "Why there is no correction at the start".
+# Consequence: docs/layers/muon.md, "Why there is no bias correction".
 set -u
 export KERAS_BACKEND=jax TF_CPP_MIN_LOG_LEVEL=3
 exec "$(dirname "$0")/python_with.sh" optax==0.2.8 keras==3.15.1 jax==0.10.2 jaxlib==0.10.2 numpy==2.4.6 <<'PROGRAM'
