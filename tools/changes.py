@@ -97,7 +97,7 @@ class Tree:
         for change in changes:
             for file, old, new in change.changes:
                 if after[file].count(old) != 1:
-                    return f"{change.name}: {file} has {after[file].count(old)} times: {old}"
+                    return f"{change.name}: {file} has {after[file].count(old)} times the text to change: {old}"
                 after[file] = after[file].replace(old, new or "")
         return before, after
 

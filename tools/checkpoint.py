@@ -242,7 +242,7 @@ MIXERS = {
 }
 
 
-# ---- what the metadata may say --------------------------------------------------------------------------------------
+# ---- allowed metadata ------------------------------------------------------------------------------------------------
 
 # Keys that determine the shape and the function of a network (src/settings/table.hpp), with their allowed values and
 # the default of an absent key. None: the file must hold the key; "seen": the tensors of the file show the value.

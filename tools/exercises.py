@@ -123,7 +123,7 @@ def changed(exercise, root):
             return f"there is no {file}"
         text = texts.get(file) or (root / file).read_text(encoding="utf-8")
         if text.count(old) != 1:
-            return f"{file} has {text.count(old)} times what is to be changed: {old}"
+            return f"{file} has {text.count(old)} times the text to change: {old}"
         texts[file] = text.replace(old, new or "")
     return texts
 

@@ -139,7 +139,7 @@ def rendered(text: str, context: Context) -> str:
     """A chapter's HTML."""
     for heading in context.pictures:
         if heading not in headings(text):
-            raise Fault(context.path, f"has no heading {heading!r}, under which a picture stands")
+            raise Fault(context.path, f"has no heading {heading!r} for a picture")
     if len(re.findall(r"^ *```", text, re.MULTILINE)) % 2:
         raise Fault(context.path, "a fence is not closed")
     for fold in re.finditer(r"^<details.*", text, re.MULTILINE):

@@ -49,7 +49,7 @@ def source_faults(root: Path, rooms: dict[str, Room]) -> list[str]:
         displayed = [tag.replace("\\_", "_") for tag in displayed]
         for tag in sorted(set(displayed)):
             if displayed.count(tag) > 1:
-                faults.append(f"{room.chapter}: ({tag}) stands at {displayed.count(tag)} equations")
+                faults.append(f"{room.chapter}: ({tag}) is the tag of {displayed.count(tag)} equations")
         for tag in tags_of(room):
             if tag not in displayed:
                 faults.append(f"{room.chapter}: lacks the equation ({tag}) of {room.header.path}")
@@ -103,7 +103,7 @@ class _Page(HTMLParser):
             if self._fold:
                 self.folded.add(values["id"])
         if tag == "figure" and values.get("class") == "equation" and self._fold:
-            self._fault(f"the equation ({values['id']}) stands in a fold")
+            self._fault(f"the equation ({values['id']}) is in a fold")
         if tag == "details" and values.get("class") == "fold" and not self._fold:
             self._fold = len(self._open) + 1
         for name in ("href", "src"):
@@ -111,7 +111,7 @@ class _Page(HTMLParser):
                 self.links.append(values[name])
         if tag == "img":
             if not values.get("alt"):
-                self._fault("an image has no text in its place")
+                self._fault("an image has no alt text")
             self._name()
         named = bool(values.get("aria-label"))
         if tag in ("figure", "svg", "a", "button", "summary"):
@@ -163,7 +163,7 @@ def site_faults(files: dict[str, str], font_size: int) -> list[str]:
     faults += [f"{path}: no page links to this one" for path in pages if path not in linked | {"index.html"}]
     for path, page in pages.items():
         faults += page.faults
-        faults += [f"{path}: the id {name} stands twice" for name, count in Counter(page.ids).items() if count > 1]
+        faults += [f"{path}: the id {name} occurs twice" for name, count in Counter(page.ids).items() if count > 1]
         if len(files[path].encode()) > LARGEST_PAGE:
             faults.append(f"{path}: {len(files[path].encode())} bytes, more than {LARGEST_PAGE}")
         faults += _link_faults(path, page, pages, files)
@@ -204,7 +204,7 @@ def _link_faults(path: str, page: _Page, pages: dict[str, _Page], files: dict[st
         target, _, fragment = link.partition("#")
         found = posixpath.normpath(posixpath.join(posixpath.dirname(path), target)) if target else path
         if found not in files:
-            yield f"{path}: the link {link} leads nowhere"
+            yield f"{path}: the link {link} has no target"
         elif fragment and found.startswith("kernels/") and kernel_pages.is_moment(fragment):
             continue  # kernel_pages.faults checks these links
         elif fragment and fragment not in pages[found].idset:

@@ -185,7 +185,7 @@ class Site:
         """Address of a repository file. A file without a page gets one."""
         if path not in self._addresses:
             if not (self.root / path).is_file():
-                raise Fault(path, "is linked to, and is no file")
+                raise Fault(path, "is linked to, but does not exist")
             if path.endswith(".svg"):
                 self.images.add(path)
                 self._addresses[path] = path

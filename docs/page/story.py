@@ -78,7 +78,7 @@ def _calls(source: Source, name: str) -> list[Call]:
             continue
         call = re.fullmatch(r"([a-z_]+)\((.*)\);", line.code.strip())
         if not call or not line.tags:
-            raise Fault(f"{SOURCE}:{line.number}", "is no call with the tag of its equation")
+            raise Fault(f"{SOURCE}:{line.number}", "is not a call with the tag of its equation")
         called = call.group(1)
         if name == "backward" and not called.endswith("_backward"):
             raise Fault(f"{SOURCE}:{line.number}", f"{called} is no backward pass")
@@ -178,7 +178,7 @@ class Story:
         tags = " ".join(f'<a href="{self._tag_address(*tag.split("."))}">({tag})</a>' for tag in call.line.tags)
         equations = FORWARD if side == "forward" else BACKWARD
         if call.room not in equations:
-            raise Fault(f"{SOURCE}:{call.line.number}", f"calls {call.room}, of which story.py knows no equation")
+            raise Fault(f"{SOURCE}:{call.line.number}", f"calls {call.room}, which has no equation in story.py")
         address, name = self._line_address(f"{call.room}.{equations[call.room]}")
         number = call.line.number
         return (

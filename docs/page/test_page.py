@@ -141,7 +141,7 @@ class Faults(unittest.TestCase):
         self.assert_fault("lacks the equation (twice.2)", "docs/layers/twice.md", "\\qquad \\text{(twice.2)}")
 
     def test_tag_twice(self) -> None:
-        self.assert_fault("(twice.1) stands at 2 equations", "docs/layers/twice.md", "\\text{(twice.2)}", "\\text{(twice.1)}")
+        self.assert_fault("(twice.1) is the tag of 2 equations", "docs/layers/twice.md", "\\text{(twice.2)}", "\\text{(twice.1)}")
 
     def test_reference_to_no_equation(self) -> None:
         self.assert_fault("(twice.7) refers to no equation", "docs/layers/twice.md", "Not (twice.2)", "Not (twice.7)")
@@ -174,12 +174,12 @@ class Faults(unittest.TestCase):
         self.assert_fault("#backward names no place", "docs/layers/twice.md", "It doubles", "It [doubles](#backward)")
 
     def test_double_id(self) -> None:
-        self.assert_fault("the id forward stands twice", "docs/layers/twice.md", lambda text: text + "\n## Forward\n")
+        self.assert_fault("the id forward occurs twice", "docs/layers/twice.md", lambda text: text + "\n## Forward\n")
 
     def test_unnamed_image(self) -> None:
         files = dict(GOOD, **{"docs/layers/x.svg": "<svg></svg>"})
         files["docs/layers/twice.md"] = GOOD["docs/layers/twice.md"].replace("It doubles", "![](x.svg) It doubles")
-        self.assertEqual(built(files)[1], ["layers/twice.html: an image has no text in its place"])
+        self.assertEqual(built(files)[1], ["layers/twice.html: an image has no alt text"])
 
     def test_listing_without_the_line_of_an_equation(self) -> None:
         def nothing(source: sources.Source, number: int, context: int) -> set[int]:
@@ -232,7 +232,7 @@ class Faults(unittest.TestCase):
             equation = equation.replace("```", "```\n\n</details>", 1)
             return f"{before}<details>\n<summary>More</summary>\n\n```math\n{equation}"
 
-        self.assert_fault("layers/twice.html: the equation (twice.1) stands in a fold", "docs/layers/twice.md", folded)
+        self.assert_fault("layers/twice.html: the equation (twice.1) is in a fold", "docs/layers/twice.md", folded)
 
     def test_link_of_another_page_into_a_fold(self) -> None:
         fold = "\n<details>\n<summary>More</summary>\n\n### Why\n\nSo. [Again](#why).\n\n</details>\n\n### Behind\n"
