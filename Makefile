@@ -96,7 +96,7 @@ draw: configure ## draw the activations of a trained model (ARGS='--text "ROMEO:
 
 golden: configure ## compare results with numbers of other programs (FILES="a.safetensors ...")
 	$(call build,golden)
-	$(if $(FILES),,@echo 'make golden: name the files, FILES="..."; docs/golden.md says what they hold' >&2; exit 2)
+	$(if $(FILES),,@echo 'make golden: set FILES="..."; docs/golden.md describes the files' >&2; exit 2)
 	@$(BUILD)/golden $(ARGS) $(FILES)
 
 bench: configure ## measure the speed, compared with the peak rates of this machine (ARGS="--preset baby")

@@ -1,10 +1,10 @@
 #!/bin/sh
-# Package: none; a C compiler for x86-64 and a processor with AVX512_BF16 are needed. AMX is tried where the processor has
-#   it and the system permits it, and else left out.
-# Expectation: products of two bf16 are exact in float, so sums of products agree, whichever instruction computes them.
-# Behaviour: multiply-adds of floats, VDPBF16PS and TDPBF16PS have three results. They add in other orders: one by one, the
-#   odd element of a pair first, the even and the odd elements apart.
-# Consequence: each instruction set has its own bits, and a test on one does not speak for another (docs/bf16.md).
+# Package: none; needs a C compiler for x86-64 and a processor with AVX512_BF16. AMX is tested if the processor has it
+#   and the system permits it.
+# Expectation: products of two bf16 numbers are exact in float, so every instruction computes the same sum of products.
+# Behaviour: float multiply-adds, VDPBF16PS and TDPBF16PS have three different results, because their orders of
+#   summation differ: one by one; the odd element of each pair first; the even and the odd elements in separate sums.
+# Consequence: each instruction set has its own bits, so a test with one does not cover another (docs/bf16.md).
 set -u
 folder=$(mktemp -d) || exit 2
 trap 'rm -rf "$folder"' EXIT
@@ -81,10 +81,10 @@ int main(void) {
   const int pairs = processor_has(7, 1, 0, 5);
   const int tiles = processor_has(7, 0, 3, 24) && processor_has(7, 0, 3, 22) && syscall(SYS_arch_prctl, 0x1023, 18) == 0;
   if (!pairs) {
-    printf("this processor has no AVX512_BF16\n");
+    printf("AVX512_BF16 is missing in this processor\n");
     return 2;
   }
-  if (!tiles) printf("AMX left out: the processor has none, or the system does not permit it\n");
+  if (!tiles) printf("AMX not tested: the processor lacks it, or the system does not permit it\n");
   Rows example = {{0}, {0}};
   const float t = 0x1p-24f, a[4] = {1, t, -1, t};
   for (int k = 0; k < 4; ++k) {

@@ -1,10 +1,11 @@
 #!/bin/sh
-# Package: glibc (2.36 of Debian 12 was tried) on x86-64; nothing is downloaded, a C compiler is needed.
-# Expectation: one binary has one result of exp(x), log(x), sin(x), cos(x) and pow(x, y) on every processor.
-# Behaviour: glibc chooses variants with fused multiply-adds where the processor has them. They differ from the others in
-#   the last bit of up to 8 doubles in ten thousand. GLIBC_TUNABLES, which takes FMA away, shows this on one machine.
-# Consequence: initial weights, the schedule and tables of positions take these functions in double and round to float,
-#   which hides the difference unless a float border lies between (docs/same_bits.md).
+# Package: glibc (tested: 2.36 of Debian 12) on x86-64; downloads nothing, needs a C compiler.
+# Expectation: exp(x), log(x), sin(x), cos(x) and pow(x, y) of one binary have the same result on every processor.
+# Behaviour: glibc uses variants with fused multiply-adds if the processor has them. They differ from the other variants
+#   in the last bit of up to 8 in ten thousand doubles. GLIBC_TUNABLES can disable FMA, so one machine shows both
+#   variants.
+# Consequence: initial weights, the schedule and position tables use these functions in double and round the result to
+#   float. The rounding hides the difference unless the two doubles round to different floats (docs/same_bits.md).
 set -u
 folder=$(mktemp -d) || exit 2
 trap 'rm -rf "$folder"' EXIT

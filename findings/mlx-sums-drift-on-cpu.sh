@@ -1,9 +1,12 @@
 #!/bin/sh
 # Package: mlx 0.32.4 with mlx-cpu 0.32.4, sum, mean, cumsum and logcumsumexp, on a CPU (Linux).
-# Expectation: sums of 2^20 float32 numbers are exact to six digits, and a sum of bfloat16 is kept in float32.
-# Behaviour: one float32 sum runs over all numbers. The sum, mean and cumsum of 2^20 times 0.1 are off by 1 %, and
-#   logcumsumexp of as many zeros by 0.06. cumsum of bfloat16 is kept in bfloat16 and stops at 32.
-# Consequence: docs/peers.md. Long sums here have more digits than their terms (docs/layers/global_norm.md).
+# Expectation: sums of 2^20 float32 numbers are exact to six digits, and sums of bfloat16 numbers are accumulated in
+#   float32.
+# Behaviour: a single float32 accumulator adds all numbers. The sum, mean and cumsum of 2^20 times 0.1 have an error of
+#   1 %, and logcumsumexp of 2^20 zeros has an error of 0.06. cumsum of bfloat16 accumulates in bfloat16 and stops at
+#   32.
+# Consequence: docs/peers.md. Long sums here use an accumulator with more digits than the terms
+#   (docs/layers/global_norm.md).
 set -u
 exec "$(dirname "$0")/python_with.sh" mlx==0.32.4 mlx-cpu==0.32.4 numpy==2.4.6 <<'PROGRAM'
 import math

@@ -1,12 +1,13 @@
 #!/bin/sh
 # Packages: optax 0.2.8 (optax.contrib.muon) on jax 0.10.2, keras 3.15.1 (keras.optimizers.Muon), on a CPU.
-# Expectation: with the same coefficients, momentum 0.95 and five rounds every Muon makes the same step but for its
-#   length, because (muon.4) of docs/layers/muon.md divides the length of the momentum out.
-# Behaviour: keras follows (muon.2) to (muon.7) in every step. optax does so in the first step and moves in another
-#   direction from the second on: it corrects the two parts of Nesterov's momentum for their start at 0 by different
-#   powers, so that the newest gradient counts less, and no division by a length removes that. Lengths differ as well:
-#   optax multiplies by sqrt(max(1, columns / rows)), keras by 0.2 sqrt(max(rows, columns)).
-# Consequence: docs/layers/muon.md, "Why there is no correction at the start".
+# Expectation: with the same coefficients, momentum 0.95 and five rounds, the steps of all versions of Muon differ only
+#   in length, because (muon.4) of docs/layers/muon.md divides the momentum by its norm.
+# Behaviour: keras follows (muon.2) to (muon.7) in every step. optax follows them in the first step only; from the
+#   second step on the direction differs. It corrects the two parts of Nesterov's momentum for their start at 0 by
+#   different powers. The newest gradient therefore has a smaller weight, and the division by the norm does not remove
+#   this difference. The lengths differ as well: optax multiplies by sqrt(max(1, columns / rows)), keras by 0.2
+#   sqrt(max(rows, columns)).
+# Consequence: docs/layers/muon.md, "Why there is no bias correction".
 set -u
 export KERAS_BACKEND=jax TF_CPP_MIN_LOG_LEVEL=3
 exec "$(dirname "$0")/python_with.sh" optax==0.2.8 keras==3.15.1 jax==0.10.2 jaxlib==0.10.2 numpy==2.4.6 <<'PROGRAM'

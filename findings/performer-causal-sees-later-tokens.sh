@@ -1,9 +1,9 @@
 #!/bin/sh
 # Package: performer-pytorch 1.1.4 on torch 2.15.0, SelfAttention(causal=True), on a CPU (downloads about 5 GB).
 # Expectation: with causal=True a later token does not change an earlier output.
-# Behaviour: the softmax kernel subtracts the largest projection of all positions from every key, and then adds a constant.
-#   A late token with a long key changes all earlier outputs by some percent of their size; a token like the others changes
-#   none. generalized_attention=True (a relu kernel) subtracts nothing, and changes nothing.
+# Behaviour: the softmax kernel subtracts the largest projection of all positions from every key, and then adds a
+#   constant. A later token with a large key changes all earlier outputs by several percent; a typical token changes
+#   none. With generalized_attention=True (a relu kernel) nothing is subtracted, and earlier outputs do not change.
 # Consequence: docs/peers.md: no mixer here subtracts a number that depends on later tokens.
 set -u
 exec "$(dirname "$0")/python_with.sh" performer-pytorch==1.1.4 torch==2.15.0 numpy==2.4.6 <<'PROGRAM'
@@ -19,7 +19,7 @@ print("torch", torch.__version__)
 
 
 def changed(factor, relu_kernel):
-    """How many of the earlier outputs change, and by how much of their largest number, for a last token of this size."""
+    """Number of changed earlier outputs, and their largest relative change, for a last token of size `factor`."""
     torch.manual_seed(1)
     options = {"dim_head": 16, "nb_features": 64, "generalized_attention": relu_kernel}
     attention = SelfAttention(dim=32, heads=2, causal=True, **options).eval()

@@ -1,7 +1,7 @@
 #!/bin/sh
-# findings/python_with.sh PACKAGE==VERSION... <PROGRAM: runs a Python program with these public packages, which it installs
-# in a temporary folder; that folder is the program's home as well. PYTHON in the environment names a Python that is used
-# instead where it has these versions. Status: the program's; 2 if the packages cannot be installed.
+# findings/python_with.sh PACKAGE==VERSION... <PROGRAM: runs a Python program with these public packages, which it
+# installs in a temporary folder; this folder is also the program's home. PYTHON in the environment names a Python to
+# use instead, if it has these versions. Status: the program's; 2 if the packages cannot be installed.
 set -u
 
 has_versions() {
@@ -22,7 +22,7 @@ trap 'exit 130' INT TERM
 python=${PYTHON:-}
 if [ -z "$python" ] || ! has_versions "$@"; then
   python=$folder/bin/python
-  if command -v uv >/dev/null; then  # unpacks a package once for all environments
+  if command -v uv >/dev/null; then  # unpacks a package only once for all environments
     uv venv --quiet --allow-existing --python python3 "$folder" && uv pip install --quiet --python "$python" "$@"
   else
     python3 -m venv "$folder" && "$python" -m pip install --quiet --no-compile "$@"

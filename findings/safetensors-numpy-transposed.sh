@@ -1,10 +1,10 @@
 #!/bin/sh
-# Package: safetensors 0.8.0 (beside it 0.7.0), safetensors.numpy.save, with numpy 2.4.6.
-# Expectation: a matrix that numpy holds transposed (w.T, Fortran order) is read back as it was given, or is refused, as
-#   the writer for torch refuses it.
-# Behaviour: 0.8.0 writes the memory as it is under the shape of the view: all numbers, in wrong places, without a word.
-#   0.7.0 writes the right order. numpy.ascontiguousarray before saving avoids it.
-# Consequence: docs/checkpoints.md: arrays of numpy are made contiguous before they are saved.
+# Package: safetensors 0.8.0 (compared with 0.7.0), safetensors.numpy.save, with numpy 2.4.6.
+# Expectation: a matrix that numpy holds transposed (w.T, Fortran order) is read back unchanged, or is refused, as by
+#   the writer for torch.
+# Behaviour: 0.8.0 writes the memory in its order under the shape of the view, so the numbers are in wrong places. There
+#   is no warning. 0.7.0 writes the correct order. numpy.ascontiguousarray before saving avoids the error.
+# Consequence: docs/checkpoints.md: make numpy arrays contiguous before saving them.
 set -u
 for version in 0.7.0 0.8.0; do
   "$(dirname "$0")/python_with.sh" safetensors==$version numpy==2.4.6 <<'PROGRAM' || exit

@@ -1,9 +1,10 @@
 #!/bin/sh
 # Package: torch 2.15.0, torch.optim.Muon, on a CPU (downloads about 5 GB).
-# Expectation: the Newton-Schulz rounds tolerate bfloat16, so that a step is off by about 1 %.
-# Behaviour: this holds for a gradient of full rank. The rounding errors of bfloat16 are singular values of their own in
-#   all other directions, and five rounds multiply small singular values by up to 485. The step of a gradient of rank 1 is
-#   off by more than its length and has many large singular values instead of one; at rank 4 of 64 it is off by a half.
+# Expectation: the Newton-Schulz rounds tolerate bfloat16, so that the error of a step is about 1 %.
+# Behaviour: this holds for a gradient of full rank. The rounding errors of bfloat16 add small singular values in all
+#   other directions, and five rounds multiply small singular values by up to 485. For a gradient of rank 1 the error
+#   exceeds the length of the step, which has many large singular values instead of one; for rank 4 of 64 the error is
+#   half the length.
 # Consequence: docs/layers/muon.md, section "Stability", gives the same figures for the kernels of this project.
 set -u
 exec "$(dirname "$0")/python_with.sh" torch==2.15.0 numpy==2.4.6 <<'PROGRAM'
@@ -46,7 +47,7 @@ error = {}
 for rank in (1, 4, 16):
     left, right = torch.randn(SIZE, rank, generator=draw), torch.randn(rank, SIZE, generator=draw)
     error[rank] = step_error(f"rank {rank:2} of {SIZE}:", left @ right)
-error[SIZE] = step_error("normal numbers:", torch.randn(SIZE, SIZE, generator=draw))
+error[SIZE] = step_error("full rank:", torch.randn(SIZE, SIZE, generator=draw))
 
 described = error[1] > 0.8 and error[4] > 0.3 and 0.1 < error[16] < error[4] and error[SIZE] < 0.03
 print("as described" if described else "CHANGED")

@@ -1,9 +1,11 @@
 #!/bin/sh
 # Package: torch 2.15.0, Tensor.norm and torch.nn.utils.clip_grad_norm_, on a CPU (downloads about 5 GB).
 # Expectation: the norm of a float32 tensor is as exact as Tensor.sum, which adds in a tree.
-# Behaviour: norms are kept in a few running float32 sums. With one thread the norm of 2^24 equal numbers is off by almost
-#   1 %, that of 2^24 normal numbers by more than 1e-4; clip_grad_norm_ likewise. x.square().sum().sqrt() is exact to 1e-6.
-# Consequence: docs/layers/global_norm.md sums squares in double; norms that are compared with PyTorch's differ by this.
+# Behaviour: norms accumulate in a few float32 sums. With one thread the norm of 2^24 equal numbers has an error of
+#   almost 1 %, and the norm of 2^24 normally distributed numbers an error above 1e-4; clip_grad_norm_ has the same
+#   errors. x.square().sum().sqrt() is exact to 1e-6.
+# Consequence: docs/layers/global_norm.md sums squares in double; comparisons with norms of PyTorch show this
+#   difference.
 set -u
 exec "$(dirname "$0")/python_with.sh" torch==2.15.0 numpy==2.4.6 <<'PROGRAM'
 import sys

@@ -1,10 +1,11 @@
 #!/bin/sh
 # Package: torch 2.15.0, nn.MultiheadAttention and nn.TransformerEncoderLayer, on a CPU (downloads about 5 GB).
-# Expectation: attention over a sequence of padding alone gives the same in training and in inference.
-# Behaviour: MultiheadAttention(need_weights=False) and TransformerEncoderLayer give finite numbers in training, and in
-#   evaluation while gradients are on; in evaluation under no_grad they give NaN. MultiheadAttention(need_weights=True)
-#   gives NaN always.
-# Consequence: docs/layers/attention.md: a query whose keys are all masked receives 0, in training and in inference.
+# Expectation: attention over a sequence of padding only has the same result in training and in inference.
+# Behaviour: MultiheadAttention(need_weights=False) and TransformerEncoderLayer return finite numbers in training, and
+#   in evaluation with gradients; in evaluation under no_grad they return NaN. MultiheadAttention(need_weights=True)
+#   always returns NaN.
+# Consequence: docs/layers/attention.md: here the output of a query with all keys masked is 0, in training and
+#   inference.
 set -u
 exec "$(dirname "$0")/python_with.sh" torch==2.15.0 numpy==2.4.6 <<'PROGRAM'
 import sys
@@ -30,7 +31,7 @@ for name, compute in modules.items():
         attention.train(training), layer.train(training)
         with torch.set_grad_enabled(gradients):
             out = compute()
-        assert out[0].isfinite().all(), "the sequence without padding"
+        assert out[0].isfinite().all(), "the sequence without padding must be finite"
         found[name].append("NaN" if out[1].isnan().any() else "finite")
     print(f"{name:25} training: {found[name][0]}, evaluation: {found[name][1]}, evaluation under no_grad: {found[name][2]}")
 print("as described" if found == wanted else "CHANGED")

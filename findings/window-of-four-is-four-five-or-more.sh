@@ -1,11 +1,12 @@
 #!/bin/sh
 # Packages: transformers 5.24.0, x-transformers 2.31.10, local-attention 1.11.2, on torch 2.15.0; jax 0.10.2; on a CPU
 #   (downloads about 5 GB).
-# Expectation: a causal window of 4 is the position itself and the three before it.
-# Behaviour: so it is with sliding_window of transformers. local_window_size of jax, max_attend_past of x-transformers and
-#   window_size of local-attention with exact_windowsize count the past alone, so that a position sees 5. Without
-#   exact_windowsize, window_size of local-attention is a block and the one before: a position sees 5 to 8.
-# Consequence: docs/blocks/dot.md: --attention-window counts the position itself, as transformers does.
+# Expectation: a causal window of 4 contains the position itself and the three positions before it.
+# Behaviour: sliding_window of transformers contains these 4. local_window_size of jax, max_attend_past of
+#   x-transformers and window_size of local-attention with exact_windowsize count only earlier positions, so a position
+#   attends to 5. Without exact_windowsize, local-attention attends to the position's block and the block before: 5 to 8
+#   positions.
+# Consequence: docs/blocks/dot.md: --attention-window includes the position itself, as in transformers.
 set -u
 exec "$(dirname "$0")/python_with.sh" torch==2.15.0 transformers==5.24.0 x-transformers==2.31.10 local-attention==1.11.2 \
   jax==0.10.2 jaxlib==0.10.2 numpy==2.4.6 <<'PROGRAM'
@@ -27,7 +28,7 @@ print(*(f"{name} {version(name)}" for name in ("transformers", "x-transformers",
 
 
 def seen_by_gradient(out_cd, values):
-    """How many positions of `values` each output depends on."""
+    """Number of positions of `values` that each output depends on."""
     seen = []
     for c in POSITIONS:
         gradient, = torch.autograd.grad((out_cd[c] * torch.randn(out_cd.shape[-1])).sum(), values, retain_graph=True)
@@ -63,7 +64,7 @@ found = {"transformers": transformers_window(), "x-transformers": x_transformers
          "local-attention, exact": local_attention_window(True), "local-attention": local_attention_window(False),
          "jax": jax_window()}
 for name, seen in found.items():
-    print(f"{name:23} positions 12 to 15 see {seen}")
+    print(f"{name:23} positions 12 to 15 attend to {seen}")
 described = found == {"transformers": 4 * [4], "x-transformers": 4 * [5], "local-attention, exact": 4 * [5],
                       "local-attention": [5, 6, 7, 8], "jax": 4 * [5]}
 print("as described" if described else "CHANGED")

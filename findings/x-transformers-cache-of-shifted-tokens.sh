@@ -1,9 +1,9 @@
 #!/bin/sh
 # Package: x-transformers 2.31.10 on torch 2.15.0, AutoregressiveWrapper.generate, on a CPU (downloads about 5 GB).
-# Expectation: greedy decoding writes the same tokens with the key-value cache, which is the default, and without it.
-# Behaviour: so it does for plain, rotary, ALiBi and windowed decoders. With shift_tokens=1 the cache lacks the last token
-#   that is shifted in: logits are off by their own size, and other tokens are written. With attn_data_dependent_alibi=True
-#   logits are off in the first or second digit.
+# Expectation: greedy decoding generates the same tokens with the KV cache, which is the default, and without it.
+# Behaviour: this holds for plain, rotary, ALiBi and windowed decoders. With shift_tokens=1 the cache does not contain
+#   the last token that is shifted in: the errors of the logits are as large as the logits, and the tokens differ. With
+#   attn_data_dependent_alibi=True the logits have errors in the first or second digit.
 # Consequence: tests here compare prefill with decoding token by token, for every mixer and option.
 set -u
 exec "$(dirname "$0")/python_with.sh" x-transformers==2.31.10 torch==2.15.0 numpy==2.4.6 <<'PROGRAM'
@@ -41,7 +41,7 @@ for name, options in OPTIONS.items():
     wrapper = AutoregressiveWrapper(model)
     written = [wrapper.generate(tokens[:, :4], 20, temperature=0.0, cache_kv=cached) for cached in (True, False)]
     same_tokens[name] = torch.equal(*written)
-    print(f"{name:20} logits off by {error[name]:.1e} of the largest; tokens with and without the cache:", "the same" if same_tokens[name] else "others")
+    print(f"{name:20} logits off by {error[name]:.1e} of the largest; tokens with and without the cache:", "the same" if same_tokens[name] else "different")
 right = ("plain", "alibi", "rotary", "window")
 described = all(error[name] < 1e-5 and same_tokens[name] for name in right)
 described &= error["shifted tokens"] > 0.1 and not same_tokens["shifted tokens"] and error["data-dependent alibi"] > 1e-3

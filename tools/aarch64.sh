@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# tools/aarch64.sh [GOLDEN_FOLDER]: compiles for 64-bit ARM and runs there, emulated by qemu: the quick tests that start no
-# programs and trace none, which qemu cannot, a few steps of training with each instruction set, and the golden files of
-# the folder.
+# tools/aarch64.sh [GOLDEN_FOLDER]: cross-compiles for 64-bit ARM and runs under qemu: the quick tests, a few training
+# steps with each instruction set, and the golden files of the folder. Tests that start programs or trace processes are
+# left out, because qemu does not support them.
 set -euo pipefail
 tools/need.sh cmake c++ aarch64-linux-gnu-g++ qemu-aarch64 catch2
 build=build-aarch64

@@ -3,9 +3,9 @@
 
     tools/ablate_recipe.py BUILD_DIR TEXT OUT_DIR [--seeds 1,2] [--jobs 2]
 
-It sees only what `train` would train on, the first nine tenths of TEXT, and judges by the last tenth of these: the
-validation split stays unseen. Runs that OUT_DIR already holds are not repeated. Each run uses one thread; --jobs of them
-go on at a time, and nobody times them.
+Uses only the training split of `train`, the first nine tenths of TEXT, and compares losses on the last tenth of this
+split. The validation split is not used. Runs that OUT_DIR already contains are not repeated. Each run uses one thread,
+and --jobs runs are active at a time; their speed is not measured.
 """
 
 import argparse
@@ -16,7 +16,7 @@ from pathlib import Path
 from compare_mixers import train
 from experiments import first, folder_name, print_table
 
-# A third of the recipe's steps; so short a run wants less dropout.
+# A third of the recipe's steps; a run this short needs less dropout.
 RECIPE = {"--preset": "shakespeare", "--steps": "2000", "--dropout": "0.1"}
 CHANGES = [
     ("the recipe", {}),
@@ -33,7 +33,7 @@ CHANGES = [
 
 
 def run(arguments, name, change, seed):
-    """The loss on the split of choice."""
+    """Loss on the part of the training split that is held back."""
     flags = [word for pair in (RECIPE | change | {"--seed": seed}).items() for word in pair]
     text = train(arguments, Path(arguments.out) / folder_name(name, seed), [], flags)
     return first(r"val ([0-9.]+) nats/", text, float)
@@ -54,7 +54,7 @@ def main():
     arguments.text.write_text(whole[: len(whole) * 9 // 10], encoding="utf-8")
     seeds = arguments.seeds.split(",")
     with ThreadPoolExecutor(arguments.jobs) as pool:
-        # The first seed of everything, then the next: whoever stops early has a table of fewer seeds.
+        # The first seed of all rows, then the next seed: an interrupted run leaves a table with fewer seeds.
         started = {(name, seed): pool.submit(run, arguments, name, change, seed)
                    for seed in seeds for name, change in CHANGES}
     losses = {name: [started[name, seed].result() for seed in seeds] for name, _ in CHANGES}

@@ -1,5 +1,6 @@
 #!/bin/sh
-# tools/build.sh BUILD_DIR TARGET...: builds, shows how far it is, and what the compiler says only if it fails.
+# tools/build.sh BUILD_DIR TARGET...: builds and shows the progress; shows the compiler's output only if the build
+# fails.
 set -u
 build=$1
 shift
@@ -7,7 +8,7 @@ printf 'building %s\n' "$*"
 { cmake --build "$build" -j "${JOBS:-$(getconf _NPROCESSORS_ONLN)}" --target "$@" 2>&1 || echo "failed: $*"; } |
   tee "$build/build.log" |
   awk -v terminal="$([ -t 1 ] && echo 1)" '
-    # On a terminal one line that is written over, else a line for every quarter.
+    # On a terminal: one line that is overwritten; otherwise a line per quarter.
     /^\[ *[0-9]+%\]/ {
       percent = substr($0, 2, 3) + 0
       if (terminal) printf "\r%3d %%", percent

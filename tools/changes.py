@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
-"""tools/changes.py [--list] [--together] [--here BUILD] [--out FOLDER] [KIND[.NUMBER]...]: makes changes that a test must
-notice.
+"""tools/changes.py [--list] [--together] [--here BUILD] [--out FOLDER] [KIND[.NUMBER]...]: makes changes that a test
+must notice.
 
-tests/changes/KIND.txt lists errors, by kind, that once no test noticed. The form is that of the exercises
+tests/changes/KIND.txt lists errors, by kind, that no test noticed at one time. The form is that of the exercises
 (tools/exercises.py): a number and a file, the old text after -, the new text after +, and the names of tests after
-`fails`. One of these tests must fail with the change. A change without `fails` has a [TAG] after its file. It is tried
-with all tests of this tag, which must pass without the change.
+`fails`. At least one of these tests must fail with the change. A change without `fails` has a [TAG] after its file. It
+is tried with all tests of this tag, which must pass without the change.
 
-Each change is made in a copy of the repository in FOLDER (build/changes). The script builds the files of the named tests
-there, and the programs that they run. --here makes the changes in this tree instead, builds in the folder BUILD, where
-the tests are already built, and reverts the changes. --together makes as many changes at a time as name different tests.
-This needs fewer builds, but a test may then fail because of another change.
+Each change is made in a copy of the repository in FOLDER (build/changes). The script builds the files of the named
+tests there, and the programs that they run. --here makes the changes in this tree instead, builds in the folder BUILD,
+where the tests are already built, and reverts the changes. --together makes several changes at a time if they name
+different tests. This needs fewer builds, but a test may then fail because of another change.
 
 First all named tests must pass without a change. Then the script prints, for each change, which of its tests fail.
 --list only checks that each change can be made and that its tests exist. Status 1: a change is not noticed.
@@ -27,12 +27,12 @@ ROOT = exercises.ROOT
 
 
 def spec_of(names):
-    """Names as Catch2 takes them: a comma would part two names, a bracket begin a tag."""
+    """Names in the syntax of Catch2: a comma would separate two names, a bracket would begin a tag."""
     return ",".join("".join("\\" + c if c in '\\,["*~' else c for c in name) for name in names)
 
 
 def tests_of(change):
-    """The tests that must notice a change, as Catch2 takes them."""
+    """The tests that must notice a change, in the syntax of Catch2."""
     return spec_of(change.fails) if change.fails else change.tag
 
 
@@ -58,14 +58,14 @@ def listed_faults(changes, files):
 
 
 def stems_of(changes, files):
-    """The names of the files of tests that changes are tried with; none: all, where a change names a tag."""
+    """Names of the test files that the changes need; empty (all files) if a change names a tag."""
     if not all(change.fails for change in changes):
         return []
     return sorted({files[name].stem for change in changes for name in change.fails})
 
 
 class Tree:
-    """Where changes are made, built and tested."""
+    """The tree in which changes are made, built and tested."""
 
     def __init__(self, options, stems):
         self.report = (options.here or options.out).resolve() / "changes.xml"
@@ -83,21 +83,21 @@ class Tree:
         return "" if done.returncode == 0 else done.stdout + done.stderr
 
     def build(self):
-        """Returns what the compiler says where it fails."""
+        """Returns the compiler's output if the build fails, else ""."""
         return self._run(["cmake", "--build", str(self.build_folder), "--target", "tests", "-j", "2"])
 
     def failing(self, tests):
         return exercises.failing(self.root, self.build_folder, tests, self.report)[0]
 
     def texts(self, changes):
-        """The files of several changes before and after them; or what is wrong."""
+        """The files of several changes before and after them; or the fault of a change, as text."""
         files = {file for change in changes for file, _, _ in change.changes}
         before = {file: (ROOT / file).read_text(encoding="utf-8") for file in files}
         after = dict(before)
         for change in changes:
             for file, old, new in change.changes:
                 if after[file].count(old) != 1:
-                    return f"{change.name}: {file} has {after[file].count(old)} times: {old}"
+                    return f"{change.name}: {file} has {after[file].count(old)} times the text to change: {old}"
                 after[file] = after[file].replace(old, new or "")
         return before, after
 
@@ -107,7 +107,7 @@ class Tree:
 
 
 def groups_of(changes, together):
-    """Groups of changes that are made at a time: no two of them name the same test."""
+    """Groups of changes that are made together: no two changes of a group name the same test."""
     groups = []
     for change in changes:
         for group in groups if together else ():

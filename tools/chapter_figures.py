@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Prints the figures that chapters quote and that neither a test nor bench prints.
+"""Prints the figures that chapters quote, if neither a test nor bench prints them.
 
-    tools/chapter_figures.py [CHAPTER...]
+tools/chapter_figures.py [CHAPTER...]
 
-One module a chapter in tools/figures, without a name all of them. Seeds are fixed; sizes and the order of summation are
-printed or said there, since the figures depend on them.
+Each chapter has a module in tools/figures; without a name all modules run. Seeds are fixed. The modules print or
+describe sizes and the order of summation, because the figures depend on them.
 """
 
 import importlib

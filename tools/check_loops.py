@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""tools/check_loops.py BUILD_DIR: no loop of the CPU layers is compiled twice, to be chosen at run time by whether arrays
-overlap: the two may round differently, and bits would hang on where arrays lie (ABH_INDEPENDENT_TURNS in cpu/lanes.hpp).
+"""tools/check_loops.py BUILD_DIR: checks that no loop of the CPU layers is compiled in two versions.
 
-Compiles every file of these layers once more, as that build does for each of its instruction sets, and names such
-loops. g++ reports them itself; in what clang++ makes of them a block of its own stands before them."""
+A compiler may choose a version at run time by an overlap of the arrays. The versions may round differently, so results
+would depend on memory addresses (ABH_INDEPENDENT_TURNS in cpu/lanes.hpp). Compiles every file of these layers again,
+for each instruction set of the build, and prints such loops. g++ reports them; the code of clang++ has a labelled block
+before them."""
 
 import json
 import os
@@ -15,7 +16,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 
 def layers(build):
-    """Instruction set, file name, folder and command of every object of the CPU layers but those for tests alone."""
+    """Instruction set, file name, folder and command of every object of the CPU layers, except objects for tests
+    only."""
     with open(os.path.join(build, "compile_commands.json"), encoding="utf-8") as commands:
         for entry in json.load(commands):
             words = shlex.split(entry["command"])

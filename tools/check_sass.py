@@ -1,15 +1,16 @@
 #!/usr/bin/env python3
-"""tools/check_sass.py [--update] [BUILD_DIR]: the machine code of every kernel in the objects of a build with BUILD_CUDA.
+"""tools/check_sass.py [--update] [BUILD_DIR]: the machine code of every kernel in the objects of a build with
+BUILD_CUDA.
 
-What lies side by side in global memory and is read or written number by number, in a kernel that has no wide instruction
-for any of it, is a pack that the compiler has taken apart: up to eight requests in the place of one. (Beside wide ones it
-is the end of an array, or rows that are not aligned.) What goes through local memory costs a way to the cache each time.
-Status 1 where a kernel does either, but for `accepted`. Needs cuobjdump, of the CUDA Toolkit or of Triton, which comes
-with PyTorch; without it the script says so and succeeds. Default: build-cuda.
+A kernel without wide accesses that reads or writes neighbouring elements of global memory one by one has lost a pack:
+the compiler has split it into up to eight requests. (Beside wide accesses, single ones are normal at the end of an
+array and in unaligned rows.) Each access to local memory goes to the cache. Status 1 if a kernel does either and is not
+in `accepted`. Needs cuobjdump from the CUDA Toolkit or from Triton, which comes with PyTorch; without it the script
+prints a message and succeeds. Default: build-cuda.
 
-tests/kernel_sizes.txt holds the instructions and registers of kernels that the presets launch, for sm_90 and one version
-of nvcc. Status 1 as well where a kernel has other ones now, if this version compiled it; --update writes them down. A
-line with a kernel's name alone adds it.
+tests/kernel_sizes.txt has the number of instructions and registers of the kernels that the presets launch, for sm_90
+and one version of nvcc. Status 1 also if a kernel has other numbers in a build by this version; --update writes the new
+numbers. To add a kernel, add a line with its name alone.
 """
 import importlib.util
 import pathlib
@@ -25,17 +26,17 @@ root = pathlib.Path(__file__).resolve().parent.parent
 sizes_file = root / "tests/kernel_sizes.txt"
 sizes_title = "Kernels that a training step of a preset launches in bf16, for sm_90"
 
-fewest_neighbours = 4  # fewer may lie side by side by accident
+fewest_neighbours = 4  # a smaller number may be neighbours by accident
 accepted = [re.compile(words) for words in (
-    # Made for arrays that are not aligned.
+    # Versions for unaligned arrays.
     r"dropout: \w+_kernel<\w+, false>: STG",
-    # A thread has some positions of one number each, any of which may lie behind the end of the sequence.
+    # A thread has several positions with one element each, and each position may be after the end of the sequence.
     r"pooling\w*: \w+_kernel<.*>: (LDG|STG): \d+ neighbours of 4 bytes",
-    # Positions or channels whose number is not known, on the way to shared memory.
+    # A variable number of positions or channels is copied to shared memory.
     r"(bahdanau|relative)_attention: \w+_kernel<.*>: LDG: 4 neighbours",
-    # One column of a matrix, of inference.
+    # One column of a matrix, in inference.
     r"metric_key: query_kernel<.*>: LDG",
-    # Registers that do not suffice: heads of 128 channels, masks with biases on sm_80, relative attention.
+    # Too few registers: heads of 128 channels, masks with biases on sm_80, relative attention.
     r"attention: backward_key_kernel<bf16, 128, .*>: \d+ accesses to local memory",
     r"attention: forward_kernel<bf16, 64, true, true>: [1-9] accesses to local memory",
     r"relative_attention: backward_key_kernel<.*>: [1-9] accesses to local memory",
@@ -43,7 +44,7 @@ accepted = [re.compile(words) for words in (
 
 
 def cuobjdump():
-    """The program, or None."""
+    """Path of cuobjdump, or None."""
     places = ["/usr/local/cuda/bin"]
     triton = importlib.util.find_spec("triton")
     if triton and triton.submodule_search_locations:
@@ -52,7 +53,7 @@ def cuobjdump():
 
 
 def kernels_in(lines):
-    """(architecture, name, instructions, registers) of each function of what cuobjdump -sass -res-usage says."""
+    """(architecture, name, instructions, registers) of each function in the output of cuobjdump -sass -res-usage."""
     kernels, architecture, registers, name = [], "", {}, ""
     for line in lines:
         if found := re.match(r"\s+code for (sm_\d+)", line):
@@ -60,7 +61,7 @@ def kernels_in(lines):
         elif found := re.match(r" Function (\S+):$", line):
             name = found[1]
         elif found := re.match(r"\s+REG:(\d+)", line):
-            registers[name] = int(found[1])  # stands before the code
+            registers[name] = int(found[1])  # printed before the code
         elif found := re.match(r"\s+Function : (\S+)", line):
             kernels.append((architecture, found[1], [], registers[found[1]]))
         elif found := re.match(r"\s+/\*[0-9a-f]{4,}\*/\s+(.*?)\s*;", line):
@@ -86,10 +87,10 @@ def most_neighbours(offsets, size):
 
 
 def faults_of(code):
-    """What is wrong with a kernel's instructions, in words."""
+    """Faults of a kernel's instructions, as texts."""
     local = sum(bool(re.search(r"\b(LDL|STL)\b", instruction)) for instruction in code)
     faults = [f"{local} accesses to local memory"] if local else []
-    block, wide, accesses = 0, set(), {}  # accesses: offsets from each base in each piece of code without a jump
+    block, wide, accesses = 0, set(), {}  # accesses: (straight-line piece of code, ..., base register) -> offsets
     for instruction in code:
         block += bool(re.match(r"(@!?U?P\w+ )?(BRA|BRX|EXIT|BSYNC|BSSY|BAR|RET|CALL)", instruction))
         if access := access_of(instruction):
@@ -106,7 +107,7 @@ def faults_of(code):
 
 
 def read_sizes():
-    """The version of nvcc, and {kernel: (instructions, registers)}, None where they are not known yet."""
+    """The version of nvcc, and {kernel: (instructions, registers)}; None for kernels without numbers."""
     version, sizes = "", {}
     for line in sizes_file.read_text().splitlines():
         if found := re.match(r"# .*nvcc (\S+):", line):
@@ -117,7 +118,7 @@ def read_sizes():
 
 
 def compare_sizes(sizes, version, update):
-    """How many kernels of presets are not as they were written down, or, with update, 0 when they are written down."""
+    """Number of preset kernels whose size has changed; with update, writes the sizes and returns 0."""
     known_version, known = read_sizes()
     if not update and version != known_version:
         print(f"sizes of kernels: not compared, nvcc {version} is not {known_version}")
@@ -155,7 +156,7 @@ def main(build, update):
             version = found[1].decode()
         dump = subprocess.run([program, "-sass", "-res-usage", path], capture_output=True, text=True, check=True).stdout
         kernels = kernels_in(dump.splitlines())
-        layer = path.name.split(".")[0].removesuffix("_cuda")  # files of features are called so
+        layer = path.name.split(".")[0].removesuffix("_cuda")  # names of files in features
         for (architecture, _, code, registers), name in zip(kernels, readable([kernel[1] for kernel in kernels])):
             if architecture == "sm_90":
                 used = [instruction for instruction in code if not instruction.startswith("NOP")]

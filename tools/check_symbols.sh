@@ -1,7 +1,7 @@
 #!/bin/sh
-# tools/check_symbols.sh BUILD_DIR: objects for AVX2 and AVX-512 must not define functions under names that other files
-# use too, or the linker might keep their copy for a machine that cannot run it (cpu/lanes.hpp). Some names nm leaves
-# mangled.
+# tools/check_symbols.sh BUILD_DIR: objects for AVX2 and AVX-512 must not define functions with names that other files
+# also use: the linker might keep the wide version for a machine that cannot run it (cpu/lanes.hpp). nm does not
+# demangle some names.
 set -u
 found=0
 for set in avx2 avx512; do

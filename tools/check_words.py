@@ -7,8 +7,9 @@
 - a sentence of the documentation has at most 40 words, outside tables, code and equations
 - the subject of a commit has at most 72 characters, from the commit after FIRST_COMMIT on
 
-tools/words_exceptions.txt lists sentences that may be longer, by their first words; an entry without such a sentence is
-a failure, so that the list only shrinks. Prints every failure; the last line counts the rules that hold.
+tools/words_exceptions.txt lists longer sentences that are allowed, by their first words. An entry without such a
+sentence is a failure, so that the list only shrinks. Prints every failure; the last line counts the rules without
+failures.
 """
 import pathlib
 import re
@@ -39,7 +40,7 @@ def comment_faults():
         for number, line in enumerate(path.read_text().splitlines(), 1):
             comment = re.search(r"(?:^|\s)" + re.escape(mark) + r" (.*)", line)
             text = comment.group(1) if comment and '"' not in line[: comment.start()] else ""
-            # A line that goes on with a sentence may begin with any word.
+            # A line that continues a sentence may begin with any word.
             begins = not before or before.rstrip()[-1:] in ".:;"
             if text and begins and BAD_BEGIN.match(text):
                 yield f"{name_of(path)}:{number}: {text}"

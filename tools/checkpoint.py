@@ -1,7 +1,7 @@
-"""Model files and golden files (docs/checkpoints.md, docs/golden.md) in plain Python: their bytes, what their metadata
-may say, and which tensors a network has. tools/features.py adds mixers and settings of features.
+"""Reads and writes model files and golden files (docs/checkpoints.md, docs/golden.md) in plain Python: their bytes, the
+allowed metadata, and the tensors of a network. tools/features.py adds mixers and settings of features.
 
-A key, a value or a tensor that is not known here is an error: it may stand for another network.
+An unknown key, value or tensor is an error: the file may hold another kind of network.
 """
 
 import json
@@ -12,23 +12,23 @@ from types import SimpleNamespace
 
 from features import POSITIONS, List, Mixer, OneOf, Real, Toggle, Whole, features
 
-# The types of the format, with the bytes of an element. Models hold F32 alone, golden files F64, F32 and I32.
+# Data types of the format, with bytes per element. Models hold only F32; golden files hold F64, F32 and I32.
 DTYPES = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2, "I64": 8, "I32": 4, "I16": 2, "I8": 1, "U64": 8, "U32": 4, "U16": 2,
           "U8": 1, "BOOL": 1}  # fmt: skip
 LARGEST_HEADER = 100_000_000
 LARGEST_INTEGER = 2**63 - 1
-MARKS = ("abh_version", "abh_crc32", "crc32")  # they belong to the bytes of one file, and are not copied to another
+MARKS = ("abh_version", "abh_crc32", "crc32")  # valid for the bytes of one file only; not copied to another file
 
 
 class FileError(Exception):
-    """One line: the file, what is wrong, what was expected."""
+    """One line: the file, the fault, and the expected content."""
 
 
 # ---- bytes ----------------------------------------------------------------------------------------------------------
 
 
 def object_of(pairs):
-    """A JSON object, in which no key stands twice."""
+    """A JSON object; duplicate keys are an error."""
     found = dict(pairs)
     if len(found) != len(pairs):
         raise ValueError("a key appears twice in the header")
@@ -55,7 +55,7 @@ def header_of(text):
                         parse_constant=no_number)  # fmt: skip
     if not isinstance(header, dict):
         raise ValueError("the header is no JSON object")
-    json.dumps(header, ensure_ascii=False).encode()  # no half of a surrogate pair
+    json.dumps(header, ensure_ascii=False).encode()  # fails for an unpaired surrogate
     metadata = header.pop("__metadata__", None)
     metadata = {} if metadata is None else metadata
     if not isinstance(metadata, dict) or not all(isinstance(text, str) for text in metadata.values()):
@@ -74,11 +74,11 @@ def header_of(text):
 
 
 def check_layout(entries, size):
-    """That shapes and offsets agree, and that the tensors tile the data section: no overlap, no hole."""
+    """Checks that shapes and offsets agree, and that the tensors cover the data section without overlap or gap."""
     covered = 0
     for name, (dtype, shape, begin, end) in sorted(entries.items(), key=lambda item: (item[1][2:], item[0])):
         expected = DTYPES[dtype]
-        for extent in shape:  # the product must not exceed 64 bits on the way to a 0 either
+        for extent in shape:  # no partial product may exceed 64 bits, even if a later extent is 0
             expected *= extent
             if expected > LARGEST_INTEGER:
                 raise ValueError(f"tensor {name}: the number of bytes overflows 64 bits")
@@ -92,7 +92,8 @@ def check_layout(entries, size):
 
 
 def check_marks(metadata, text, data, path):
-    """The check values that our programs write. A program that saves a file again copies them, and they no longer fit."""
+    """Checks the checksums that our programs write. Another program may copy them to a changed file: then they are
+    wrong."""
 
     def check(key, actual):
         if not re.fullmatch("[0-9a-f]{8}", metadata[key]):
@@ -141,8 +142,8 @@ def read(path):
 
 
 def write(path, tensors, metadata):
-    """tensors: name -> (dtype, shape, bytes); metadata: str -> str, of which the marks of another file are dropped. The
-    largest elements come first, so that all are aligned."""
+    """tensors: name -> (dtype, shape, bytes). metadata: str -> str; checksums of another file are dropped. Tensors with
+    the largest elements come first, so that all are aligned."""
     header, at, parts = {"__metadata__": {key: text for key, text in metadata.items() if key not in MARKS}}, 0, []
     for name, (dtype, shape, data) in sorted(tensors.items(), key=lambda item: (-DTYPES[item[1][0]], item[0])):
         header[name] = {"dtype": dtype, "shape": list(shape), "data_offsets": [at, at + len(data)]}
@@ -158,7 +159,7 @@ def write(path, tensors, metadata):
 
 
 # ---- blocks, and the tensors of each --------------------------------------------------------------------------------
-# s: settings, as settings_of reads them. The norm that every mixer begins with is left out.
+# s: settings, as returned by settings_of. The norm at the beginning of every mixer is left out.
 
 FEATURES = features()
 ATTENTION_BIASES = ("query_bias_h", "key_bias_h", "value_bias_h", "output_bias_d")
@@ -201,7 +202,7 @@ def quadratic_shapes(s):
 
 
 def dot_shapes(s, biases=None):
-    """biases: the names of those that there are; None: all or none, as the settings say."""
+    """biases: names of the biases; None: all or none, by the settings."""
     D, H = s.channels, s.heads * s.head_channels
     shapes = {"query_hd": (H, D), "key_hd": (H, D), "value_hd": (H, D), "output_dh": (D, H)}
     return {**shapes, **bias_shapes(s, biases)}
@@ -214,7 +215,7 @@ def bias_shapes(s, biases=None):
 
 
 def cross_shapes(s):
-    """Without its norm. The rows that it reads have the channels of the network."""
+    """Without its norm. The rows of the memory have the channels of the network."""
     D, H = s.channels, s.heads * s.head_channels
     shapes = {"query_hd": (H, D), "key_he": (H, D), "value_he": (H, D), "output_dh": (D, H)}
     compared = {} if s.cross == "dot" else MIXERS[s.cross].cross_shapes(s)
@@ -222,11 +223,11 @@ def cross_shapes(s):
 
 
 def of_attention(name, shapes):
-    """A mixer that compares positions, and takes a window of its own."""
+    """A mixer that computes a score per pair of positions, and has its own window setting."""
     return Mixer(name, shapes, window="attention_window", any_head_width=True)
 
 
-# By name: those of the core, whose forward is in tools/reference_model.py, and those of features.
+# By name: mixers of the core, whose forward pass is in tools/reference_model.py, and mixers of features.
 MIXERS = {
     mixer.name: mixer
     for mixer in (
@@ -241,11 +242,11 @@ MIXERS = {
 }
 
 
-# ---- what the metadata may say --------------------------------------------------------------------------------------
+# ---- allowed metadata ------------------------------------------------------------------------------------------------
 
-# Keys that determine the shape and the function of a network (src/settings/table.hpp), with their allowed values and the
-# default of an absent key. None: the file must hold the key; "seen": the tensors of the file show the value. Features
-# have keys of their own.
+# Keys that determine the shape and the function of a network (src/settings/table.hpp), with their allowed values and
+# the default of an absent key. None: the file must hold the key; "seen": the tensors of the file show the value.
+# Features have keys of their own.
 SETTINGS = {
     "layers": (Whole(1), None),
     "heads": (Whole(1), None),
@@ -299,15 +300,15 @@ OF_MODELS = ("format", "tokenizer", "vocabulary", "source_characters", "target_c
 
 
 def settings_of(metadata, shapes, path, others=OF_MODELS):
-    """The settings of a network, read: numbers, names, True and False, and for `mixer` and both windows a list with
-    one entry a layer. shapes: name -> shape of its tensors. others: keys that are none of the network's."""
+    """The settings of a network as numbers, names, True and False. `mixer` and both windows are lists with one entry
+    per layer. shapes: name -> shape of its tensors. others: keys that are not settings of the network."""
 
     def fail(key, what):
         raise FileError(f"{path}: metadata {key}: {what}")
 
     for key, text in metadata.items():
         if text in shapes and key not in shapes:
-            continue  # safetensors.torch.save_model names a tied tensor that it left out, and the one that it saved
+            continue  # safetensors.torch.save_model maps a tied tensor that it left out to the tensor that it saved
         if key not in SETTINGS and key not in others:
             fail(key, "not known here, expected a key of tools/checkpoint.py")
     read = {}
@@ -350,7 +351,7 @@ def settings_of(metadata, shapes, path, others=OF_MODELS):
 
 
 def seen(key, metadata, shapes, path):
-    """What the tensors say of a setting that is absent, as text."""
+    """Value of an absent setting as text, derived from the tensors."""
 
     def shape(name):
         if len(shapes.get(name, ())) != 2:
@@ -381,7 +382,7 @@ def seen(key, metadata, shapes, path):
         return str(shape(table)[0]) if table in shapes else None
     if key == "attention_bias":
         return str(int(any(name.endswith(".query_bias_h") for name in shapes)))
-    # head_channels: the rows of a projection, of all heads. 0: as usual.
+    # head_channels: rows of a projection divided by the number of heads. 0: the default, channels / heads.
     heads, projection = metadata.get("heads", ""), r"(decoder\.)?blocks\.[0-9]+\.(mixer|cross)\.(query|project)_hd"
     rows = [shape(name)[0] for name in shapes if re.fullmatch(projection, name)]
     return str(rows[0] // int(heads)) if rows and re.fullmatch("[1-9][0-9]*", heads) else "0"
@@ -399,7 +400,7 @@ def network_shapes(s):
         shapes.update({prefix + name: shape for name, shape in block.items()})
 
     def add_stack(prefix, mixers, V, positions, asks=False):
-        """An entry and blocks, and the norm behind them. positions: name and rows of the table."""
+        """Adds an entry, blocks, and the norm after them. positions: name and rows of the position table."""
         entry = {"token_vd": (V, D)}
         if s.patch_inputs:
             entry = {"patch_di": (D, s.patch_inputs), "patch_bias_d": (D,)}
@@ -437,12 +438,12 @@ def network_shapes(s):
 
 
 def own_prefix(s):
-    """What the names of the stack that writes begin with."""
+    """Prefix of the stack that predicts tokens."""
     return "decoder." if s.encoder_layers else ""
 
 
 def check_tensors(tensors, settings, path):
-    """That a file holds the weights of such a network, all of them and nothing else."""
+    """Checks that a file holds all weights of the network, and no other tensors."""
     expected = network_shapes(settings)
     for name in sorted(expected.keys() | tensors.keys()):
         if name not in tensors:
@@ -457,11 +458,11 @@ def check_tensors(tensors, settings, path):
 # The tokenizer and the characters of the dates task, whose files hold no metadata for them.
 WORDS_OF_DATES = {"tokenizer": "char", "source_characters": " ,./0123456789abcdefghijklmnopqrstuvwxyz",
                   "target_characters": "-0123456789"}  # fmt: skip
-PADDING, BEGIN, END, FIRST_TARGET = 0, 1, 2, 3  # tokens of sources and targets that stand for no character
+PADDING, BEGIN, END, FIRST_TARGET = 0, 1, 2, 3  # tokens of sources and targets without a character
 
 
 def words_of(settings, metadata):
-    """The metadata that say what tokens stand for."""
+    """The metadata that describe the tokens."""
     return WORDS_OF_DATES if settings.task == "dates" else metadata
 
 
@@ -470,7 +471,7 @@ def first_source(settings):
     return FIRST_TARGET if settings.embeddings == "shared" else PADDING + 1
 
 
-# Which key has the characters of which vocabulary, and the token of the first one: without an encoder and with one.
+# (key of the characters, key of the vocabulary size, token of the first character): without and with an encoder.
 TOKENS = (
     lambda s: (("vocabulary", "vocabulary_size", 0),),
     lambda s: (("source_characters", "source_vocabulary_size", first_source(s)),
@@ -479,7 +480,7 @@ TOKENS = (
 
 
 def read_model(path):
-    """The tensors, settings and metadata of a model. What nobody would know what to make of is an error."""
+    """The tensors, settings and metadata of a model. Unknown content is an error."""
     tensors, metadata = read(path)
     settings = settings_of(metadata, {name: shape for name, (_, shape, _) in tensors.items()}, path)
     check_tensors(tensors, settings, path)

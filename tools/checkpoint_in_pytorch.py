@@ -1,15 +1,16 @@
 #!/usr/bin/env python3
-"""A checkpoint of ours in PyTorch: the whole network as one function of its weights.
+"""Runs a checkpoint of this project in PyTorch: the whole network as one function of its weights.
 
-    tools/checkpoint_in_pytorch.py RUN|FILE TEXT [--copy FILE] [--golden FILE]
+tools/checkpoint_in_pytorch.py RUN|FILE TEXT [--copy FILE] [--golden FILE]
 
 Reads a model.safetensors, computes the logits of the first context + 1 tokens of TEXT, and prints the mean loss of
-their targets. Of a network with an encoder TEXT holds lines SOURCE TAB TARGET, and the loss is that of all of them. --copy writes the weights again as PyTorch users do, with safetensors.torch.save_file and no more
-metadata than our programs need to read them (docs/checkpoints.md); --golden writes a golden file (docs/golden.md) with
-the logits, for `build/golden FILE --type float --tolerance 1e-5`. Needs torch, and --copy safetensors and NumPy.
+their targets. For a network with an encoder TEXT holds lines SOURCE TAB TARGET, and the loss is the mean over all
+lines. --copy writes the weights with safetensors.torch.save_file, as PyTorch users do, and with only the metadata that
+our programs need (docs/checkpoints.md). --golden writes a golden file (docs/golden.md) with the logits, for
+`build/golden FILE --type float --tolerance 1e-5`. Needs torch; --copy also needs safetensors and NumPy.
 
-The network is tools/reference_model.py. A key, a value or a tensor that it does not know is an error, as in
-tools/checkpoint.py, which reads the file: nothing that decides what a network computes is passed over.
+The network is tools/reference_model.py. An unknown key, value or tensor is an error, as in tools/checkpoint.py, which
+reads the file: no setting that affects the results is ignored.
 """
 
 import argparse
@@ -20,13 +21,13 @@ from dataclasses import dataclass
 from checkpoint import BEGIN, END, FEATURES, FIRST_TARGET, PADDING, SETTINGS, FileError, first_source
 from checkpoint import read_model, words_of, write
 
-NOT_OF_CASES = ("task", "source_context")  # keys of a checkpoint that a golden file has no use for
-IGNORED = -100  # the target of what is not asked
+NOT_OF_CASES = ("task", "source_context")  # keys of a checkpoint that golden files do not have
+IGNORED = -100  # target of positions without a loss
 
 
 @dataclass
 class Window:
-    """What a network is given, as lists of rows: tokens and targets, and with an encoder a source and its mask."""
+    """Inputs of a network as lists of rows: tokens and targets; with an encoder also a source and its mask."""
 
     tokens_bc: list
     targets_bc: list
@@ -34,7 +35,7 @@ class Window:
     mask_bs: list = None
 
     def tensors(self):
-        """By the names of a golden file."""
+        """Tensors by their names in a golden file."""
         import torch
 
         rows = {name: rows for name, rows in vars(self).items() if rows is not None}
@@ -42,7 +43,7 @@ class Window:
 
 
 def encode(words, key, text, path, first=0):
-    """Bytes to ids: of bytes, or of characters in the order of the vocabulary, from `first` on."""
+    """Ids of bytes, or of characters in the order of the vocabulary; the first id is `first`."""
     if words["tokenizer"] == "byte":
         return [first + byte for byte in text]
     ids = {character: first + i for i, character in enumerate(words[key])}
@@ -62,7 +63,7 @@ def window_of_text(settings, words, text, path):
 
 
 def window_of_pairs(settings, words, text, path):
-    """Every line is a row, padded to the longest: the target behind begin, and asked for, with end behind it."""
+    """One row per line, padded to the longest: tokens begin with BEGIN, and targets end with END."""
     pairs = []
     for number, line in enumerate(text.splitlines(), 1):
         if not line:
@@ -92,7 +93,7 @@ def window_of_pairs(settings, words, text, path):
 
 
 def needed(metadata, tensors):
-    """What our programs need to know and cannot see: the rest has a default or stands in the shapes."""
+    """Metadata that our programs cannot derive: other keys have default values or follow from the shapes."""
     keys = ["task", "tokenizer", "vocabulary", "source_characters", "target_characters"] + [
         key for key, (_, absent) in SETTINGS.items() if absent != "seen" and metadata.get(key, absent) != absent
     ]
@@ -102,7 +103,7 @@ def needed(metadata, tensors):
 
 
 def compute(path, text_path):
-    """What the network is given, its logits and its loss, and what was read."""
+    """The inputs of the network, its logits and loss, and the contents of the file."""
     tensors, settings, metadata = read_model(path)
     try:
         text = text_path.read_bytes()
@@ -129,7 +130,7 @@ def write_copy(path, weights, metadata):
         save_file({name: tensor.float() for name, tensor in weights.items()}, path, needed(metadata, weights))
     except ImportError as error:
         raise FileError(f"{error.name} is missing; install it with: python3 -m pip install {error.name}") from None
-    except Exception as error:  # of a kind of its own
+    except Exception as error:  # of a class of the library's own
         raise FileError(f"{path}: {error}") from None
 
 
@@ -141,7 +142,7 @@ def write_golden(path, inputs, logits_bcv, loss, weights, metadata):
     tensors |= {"output.logits_bcv": logits_bcv, "output.loss": loss}
     case = "seq2seq" if "source_bs" in inputs else "language_model"
     settings = {key: text for key, text in needed(metadata, weights).items() if key in SETTINGS and key not in NOT_OF_CASES}
-    for feature in FEATURES:  # a golden file has all settings of its mixers
+    for feature in FEATURES:  # a golden file must have all settings of its mixers
         if any(mixer.name in metadata["mixer"].split(",") for mixer in feature.mixers):
             settings |= {key: metadata.get(key, absent) for key, (_, absent) in feature.settings.items()}
     write(path, parts_of(tensors), {**settings, "case": case, "source": "tools/checkpoint_in_pytorch.py"})

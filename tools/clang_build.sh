@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# tools/clang_build.sh clang|libcxx [TARGET...]: compiles with clang++; libcxx: with clang++ 19, the newest of Debian 12,
-# and its own standard library. Without targets: everything. OPTIONS in the environment: of CMake, as
+# tools/clang_build.sh clang|libcxx [TARGET...]: compiles with clang++; libcxx: with clang++ 19, the newest of Debian
+# 12, and its own standard library. Without targets: everything. OPTIONS in the environment: more CMake options, such as
 # -DBUILD_EMULATOR=OFF.
 set -euo pipefail
 preset=$1

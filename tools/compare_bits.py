@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """tools/compare_bits.py OLD [EMULATOR:]NEW [ROW...]: compares short training runs of two build folders, bit by bit.
 
-Runs OLD/train and NEW/train with each row's flags, which cover every mixer, way of knowing positions, task, optimizer
-and device, and compares model.safetensors, the tensors of resume.safetensors, log.csv without its column tokens_per_s,
-and sample.txt. Prints a line for every row that differs and a summary; the status is 1 if one differs. A row that the
-old build refuses must be refused by the new one too. EMULATOR: a program that runs NEW/train, as qemu-aarch64. ROW: only
-rows whose text contains one of these words; "--steps 30": four rows that compilers and machines are compared by.
-ATTENTION_ISA in the environment holds for every row that has no --isa.
+Runs OLD/train and NEW/train with the flags of each row. The rows cover every mixer, position encoding, task, optimizer
+and device. Compares model.safetensors, the tensors of resume.safetensors, log.csv without its column tokens_per_s, and
+sample.txt. Prints a line for every row that differs, and a summary; the status is 1 if a row differs. The new build
+must refuse the same rows as the old build. EMULATOR: a program that runs NEW/train, such as qemu-aarch64. ROW: only
+rows whose text contains one of these words; "--steps 30" selects four rows for comparing compilers and machines.
+ATTENTION_ISA in the environment applies to every row without --isa.
 """
 
 import json
@@ -23,7 +23,7 @@ BASE = ("--layers 2 --channels 16 --heads 2 --context 16 --batch 4 --steps 4 --w
 
 
 def rows():
-    """The flags of every row, one string each. Flags that stand first in a row replace those of BASE."""
+    """The flags of every row, one string per row. They override flags of BASE."""
     for name, mixer in MIXERS.items():
         if "--positions" in mixer.flags:
             yield f"--mixer {name} {mixer.flags}"
@@ -81,7 +81,7 @@ def rows():
         yield f"--mixer {mixer} --device plain"
         yield f"--mixer {mixer} --isa baseline --dropout 0.1"
         yield f"--mixer {mixer} --isa avx2 --optimizer muon"
-    # Every mixer, a few optimizers, ways of knowing positions and tasks: compilers and machines are compared by these.
+    # Every mixer with a few optimizers, position encodings and tasks: rows for comparing compilers and machines.
     yield "--steps 30 --mixer additive,metric --conv-kernel 4 --dropout 0.1"
     yield "--steps 30 --mixer leap,dot --positions rotary --heads 3 --channels 39 --optimizer muon"
     yield "--steps 30 --mixer bahdanau,quadratic --positions alibi --norm post --label-smoothing 0.1"
@@ -94,7 +94,8 @@ def rows():
 
 
 def flags_of(row, data):
-    """The row's flags over those of BASE, but for those that its task refuses; and its instruction set."""
+    """The flags of BASE, without flags that the row's task refuses, overridden by the row's flags; and its instruction
+    set."""
     words = row.split()
     given = dict(zip(words[::2], words[1::2]))
     flags = dict(zip(BASE[::2], BASE[1::2]))
@@ -117,7 +118,7 @@ def flags_of(row, data):
 
 
 def write_data(folder):
-    """A text with a little to learn in it, and pairs of a number and its square."""
+    """Writes a text with some regularity, and pairs of a number and its square."""
     dice = random.Random(1)
     words = ["".join(dice.choice("abdeilmnorstu") for _ in range(dice.randint(1, 7))) for _ in range(60)]
     lines = [" ".join(dice.choice(words) for _ in range(dice.randint(3, 9))) for _ in range(150)]
@@ -126,7 +127,7 @@ def write_data(folder):
 
 
 def tensors(path):
-    """Of a safetensors file: the header without its metadata, and the data."""
+    """The header of a safetensors file without its metadata, and the data."""
     content = path.read_bytes()
     end = 8 + int.from_bytes(content[:8], "little")
     header = json.loads(content[8:end])
@@ -135,7 +136,7 @@ def tensors(path):
 
 
 def outcome(train, row, data, folder):
-    """What a run wrote, by name; or its status, where it was refused."""
+    """The files of a run by name; or its status, if train refuses the flags."""
     flags, isa = flags_of(row, data)
     command = [*train, *flags, "--out", folder]
     done = subprocess.run(command, capture_output=True, text=True, env={"ATTENTION_ISA": isa} if isa else None)
@@ -149,7 +150,7 @@ def outcome(train, row, data, folder):
 
 
 def train_of(build):
-    """The command of a build's train: of FOLDER or EMULATOR:FOLDER."""
+    """The command of train in a build: FOLDER or EMULATOR:FOLDER."""
     *emulator, folder = build.split(":")
     return [*emulator, Path(folder).resolve() / "train"]
 

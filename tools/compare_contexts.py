@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Trains what is there for long contexts at several lengths, and prints a Markdown table for each of them.
+"""Trains the mixers and methods for long contexts at several sequence lengths, and prints a Markdown table per length.
 
-    tools/compare_contexts.py BUILD_DIR TEXT OUT_DIR [--runs 1024:200,8192:40,65536:4] [--only dot,leap]
-        [--svg docs/results/contexts.svg]
+tools/compare_contexts.py BUILD_DIR TEXT OUT_DIR [--runs 1024:200,8192:40,65536:4] [--only dot,leap]
+    [--svg docs/results/contexts.svg]
 
---runs: lengths, and steps at each. A step has 8,192 tokens, or one sequence where that is longer. Runs that OUT_DIR
-already holds are not repeated. They go on one after the other, on a machine that does nothing else, or tokens/s are not
-worth much. --only: rows whose names begin so. --svg: draws the time of a token and the state of inference, of
-what changes neither network nor length: no chunks, no second stream.
+--runs: lengths, and steps per length. A step has 8,192 tokens, or one longer sequence. Runs that OUT_DIR already
+contains are not repeated. Runs follow one another; to measure tokens/s the machine must be idle otherwise. --only: rows
+whose names begin with these words. --svg: draws the time per token and the size of the inference state, for rows
+without chunks and reversible blocks.
 """
 
 import argparse
@@ -34,11 +34,11 @@ ROWS = [
     ("additive, chunks of 1,024", "--mixer additive --chunk 1024"),
 ]
 NETWORK = "--layers 2 --channels 64 --heads 2 --positions none --conv-kernel 4 --conv-groups 0"
-TOKENS = 8192  # of a step
+TOKENS = 8192  # per step
 
 
 def train(arguments, name, flags, length, steps):
-    """What train prints."""
+    """Output of train."""
     folder = Path(arguments.out) / folder_name(name, length, steps)
     return trained(arguments.build, folder, "--data", arguments.text, "--context", str(length),
                    "--batch", str(max(1, TOKENS // length)), "--steps", str(steps), "--warmup", str(min(20, steps)),

@@ -4,12 +4,12 @@
     tools/compare_mixers.py BUILD_DIR TEXT OUT_DIR [--steps 1000] [--seeds 1,2,3] [--jobs 2]
     tools/compare_mixers.py BUILD_DIR TEXT OUT_DIR --speed 3
 
-The first table has every mixer with the mean and the range of its losses, the second the positions that act within a
-mixer beside the learned ones, the first seed each. Runs that OUT_DIR already holds are not repeated. Each run uses one
-thread; --jobs of them go on at a time, and nobody times them.
+The first table has the mean and the range of the losses of every mixer. The second table compares position encodings
+inside a mixer with learned positions, for the first seed only. Runs that OUT_DIR already contains are not repeated.
+Each run uses one thread, and --jobs runs are active at a time; their speed is not measured.
 
---speed ROUNDS measures tokens/s, on a machine that does nothing else: a short run of each row of the first table in
-turn, round after round, one at a time. The medians go into OUT_DIR/tokens_per_s.json, and from then on into the table.
+--speed ROUNDS measures tokens/s on an idle machine: in each round, a short run of each row of the first table, one at a
+time. OUT_DIR/tokens_per_s.json receives the medians, and later tables contain them.
 """
 
 import argparse
@@ -35,21 +35,21 @@ MIXERS = [
     ("identity", "--mixer identity"),
 ]
 CONVOLUTIONS = [("none", "--conv-kernel 0"), ("depthwise, kernel 4", "--conv-kernel 4 --conv-groups 0")]
-# Positions that a mixer itself sees; the learned ones are those of the first table.
+# Position encodings inside a mixer; learned positions are in the first table.
 POSITIONS = [("learned", ""), ("rotary", "--positions rotary"), ("ALiBi", "--positions alibi")]
 TURNED = ("metric", "quadratic", "dot")
 FADING = ("additive", "leap, focus elu", "bahdanau", *TURNED)
 
 
 def train(arguments, folder, parts, more):
-    """What train prints for the flags of some (name, flags)."""
+    """Output of train for several (name, flags)."""
     flags = [flag for part in parts for flag in part[1].split()]
     return trained(arguments.build, folder, "--data", str(arguments.text), "--threads", "1", "--eval-every", "0",
                    "--checkpoint-every", "0", *more, *flags, *arguments.flags)  # fmt: skip
 
 
 def run(arguments, parts, seed):
-    """Loss, parameters and the bytes that inference keeps."""
+    """Loss, parameters, and bytes of the inference state."""
     folder = Path(arguments.out) / folder_name(*(part[0] for part in parts), str(arguments.steps), seed)
     text = train(arguments, folder, parts, ["--steps", str(arguments.steps), "--seed", seed])
     return (first(r"val ([0-9.]+) nats/", text, float), first(r"parameters: (\d+)", text, int),
@@ -98,7 +98,7 @@ def main():
     parser.add_argument("--seeds", default="1,2,3")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--speed", type=int, metavar="ROUNDS", help="measure tokens/s, nothing else")
-    parser.add_argument("--speed-steps", type=int, default=200, help="of a run that is timed")
+    parser.add_argument("--speed-steps", type=int, default=200, help="steps of a timed run")
     parser.add_argument("flags", nargs="*", help="further flags of train, after --")
     arguments = parser.parse_args()
     seeds = arguments.seeds.split(",")
@@ -110,7 +110,7 @@ def main():
     rows = [(m, c) for c in CONVOLUTIONS for m in MIXERS]
     placed = [(m, c, p) for m, c in rows for p in POSITIONS[1:] if m[0] in (TURNED if p[0] == "rotary" else FADING)]
     with ThreadPoolExecutor(arguments.jobs) as pool:
-        # The first seed of everything, then the next: whoever stops early has a table of fewer seeds.
+        # The first seed of all rows, then the next seed: an interrupted run leaves a table with fewer seeds.
         started = {}
         for seed in seeds:
             for parts in rows + (placed if seed == seeds[0] else []):

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# tools/compare_threads.sh [TURNS] [TRAIN]: tiny on as many threads as there are processors beside one thread, in turns,
-# while a busy loop takes from every processor what it can; then, where TRAIN names a train program from elsewhere, as
-# many threads alone beside that program. Prints tokens/s of every turn, then the medians.
+# tools/compare_threads.sh [TURNS] [TRAIN]: compares the speed of the preset tiny on all processors with one thread, in
+# turns, under load: a busy loop runs on every processor. If TRAIN names another train program, compares both programs
+# on all processors without load. Prints tokens/s of every turn, then the medians.
 set -eu
 cd "$(dirname "$0")/.."
 turns=${1:-5}
@@ -14,7 +14,7 @@ folder=$(mktemp -d)
 loops=()
 trap '[ ${#loops[@]} = 0 ] || kill "${loops[@]}"; rm -rf "$folder"' EXIT
 $build/built_in_corpus "$folder/text.txt" >/dev/null
-# speed NAME TRAIN FLAGS...: prints the speed of a run, and keeps it under the name.
+# speed NAME TRAIN FLAGS...: prints the speed of a run, and appends it to the file of this name.
 speed() {
   local name=$1 train=$2
   shift 2
@@ -23,7 +23,7 @@ speed() {
     sed -n 's/^final: .*, \([0-9]*\) tokens\/s$/\1/p' | tee -a "$folder/$name.txt"
 }
 median() { sort -n "$folder/$1.txt" | sed -n "$(((turns + 1) / 2))p"; }
-# medians THIS THAT: of two names.
+# medians THIS THAT: prints the medians of two names and their ratio.
 medians() { echo "medians: $(median "$1") and $(median "$2") tokens/s, $((100 * $(median "$1") / $(median "$2"))) %"; }
 
 for ((i = 0; i < $(getconf _NPROCESSORS_ONLN); ++i)); do
@@ -31,13 +31,13 @@ for ((i = 0; i < $(getconf _NPROCESSORS_ONLN); ++i)); do
   loops+=($!)
 done
 for ((turn = 0; turn < turns; ++turn)); do
-  echo "beside busy loops, all threads: $(speed all $build/train) tokens/s; one: $(speed one $build/train --threads 1)"
+  echo "with busy loops, all threads: $(speed all $build/train) tokens/s; one: $(speed one $build/train --threads 1)"
 done
 medians all one
 kill "${loops[@]}"
 loops=()
 [ -n "$other" ] || exit 0
 for ((turn = 0; turn < turns; ++turn)); do
-  echo "alone, this: $(speed this $build/train) tokens/s; $other: $(speed that "$other")"
+  echo "without busy loops, this: $(speed this $build/train) tokens/s; $other: $(speed that "$other")"
 done
 medians this that

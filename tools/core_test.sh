@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
-# tools/core_test.sh BUILD: the core without extras/ (cmake -DEXTRAS=OFF), built into build-core for the baseline alone: it
-# trains the presets of the recipes to the bits of BUILD/train, reads its files, and names the feature that it lacks in
-# one line. The last line counts the checks. The core's tests: OPTIONS=-DEXTRAS=OFF tools/sanitize.sh asan.
+# tools/core_test.sh BUILD: tests the core without extras/ (cmake -DEXTRAS=OFF), built into build-core for the baseline
+# only. It must train the presets of the recipes to the bits of BUILD/train, read files of BUILD, and refuse a missing
+# feature in one line with its name. The last line counts the checks. Unit tests: OPTIONS=-DEXTRAS=OFF tools/sanitize.sh
+# asan.
 set -u
 cd "$(dirname "$0")/.."
 build=$1
 tools/need.sh cmake c++ python3 || exit 1
-# -O1: results do not depend on how much a compiler optimises.
+# -O1: results do not depend on the optimisation level.
 cmake -S . -B build-core -DEXTRAS=OFF -DOMIT_AVX2=ON -DCMAKE_CXX_FLAGS_RELEASE=-O1 >/dev/null || exit 1
 cmake --build build-core -j "$(getconf _NPROCESSORS_ONLN)" --target train generate evaluate golden | tail -n 1 || exit 1
 export ATTENTION_ISA=baseline
@@ -18,7 +19,7 @@ check() {  # TEXT COMMAND...
   if "${@:2}"; then passed=$((passed + 1)); else failed=$((failed + 1)) && echo "failed: $1"; fi
 }
 quiet() { "$@" >/dev/null; }
-# refuses STATUS FEATURE COMMAND...: with one line on standard error, which names the feature, and nothing else.
+# refuses STATUS FEATURE COMMAND...: the command must fail with one line on standard error, which names the feature.
 refuses() {
   local status=$1 feature=$2 found
   "${@:3}" >/dev/null 2>"$folder/fault.txt"
@@ -42,12 +43,12 @@ for preset in tiny shakespeare baby; do
   done
 done
 
-# Files of a build with extras.
+# Checkpoints written by a build with extras.
 with_extras() { "$build/train" --data README.md --steps 1 --layers 1 --channels 16 --heads 2 --context 16 --threads 1 "$@" >/dev/null; }
 with_extras --out "$folder/core" --mixer dot
-check "a core network of another build goes on" \
+check "training of a core network of another build continues" \
   quiet build-core/train --data README.md --resume "$folder/core" --steps 2
-check "a core network of another build writes" quiet build-core/generate --checkpoint "$folder/core" --tokens 3
+check "a core network of another build generates text" quiet build-core/generate --checkpoint "$folder/core" --tokens 3
 while read -r feature flags; do
   # shellcheck disable=SC2086
   with_extras --out "$folder/$feature" $flags
@@ -63,7 +64,7 @@ adaptive_span --mixer dot --span 8
 seq2seq --mixer dot --activation relu
 RUNS
 
-# Every flag and name of the list of features, src/base/extras.cpp: keys of files are refused there.
+# Every flag and name in the list of features, src/base/extras.cpp, which also refuses keys of files.
 while read -r feature word; do
   case $word in
     case=* | cross=*) continue ;;

@@ -1,6 +1,6 @@
 #!/bin/sh
-# tools/counts.sh [ARGUMENTS...]: builds the emulator that counts what kernels ask of memory, and compares its counts of
-# kernels that are known by hand. With arguments bench is built as well, and counts a training step with them.
+# tools/counts.sh [ARGUMENTS...]: builds the emulator that counts memory requests of kernels, and compares its counts
+# with counts by hand. With arguments it also builds bench, and runs it with them to count a training step.
 set -eu
 tools/need.sh cmake c++
 cmake --preset counts >/dev/null

@@ -1,7 +1,7 @@
 #!/bin/sh
-# tools/cuda_build.sh ARCHITECTURES [BUILD_DIR [TARGET]]: builds the programs, or one of them, with the CUDA device,
-# where a warning is an error. Needs nvcc, no GPU; without nvcc it says so and succeeds, as nothing was found wrong.
-# OPTIONS in the environment: more for cmake.
+# tools/cuda_build.sh ARCHITECTURES [BUILD_DIR [TARGET]]: builds all programs or one target with the CUDA device;
+# warnings are errors. Needs nvcc, but no GPU. Without nvcc it prints a message and succeeds. OPTIONS in the
+# environment: more CMake options.
 set -u
 tools/need.sh cmake c++ || exit 1
 if ! command -v nvcc >/dev/null 2>&1 && [ ! -x /usr/local/cuda/bin/nvcc ]; then

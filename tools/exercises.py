@@ -1,25 +1,25 @@
 #!/usr/bin/env python3
-"""tools/exercises.py [--list] [--print] [--out FOLDER] [CHAPTER[.NUMBER]...]: carries out the exercises of the chapters.
+"""tools/exercises.py [--list] [--print] [--out FOLDER] [CHAPTER[.NUMBER]...]: carries out the exercises of the
+chapters.
 
-What an exercise changes, and which tests fail then, stands in tests/exercises/CHAPTER.txt, of a feature in
-extras/FEATURE/exercises/CHAPTER.txt, so that its answer stays true:
+tests/exercises/CHAPTER.txt (for a feature extras/FEATURE/exercises/CHAPTER.txt) describes the change of each exercise
+and the tests that fail with it, so that its answer can be checked:
 
     1 plain/gelu.cpp [gelu]
-    - old text, which stands once in the file
-    + what takes its place
-    fails gelu: a test that fails then, with all others that do
-    says a text of what the tests print
+    - old text, which must occur once in the file
+    + new text
+    fails gelu: a test that fails with the change, besides all others that fail
+    says a text in the output of the tests
 
-Several pairs of - and + are several changes, of one line or more; another file is named by a line of its own, `in FILE`.
-Without `fails` all tests pass. Where nobody has seen yet what fails, a line `open` says so: the change is made then, and
-nothing compared. Instead of a change, `1 thought` is a question that nothing is to be changed for, and
-`1 by hand` one that is not carried out here. Without [TAG] the tests are those of the chapter's name; [TAG]~[OTHER] leaves
-some out.
+Several pairs of - and + are several changes, of one line or more; a line `in FILE` names another file. Without `fails`
+all tests pass. A line `open` means that the failing tests are not known yet: the change is made, and nothing is
+compared. `1 thought` instead of a change is a question without a change, and `1 by hand` is a change that this script
+does not make. Without [TAG] the tests are those of the chapter's name; [TAG]~[OTHER] excludes some of them.
 
-Every change is made in a copy of the repository's files in FOLDER (build/exercises), where the tests of that tag are built
-and run, without those that run programs. --list carries out nothing: it says whether each exercise of a chapter stands in
-its file, each change can be made, and each test that an answer quotes exists. --print prints the tests that fail, in the
-form of these files. Status 1 and a line for each exercise whose answer is stale.
+Every change is made in a copy of the repository's files in FOLDER (build/exercises). The script builds and runs the
+tests of the tag there, except tests that run programs. --list makes no change: it checks that each exercise of a
+chapter is in its file, that each change can be made, and that each test quoted in an answer exists. --print prints the
+tests that fail, in the form of these files. Status 1 and a line for each exercise with a stale answer.
 """
 
 import argparse
@@ -35,12 +35,12 @@ from pathlib import Path
 import layout
 
 ROOT = Path(__file__).resolve().parent.parent
-SECONDS = 3600  # that tests may take, or they have come to nothing
+SECONDS = 3600  # time limit of the tests
 
 
 @dataclass
 class Exercise:
-    path: str  # of its file
+    path: str  # path of the chapter's exercise file
     number: int
     file: str = ""
     tag: str = ""
@@ -61,7 +61,7 @@ class Exercise:
 
 
 def read(path):
-    """The exercises of a file."""
+    """The exercises in a file."""
     found, last = [], ""
     for line in path.read_text(encoding="utf-8").splitlines():
         begins = re.fullmatch(r"(\d+) (thought|by hand|(\S+)(?: (\[.*\]))?)", line)
@@ -96,7 +96,7 @@ def read(path):
 
 
 def chapters():
-    """Chapters with exercises: path, the file of its exercises, how many, and the text of the answers."""
+    """Chapters with exercises: path, exercise file, number of exercises, and text of the answers."""
     for path, name in layout.documents(ROOT).items():
         _, heading, rest = (ROOT / path).read_text(encoding="utf-8").partition("\n## Exercises\n")
         if heading:
@@ -111,25 +111,25 @@ def test_files():
 
 
 def names_in(source):
-    """The tests that a file holds."""
+    """Names of the tests in a file."""
     return re.findall(r'TEST_CASE\(\s*"((?:[^"\\]|\\.)*)"', source)
 
 
 def changed(exercise, root):
-    """The files of an exercise after its change; or what is wrong with it."""
+    """The files of an exercise after its change; or the fault, as text."""
     texts = {}
     for file, old, new in exercise.changes:
         if not (root / file).is_file():
             return f"there is no {file}"
         text = texts.get(file) or (root / file).read_text(encoding="utf-8")
         if text.count(old) != 1:
-            return f"{file} has {text.count(old)} times what is to be changed: {old}"
+            return f"{file} has {text.count(old)} times the text to change: {old}"
         texts[file] = text.replace(old, new or "")
     return texts
 
 
 def listed_faults(all_exercises):
-    """What is stale without a look at any test's result."""
+    """Stale exercises that can be found without running a test."""
     names = names_in("".join(path.read_text(encoding="utf-8") for path in test_files()))
     faults = []
     for path, file, count, answers in chapters():
@@ -147,13 +147,13 @@ def listed_faults(all_exercises):
         if isinstance(what, str):
             faults.append(f"{exercise.name}: {what}")
         for name in exercise.fails:
-            if name.partition(" - ")[0] not in names:  # behind it the type that a test is made for
+            if name.partition(" - ")[0] not in names:  # a type may follow the name of a test
                 faults.append(f"{exercise.name}: there is no test '{name}'")
     return list(dict.fromkeys(faults))
 
 
 class Copy:
-    """The repository's files in a folder, and its tests in a build there."""
+    """A copy of the repository's files in a folder, and a build of its tests there."""
 
     def __init__(self, folder):
         self.tree, self.tag = folder / "tree", None
@@ -161,7 +161,7 @@ class Copy:
             ["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, check=True, capture_output=True, text=True
         )
         files = [name for name in names.stdout.splitlines() if (ROOT / name).is_file()]
-        for name in files:  # only what differs, so that only that is built again
+        for name in files:  # only changed files, so that only these are compiled again
             copy = self.tree / name
             if not copy.is_file() or copy.read_bytes() != (ROOT / name).read_bytes():
                 copy.parent.mkdir(parents=True, exist_ok=True)
@@ -172,7 +172,7 @@ class Copy:
             (self.tree / file).write_text(text, encoding="utf-8")
 
     def build(self, tag):
-        """Builds the tests that have a tag. Returns what the compiler says where it fails."""
+        """Builds the tests with a tag. Returns the compiler's output if the build fails, else ""."""
         if tag != self.tag:
             name = tag.partition("~")[0]
             has_tag = [path.stem for path in test_files() if name in path.read_text(encoding="utf-8")]
@@ -187,13 +187,13 @@ class Copy:
         return "" if done.returncode == 0 else done.stdout + done.stderr
 
     def failing(self, tag, report):
-        """The tests of a tag that fail, and all they say."""
+        """The failing tests of a tag, and the whole output."""
         return failing(self.tree, "build", f"{tag}~[programs]", report)
 
 
 def failing(tree, build, tests, report):
-    """The tests among these that fail, the one that was running when the program died among them, and all they say,
-    which is left in a file."""
+    """The failing tests, with the test that was running if the program crashed, and the whole output, which is kept in
+    a file."""
     command = [f"{build}/tests", tests, "-r", "xml", "-o", str(report)]
     report.unlink(missing_ok=True)
     try:

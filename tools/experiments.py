@@ -1,4 +1,4 @@
-"""What experiments share: runs of train that are not repeated, and tables in Markdown."""
+"""Functions for experiments: runs of train that are not repeated, and tables in Markdown."""
 
 import re
 import subprocess
@@ -9,8 +9,8 @@ def folder_name(*words):
 
 
 def trained(build, folder, *flags):
-    """What build/train prints for these flags. It writes into the folder, and prints into output.txt there; a run that
-    has ended there is not repeated."""
+    """Output of build/train for these flags. train writes into the folder, and its output is kept in output.txt there.
+    A finished run is not repeated."""
     output = folder / "output.txt"
     if not output.exists() or "final:" not in output.read_text():
         folder.mkdir(parents=True, exist_ok=True)
@@ -29,7 +29,7 @@ def row(cells):
 
 
 def print_table(heads, rows):
-    """rows: may be made one by one, as they are printed."""
+    """rows: an iterable; each row is printed as soon as it is available."""
     print(row(heads))
     print("|" + "---|" * len(heads))
     for cells in rows:

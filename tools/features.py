@@ -13,11 +13,12 @@ import sys
 from dataclasses import dataclass, field
 from typing import Callable
 
-POSITIONS = ("learned", "none", "sinusoidal", "rotary", "alibi")  # of tokens
+POSITIONS = ("learned", "none", "sinusoidal", "rotary", "alibi")  # position encodings of tokens
 EXTRAS = pathlib.Path(__file__).resolve().parents[1] / "extras"
 
 
-# ---- values of settings: text -> value, ValueError if it is invalid -----------------------------------------------------
+# ---- values of settings: text -> value, ValueError if it is invalid
+# -----------------------------------------------------
 
 
 class Whole:
@@ -61,7 +62,7 @@ class List:
     """One entry, or a comma-separated list with one per layer."""
 
     def __init__(self, entry):
-        self.entry, self.expected = entry, entry.expected + ", or a comma list with one a layer"
+        self.entry, self.expected = entry, entry.expected + ", or a comma list with one per layer"
 
     def __call__(self, text):
         return [self.entry(word) for word in text.split(",")]
@@ -79,8 +80,8 @@ class Mixer:
     forward: Callable = None
     window: str = "window"  # the setting of its window
     any_head_width: bool = False  # heads of s.head_channels; otherwise they divide the channels
-    flags: str = ""  # flags of train that a short run needs beside --mixer
-    with_encoder: bool = True  # whether a network with an encoder may have it
+    flags: str = ""  # flags of train that a short run needs besides --mixer
+    with_encoder: bool = True  # true: a network with an encoder may use it
     # For mixers that are also a cross-attention: the tensors besides the maps of query, key, value and output, and
     # cross(x_bcd, memory_bse, weight, s, attention_mask).
     cross_shapes: Callable = None

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""A GPT-2 of transformers as a model file of this project (docs/checkpoints.md), in plain Python.
+"""Converts a GPT-2 of transformers to a model file of this project (docs/checkpoints.md), in plain Python.
 
     tools/from_transformers.py MODEL --out FILE [--characters TEXT]
 
-MODEL is the folder that GPT2LMHeadModel.save_pretrained wrote, with weights in float32. Its vocabulary is characters or
-bytes: with --characters its rows are the characters of the file TEXT in the order of their code points; without it 256
-rows are the bytes, and at most 128 rows the characters of ASCII. tools/to_transformers.py is the reverse.
+MODEL is a folder written by GPT2LMHeadModel.save_pretrained, with weights in float32. Its vocabulary must be characters
+or bytes. With --characters its rows are the characters of the file TEXT in the order of their code points. Without it,
+256 rows are bytes, and at most 128 rows are ASCII characters. tools/to_transformers.py converts in the other direction.
 """
 
 import argparse
@@ -17,10 +17,10 @@ import sys
 
 from checkpoint import FileError, check_tensors, read, settings_of, write
 
-# The prefix of names in files of GPT2LMHeadModel; GPT2Model writes none.
+# Prefix of tensor names in files of GPT2LMHeadModel. Files of GPT2Model have no prefix.
 PREFIX = "transformer."
 
-# Names there and here. Matrices of the blocks are (in, out) there: they are transposed.
+# Names in GPT-2 and here. Matrices of GPT-2's blocks are (in, out), so they are transposed.
 OUTSIDE = {"wte.weight": "embedding.token_vd", "wpe.weight": "embedding.position_cd", "ln_f.weight": "final_norm.weight_d",
            "ln_f.bias": "final_norm.bias_d"}  # fmt: skip
 OF_BLOCK = {
@@ -29,20 +29,20 @@ OF_BLOCK = {
     "mlp.c_fc.weight": "ffn.up_fd", "mlp.c_fc.bias": "ffn.up_bias_f", "mlp.c_proj.weight": "ffn.down_df",
     "mlp.c_proj.bias": "ffn.down_bias_d",
 }  # fmt: skip
-# The projections of attention are one matrix there, whose columns are those of query, key and value.
+# GPT-2 has one matrix for the three input projections of attention: columns of query, key and value.
 JOINED = {"attn.c_attn.weight": ("query_hd", "key_hd", "value_hd"),
           "attn.c_attn.bias": ("query_bias_h", "key_bias_h", "value_bias_h")}  # fmt: skip
-BUFFERS = (".attn.bias", ".attn.masked_bias")  # masks that older files hold beside the weights
+BUFFERS = (".attn.bias", ".attn.masked_bias")  # masks in older files
 
 ACTIVATIONS = {"gelu_new": "gelu_tanh", "gelu_pytorch_tanh": "gelu_tanh", "gelu": "gelu", "relu": "relu"}
 
-# Options of GPT-2 that change what it computes, with the only value that a network here has.
+# Options of GPT-2 that change its results, with the only value that a network here supports.
 FIXED = {"layer_norm_epsilon": 1e-5, "scale_attn_weights": True, "scale_attn_by_inverse_layer_idx": False,
          "add_cross_attention": False, "tie_word_embeddings": True}  # fmt: skip
 
 
 def transposed(part):
-    """A matrix (dtype, shape, bytes) with its rows as columns."""
+    """Transposes a matrix (dtype, shape, bytes)."""
     dtype, (rows, columns), data = part
     numbers, turned = array.array("I", data), array.array("I")
     for column in range(columns):
@@ -51,7 +51,7 @@ def transposed(part):
 
 
 def pieces(part, count):
-    """A part that is cut into as many, along its first dimension."""
+    """Splits a tensor into `count` equal parts along its first dimension."""
     dtype, (first, *rest), data = part
     size = len(data) // count
     return [(dtype, (first // count, *rest), data[i * size : (i + 1) * size]) for i in range(count)]
@@ -80,7 +80,7 @@ def read_config(folder):
 
 
 def vocabulary_of(folder, size, characters):
-    """The metadata that say what the rows of the token table stand for."""
+    """The metadata that describe the rows of the token table."""
     if characters:
         try:
             text = "".join(sorted(set(characters.read_bytes().decode("utf-8-sig"))))

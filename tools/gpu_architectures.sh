@@ -1,7 +1,7 @@
 #!/bin/sh
-# tools/gpu_architectures.sh: what CMAKE_CUDA_ARCHITECTURES should be on this machine: CUDAARCHS, else the architectures
-# of its GPUs ("90", "80;90"). Prints nothing where there are none or their driver does not say; cuda/CMakeLists.txt then
-# takes its own.
+# tools/gpu_architectures.sh: prints the value of CMAKE_CUDA_ARCHITECTURES for this machine: CUDAARCHS, else the
+# architectures of its GPUs ("90", "80;90"). Prints nothing without a GPU, or if the driver does not report one;
+# cuda/CMakeLists.txt then uses its default.
 if [ -n "${CUDAARCHS:-}" ]; then
   echo "$CUDAARCHS"
 else

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""tools/gpu_report.py OUT_DIR: OUT_DIR/report.md and report.json of what tools/gpu_report.sh has left in OUT_DIR/raw.
+"""tools/gpu_report.py OUT_DIR: writes OUT_DIR/report.md and report.json from the results of tools/gpu_report.sh in
+OUT_DIR/raw.
 
-Whatever is not there is left out, so it can be called at any time.
+Missing results are left out, so the script can be run at any time.
 """
 
 import csv
@@ -28,11 +29,11 @@ def table(head, rows, left=1):
 def read_json(path):
     try:
         return json.loads(path.read_text())
-    except (OSError, ValueError):  # not there, or cut off
+    except (OSError, ValueError):  # missing or incomplete
         return None
 
 
-# ---- what the sections left -----------------------------------------------------------------------------------------
+# ---- results of the sections ----------------------------------------------------------------------------------------
 
 
 def sections_of(raw):
@@ -49,11 +50,11 @@ def machine_of(raw):
 
 
 def kernels_of(raw):
-    """What ptxas says of every kernel, from the log of the build."""
+    """Output of ptxas for every kernel, from the log of the build."""
     found = {row[0]: row for row in kernels_in(lines_of(raw / "build.txt"))}
     kernels = []
     for (key, registers, shared, spilled), name in zip(found.values(), readable(found)):
-        file = re.search(r"_\d+_(\w+?)_cu_", key)  # of kernels in an unnamed namespace
+        file = re.search(r"_\d+_(\w+?)_cu_", key)  # in the mangled name of a kernel in an unnamed namespace
         kernels.append({"file": f"{file[1]}.cu" if file else "", "kernel": name, "registers": registers,
                         "spilled_bytes": spilled, "shared_bytes": shared})
     return sorted(kernels, key=lambda kernel: (kernel["file"], kernel["kernel"]))
@@ -64,7 +65,7 @@ def tests_of(raw):
     count = next((re.fullmatch(r"(\d+) passed, (\d+) failed", line) for line in lines[-1:]), None)
     rows = []
     for line in lines:
-        # As tests/harness/main.cpp prints them; names of cases and devices may hold blanks.
+        # Format of tests/harness/main.cpp; names of cases and devices may contain spaces.
         names, numbers = r"(\S+)\s+(.*?)\s+(forward|backward)\s+(\S+)\s+(\S.*?)", r"(float|bf16)\s+(\S+)\s+(\S+)"
         match = re.match(names + r"\s+" + numbers + r"(\s+FAIL)?$", line)
         if match:
@@ -99,7 +100,7 @@ def trainings_of(raw):
 
 
 def profile_of(path):
-    """Of the kernels of a training step, as ncu saw them one by one: launches, microseconds and gigabytes of each."""
+    """Launches, microseconds and gigabytes of each kernel of a training step, as measured one by one with ncu."""
     rows = list(csv.reader(line for line in lines_of(path) if line.startswith('"')))
     if len(rows) < 3:
         return []
@@ -107,7 +108,7 @@ def profile_of(path):
     number = lambda row, name: float(row[column[name]].replace(",", ""))
     kernels = {}
     updated = False  # a step ends with AdamW's kernels
-    for row in rows[2:]:  # the second has units
+    for row in rows[2:]:  # rows[1] has the units
         if updated and "update_kernel" not in row[column["Kernel Name"]]:
             break
         updated = "update_kernel" in row[column["Kernel Name"]]
@@ -124,7 +125,7 @@ def profile_of(path):
 
 def kernel_page(kernels):
     yield "## Kernels\n"
-    yield f"{len(kernels)} kernels; what ptxas gave them:\n"
+    yield f"{len(kernels)} kernels; resources allocated by ptxas:\n"
     rows = [(k["file"], f"`{k['kernel']}`", k["registers"], k["shared_bytes"], k["spilled_bytes"]) for k in kernels]
     yield table(["file", "kernel", "registers", "shared bytes", "spilled bytes"], rows, 2) + "\n"
 
@@ -134,7 +135,7 @@ def test_page(tests):
     if "passed" in tests:
         yield f"Test cases that run kernels: {tests['passed']} passed, {tests['failed']} failed.\n"
     if "cut_off" in tests:
-        yield "The tests did not come to their end.\n"
+        yield "The tests did not finish.\n"
     if tests["golden_files"]:
         good = tests["golden_files"] - len(tests["golden_failed"])
         yield f"Golden files, computed by PyTorch in float64: {good} of {tests['golden_files']} within tolerance.\n"
@@ -148,13 +149,13 @@ def test_page(tests):
                 worst[key] = (share, row)
         rows = [(*key, f"{row['pass']}, {row['tensor']}", row["error"], row["bar"], "FAIL" if row["failed"] else "ok")
                 for key, (_, row) in sorted(worst.items())]
-        yield f"{len(tests['gradcheck'])} tensors against the CPU in double; the worst of each layer:\n"
+        yield f"{len(tests['gradcheck'])} tensors compared with the CPU in double; the largest error of each layer:\n"
         yield table(["layer", "device", "type", "tensor", "error", "bar", ""], rows, 4) + "\n"
 
 
 def sanitizer_page(rows):
     yield "## compute-sanitizer\n"
-    yield "The tests of each layer. Memcheck looks for accesses outside of arrays, racecheck for races in shared"
+    yield "The tests of each layer. Memcheck checks for accesses outside of arrays, racecheck for races in shared"
     yield "memory.\n"
     yield table(["tool", "layer", "result"], sorted(row.split("\t") for row in rows), 3) + "\n"
 
@@ -162,8 +163,8 @@ def sanitizer_page(rows):
 def bench_page(raw):
     names = [path.stem for path in sorted(raw.glob("bench_*.txt")) if "training step" in path.read_text()]
     if names:
-        yield "## Layers beside the peaks\n"
-        yield "What `bench` prints. Arrays of the layers are rotated, so that no cache holds them.\n"
+        yield "## Layers compared with the peak rates\n"
+        yield "Output of `bench`. Layers cycle through several arrays, so that no cache holds them.\n"
     for name in names:
         yield f"### {name.removeprefix('bench_').replace('_', ', ')}\n"
         yield "```text\n" + (raw / f"{name}.txt").read_text().rstrip() + "\n```\n"
@@ -171,8 +172,8 @@ def bench_page(raw):
 
 def profile_page(profiles):
     yield "## Kernels of the first training step\n"
-    yield "As `ncu` measures them: one by one, each with cold caches, so that they add up to more than a step takes. The"
-    yield "preset `baby` in bf16; GB/s is what went through the GPU's memory.\n"
+    yield "`ncu` measures kernels one by one, each with cold caches, so their sum is longer than a step. The"
+    yield "preset `baby` in bf16; GB/s is the traffic of the GPU's memory.\n"
     for mixer, kernels in profiles.items():
         total = sum(kernel["us"] for kernel in kernels)
         yield f"### {mixer}: {sum(kernel['launches'] for kernel in kernels)} launches\n"
@@ -182,7 +183,7 @@ def profile_page(profiles):
 
 
 def attention_page(result):
-    yield "## Attention beside PyTorch's\n"
+    yield "## Attention compared with PyTorch's\n"
     yield f"Causal, six heads of 64 channels, bf16; PyTorch {result['torch']}'s flash backend, both in CUDA graphs.\n"
     rows = [(row["C"], row["B"], row["pass"], f"{1e3 * row['ours_ms']:.1f}", f"{1e3 * row['flash_ms']:.1f}",
              f"{row['flash_ms'] / row['ours_ms']:.2f}") for row in result["attention"]]
@@ -190,7 +191,7 @@ def attention_page(result):
 
 
 def pytorch_page(result):
-    yield "## Training steps beside PyTorch\n"
+    yield "## Training steps compared with PyTorch\n"
     sizes = ", ".join(f"{key} {result[key]}" for key in ("layers", "channels", "heads", "context", "batch", "dropout"))
     where = result.get("gpu", "CPU")
     yield f"{sizes}; PyTorch {result['torch']} on {where}, {result['type']}."
@@ -210,7 +211,7 @@ def pytorch_page(result):
 
 def training_page(runs):
     yield "## Training\n"
-    yield "Seconds since the program was started; the aim is a loss on the whole validation split of"
+    yield "Seconds since the start of the program. The aim is a loss on the whole validation split of"
     yield f"{TARGET} nats per character.\n"
     rows = []
     for run in runs:
@@ -223,8 +224,8 @@ def training_page(runs):
 
 def page(raw, report):
     if report["device"] == ["emulated"]:
-        yield "# A rehearsal on the emulator\n"
-        yield "No number on this page says anything about a GPU.\n"
+        yield "# A run on the emulator\n"
+        yield "The times on this page are not those of a GPU.\n"
     else:
         yield "# Measured on a GPU\n"
     yield "Made by `tools/gpu_report.sh`; everything on this page comes from one run on one machine.\n"

@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
 # tools/gpu_report.sh [--emulated] [OUT_DIR]: builds, tests and measures everything on the GPU of this machine, within
-# nine minutes and without a network. Each section writes into OUT_DIR/raw (default: build-gpu/report/raw) as it goes;
-# after each, tools/gpu_report.py makes OUT_DIR/report.md and report.json of what is there, and raw.tgz holds it all. A
-# section that fails or runs out of time does not stop the next. Where a command may not take so long, three runs, in
-# order of worth: SECTIONS="machine build tests bench", "training profile pytorch", "sanitizer"; the second and the third
-# find the programs in BUILD, so they may have come from another machine.
+# nine minutes and without a network. Each section writes into OUT_DIR/raw (default: build-gpu/report/raw). After each
+# section tools/gpu_report.py writes OUT_DIR/report.md and report.json, and raw.tgz archives the results. A section that
+# fails or runs out of time does not stop the next. With a shorter time limit use three runs, in the order of
+# importance: SECTIONS="machine build tests bench", "training profile pytorch", "sanitizer". The second and third run
+# use the programs in BUILD, which another machine may have built.
 #
-# --emulated rehearses it all without a GPU, at tiny sizes on the emulator. In the environment: BUDGET, seconds for all
-# (540); SECTIONS, which ones (all); BUILD, the build folder; CATCH2_DIR, the folder that holds catch2/catch.hpp where
-# Catch2 is not installed; TINYSHAKESPEARE, the text where data/ does not have it; CMAKE_ARGS, more for cmake.
+# --emulated runs everything without a GPU, at tiny sizes on the emulator. In the environment: BUDGET, seconds in total
+# (540); SECTIONS, the sections to run (all); BUILD, the build folder; CATCH2_DIR, the folder of catch2/catch.hpp if
+# Catch2 is not installed; TINYSHAKESPEARE, the text if data/ does not contain it; CMAKE_ARGS, more CMake options.
 # shellcheck disable=SC2317 # sections are called by name
 set -u
 cd "$(dirname "$0")/.." || exit 1
@@ -17,7 +17,7 @@ emulated=0
 case ${1:-} in -*) echo "tools/gpu_report.sh: expected [--emulated] [OUT_DIR], found $1" >&2; exit 2 ;; esac
 if [ $emulated = 0 ]; then
   reason=$(tools/need_gpu.sh 2>&1) || {
-    echo "tools/gpu_report.sh: $(cut -d : -f 2- <<<"${reason%;*}" | cut -c 2-); --emulated rehearses this report" >&2
+    echo "tools/gpu_report.sh: $(cut -d : -f 2- <<<"${reason%;*}" | cut -c 2-); --emulated runs this report without a GPU" >&2
     exit 1
   }
   device=cuda
@@ -40,7 +40,7 @@ export BUILD raw jobs device emulated
 export TORCHINDUCTOR_CACHE_DIR=$PWD/$BUILD/inductor
 [ ! -d "${CUDA_HOME:-/usr/local/cuda}/bin" ] || PATH=${CUDA_HOME:-/usr/local/cuda}/bin:$PATH
 
-# Seconds that a section should have left when it begins: what those before it may not use.
+# Seconds reserved for a section: earlier sections may not use them.
 reserve() {
   case $1 in
     machine) echo 15 ;; build) echo 180 ;; tests) echo 60 ;; bench) echo 40 ;;
@@ -82,7 +82,7 @@ run_machine() {
   } >"$raw/machine.txt"
 }
 
-# The folder of cuBLASLt in Python's packages, where PyTorch has brought it.
+# Folder of cuBLASLt in Python's packages, if PyTorch has installed it.
 cublas_of_python() {
   python3 2>/dev/null - <<'END'
 import importlib.util, pathlib
@@ -93,8 +93,8 @@ for place in nvidia.submodule_search_locations if nvidia else []:
 END
 }
 
-# The programs, then the tests; compiled as this GPU wants it, with what ptxas says of every kernel in build.txt. Tests
-# that run programs or read golden files are not among them: what does not compile of those costs no other test.
+# Builds the programs, then the tests, for this GPU; build.txt has the output of ptxas for every kernel. Tests that run
+# programs or read golden files are left out: their compile errors would prevent all other tests.
 run_build() {
   local cuda=ON emulator=OFF testing=OFF architectures include= cublas=
   [ "$emulated" = 0 ] || { cuda=OFF; emulator=ON; }
@@ -105,7 +105,7 @@ run_build() {
     testing=ON
   elif printf '#if !__has_include(<catch2/catch.hpp>) && !__has_include(<catch2/catch_all.hpp>)\n#error\n#endif\n' |
     c++ -x c++ -E - >/dev/null 2>&1; then
-    testing=ON  # asked of the compiler: tools/need.sh would try to install it, and here is no network
+    testing=ON  # checked with the compiler: tools/need.sh would try to install it, but there is no network
   else
     note "tests skipped: Catch2 is missing; CATCH2_DIR names the folder that holds catch2/catch.hpp"
   fi
@@ -120,8 +120,8 @@ run_build() {
     >"$raw/configure.txt" 2>&1 || { tail -n 20 "$raw/configure.txt" >&2; return 1; }
   ! grep -q "cuBLASLt was not found" "$raw/configure.txt" ||
     note "cuBLASLt is missing: matrix products are those of cuda/gemm.cu"
-  # Output of one target at a time, so that a line of ptxas stands below the name of its kernel. What does not compile
-  # costs only the programs that need it.
+  # Output of one target at a time, so that a line of ptxas stands below the name of its kernel. A compile error affects
+  # only the programs that contain the file.
   local status=0 more=tests
   [ $testing = ON ] || more=
   # shellcheck disable=SC2086 # lists of words
@@ -133,12 +133,12 @@ run_build() {
   return $status
 }
 
-# Every test that runs kernels, with the table of errors: a process for each layer, eight at a time, so that one that
-# hangs costs its own results alone. Then golden files, which PyTorch writes here.
+# Runs all tests of kernels with the table of errors: one process per layer, eight at a time, so that a hanging process
+# affects only its own results. Then checks golden files, which PyTorch writes here.
 run_tests() {
   local status=0 mixer tag tags passed=0 failed=0
   if [ -x "$BUILD/tests" ]; then
-    [ "$emulated" = 1 ] || export ABH_REQUIRE_GPU=1  # without one the tests have nothing to do, and pass
+    [ "$emulated" = 1 ] || export ABH_REQUIRE_GPU=1  # without a GPU the tests would have nothing to do, and would pass
     export GRADCHECK=1 counted='^([0-9]+) passed, ([0-9]+) failed$'
     deadline=$(($(date +%s) + limit * 3 / 4))
     export deadline
@@ -214,7 +214,7 @@ run_bench() {
   return $status
 }
 
-# Training steps beside PyTorch's, in turn.
+# Training steps, alternating with PyTorch's.
 run_pytorch() {
   torch || { skip "PyTorch is missing"; return; }
   if [ "$emulated" = 1 ]; then
@@ -231,14 +231,14 @@ run_pytorch() {
   fi
 }
 
-# Whole trainings, every line with the seconds since the start before it: the recipes that lead to the lowest loss, short
-# and long, then the preset baby.
+# Complete training runs; each output line begins with the time since the start. First the recipes with the lowest loss,
+# short and long, then the preset baby.
 run_training() {
   local text run recipe small=() begin line status=0
-  lasting() { [ "$emulated" = 1 ] && echo "--steps 3 --eval-every 2" || echo "$*"; } # these flags, or a moment
+  lasting() { [ "$emulated" = 1 ] && echo "--steps 3 --eval-every 2" || echo "$*"; } # short on the emulator
   text=$(data/tinyshakespeare.sh "$BUILD") || return 1
   if [ "$emulated" = 0 ] && [ "$text" != "${TINYSHAKESPEARE:-data/tinyshakespeare.txt}" ]; then
-    echo "tools/gpu_report.sh: data/tinyshakespeare.txt: missing; losses of another text say nothing here" >&2
+    echo "tools/gpu_report.sh: data/tinyshakespeare.txt: missing; losses of another text cannot be compared" >&2
     note "Tiny Shakespeare is missing"
     return 1
   fi
@@ -273,7 +273,7 @@ run_training() {
   return $status
 }
 
-# The kernels of a training step that is not yet a graph, one by one: raw/profile_MIXER.csv.
+# Kernels of a training step without a CUDA graph, one by one: raw/profile_MIXER.csv.
 run_profile() {
   [ "$emulated" = 0 ] || { skip "needs a GPU"; return; }
   has ncu || { skip "ncu is missing"; return; }
@@ -287,7 +287,7 @@ run_profile() {
   return $status
 }
 
-# The tests of every layer under compute-sanitizer, four at a time: raw/sanitizer.txt has a line each.
+# Tests of every layer under compute-sanitizer, four at a time, with one line each in raw/sanitizer.txt.
 run_sanitizer() {
   [ "$emulated" = 0 ] || { skip "needs a GPU"; return; }
   has compute-sanitizer || { skip "compute-sanitizer is missing"; return; }
@@ -328,8 +328,8 @@ run_sanitizer() {
 }
 
 export -f has torch note skip cublas_of_python run_machine run_build run_tests run_bench run_pytorch run_training run_profile run_sanitizer
-# PyTorch compiles its kernels before any timing, while the programs are built. Without the build section it compiles
-# them when they are needed.
+# PyTorch compiles its kernels before all measurements, while the programs are built. Without the build section it
+# compiles them on first use.
 warm=()
 case " $sections " in *" build "*" pytorch "*)
   if [ "$emulated" = 0 ] && torch; then
@@ -350,7 +350,7 @@ for section in $sections; do
   begin=$SECONDS
   export section limit
   if [ $limit -lt 5 ]; then
-    note "left out: the time is up"
+    note "left out: no time left"
     result="out of time"
   else
     echo "== $section: at most $limit s"

@@ -1,6 +1,6 @@
 #!/bin/sh
-# tools/gradcheck.sh BUILD_DIR: the table of every layer and tensor, GPU kernels against the CPU in double. The kernels
-# run on the emulator, and on a real GPU as well where there is one with a CUDA Toolkit.
+# tools/gradcheck.sh BUILD_DIR: prints a table of errors per layer and tensor: GPU kernels compared with the CPU in
+# double. The kernels run on the emulator, and also on a real GPU if there is one with a CUDA Toolkit.
 set -u
 build=$1
 tools/need.sh cmake c++ catch2 || exit 1

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""tools/kernel_registers.py [ARCHITECTURE...]: what ptxas gives every kernel of the layers, as a Markdown table.
+"""tools/kernel_registers.py [ARCHITECTURE...]: registers and memory of every kernel, from ptxas, as a Markdown table.
 
 Needs nvcc and c++filt, no GPU. Status 1 if a kernel spills more than a few registers. Default architectures: 80 90.
 """
@@ -9,12 +9,12 @@ import shutil
 import subprocess
 import sys
 
-accepted = 64  # bytes spilled and read again by a thread, in a kernel that no model's usual sizes use
+accepted = 64  # bytes per thread of spill stores and loads in a kernel that no model's usual sizes use
 root = pathlib.Path(__file__).resolve().parent.parent
 
 
 def kernels_in(lines):
-    """Rows (name, registers, shared bytes, spilled bytes) of what ptxas -v says."""
+    """Rows (name, registers, shared bytes, spilled bytes) from the output of ptxas -v."""
     rows, name, spilled = [], "", 0
     for line in lines:
         if found := re.search(r"Function properties for (\S+)", line):
@@ -28,7 +28,7 @@ def kernels_in(lines):
 
 
 def kernels_of(source, architecture):
-    """The same of one file."""
+    """The same rows for one file."""
     nvcc = shutil.which("nvcc") or "/usr/local/cuda/bin/nvcc"
     command = [nvcc, "-std=c++20", "-O3", "--expt-relaxed-constexpr", f"-arch=sm_{architecture}", "-I.", "-Isrc",
                "-Xptxas=-v", "-c", str(source), "-o", "/dev/null"]
@@ -39,7 +39,7 @@ def kernels_of(source, architecture):
 
 
 def readable(names):
-    """Kernel names without namespaces and parameters; as they are where there is no c++filt."""
+    """Kernel names without namespaces and parameters; unchanged without c++filt."""
     try:
         run = subprocess.run(["c++filt"], input="\n".join(names), capture_output=True, text=True, check=True)
         names = run.stdout.splitlines()

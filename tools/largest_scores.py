@@ -3,13 +3,13 @@
 
     tools/largest_scores.py BUILD_DIR TEXT OUT_DIR [--svg docs/results/largest_scores.svg]
 
-Trains a network of one layer with leap and with dot, at several widths, with and without --rescale, and stops every so
-often: reads the weights of the run, computes the network again on the whole validation split
-(tools/reference_model.py), and finds the largest score. That it is the program's network is seen by its loss, which has
-to be what the program says; anything else ends it. Prints a Markdown table and draws a figure.
+Trains a network of one layer with leap and with dot, at several widths, with and without --rescale. At regular
+intervals it stops, reads the weights of the run, computes the network on the whole validation split
+(tools/reference_model.py), and finds the largest score. The loss must equal the loss that the program prints; otherwise
+the script stops. Prints a Markdown table and draws a figure.
 
-The schedule is inverse-sqrt, which does not depend on the number of steps: a run that is stopped and goes on has the
-same bits as one that is not. Runs that OUT_DIR already holds are not repeated.
+The schedule is inverse-sqrt, which does not depend on the number of steps: a run that is stopped and resumed has the
+same bits as an uninterrupted run. Runs that OUT_DIR already contains are not repeated.
 """
 
 import argparse
@@ -33,11 +33,11 @@ from checkpoint import OF_MODELS, check_tensors, read, settings_of
 HEADS, CONTEXT, RESCALE = 4, 64, 10
 
 
-# ---- what is measured -----------------------------------------------------------------------------------------------
+# ---- measurement ----------------------------------------------------------------------------------------------------
 
 
 def read_run(path):
-    """The weights of a run, by name, their settings and the metadata. What it needs to go on is left out."""
+    """The weights of a run by name, their settings and the metadata, without the state of training."""
     parts, metadata = read(path)
     parts = {name: part for name, part in parts.items()
              if name != "recent_losses" and not name.startswith(("first_moment.", "second_moment.", "best."))}
@@ -50,14 +50,15 @@ def read_run(path):
 
 @torch.no_grad()
 def measure(path, text):
-    """The validation split, the last tenth: its loss, and the largest score and logit by their absolute values."""
+    """The loss on the validation split, the last tenth, and the largest absolute score and logit."""
     weights, settings, metadata = read_run(path)
     ids = {character: i for i, character in enumerate(metadata["vocabulary"])}
     tokens = torch.tensor([ids[character] for character in text[len(text) - len(text) // 10 :]])
     largest = {"score": 0.0, "logit": 0.0}
 
     def look(name, value):
-        """Scores of dot, of every position with those up to it, are what stands in the exponent; leap has logits."""
+        """Inspector. dot: scores of every position with itself and earlier ones, as used in the exponent. leap:
+        logits."""
         for kind in ("score", "logit") if name.endswith("_bncs") else [name.split(".")[-1].split("_")[0]]:
             seen = value.tril() if name.endswith("_bncs") else value
             largest[kind] = max(largest[kind], seen.abs().max().item())
@@ -76,7 +77,7 @@ def measure(path, text):
 
 
 def run(arguments, text_path, text, mixer, width, rescale, rate):
-    """What was measured at every stop of one run."""
+    """The measurements at every stop of a run."""
     folder = Path(arguments.out) / f"{mixer}_{width}_rescale{rescale}_rate{rate}"
     results = folder / "scores.json"
     if results.exists():
@@ -84,7 +85,7 @@ def run(arguments, text_path, text, mixer, width, rescale, rate):
     start = ["--out", str(folder), "--overwrite", "--layers", "1", "--channels", str(width), "--heads", str(HEADS),
              "--context", str(CONTEXT), "--batch", str(arguments.batch), "--conv-kernel", "0", "--mixer", mixer,
              "--rescale", str(rescale), "--learning-rate", str(rate), "--schedule", "inverse-sqrt",
-             # The same variance of a map's rows at every width, that of the preset.
+             # The variance of a map's rows is that of the preset at every width.
              "--init-std", f"{0.06 * math.sqrt(128 / width):.6f}", "--seed", str(arguments.seed)]
     points = []
     for step in range(0, arguments.steps + 1, arguments.every):
@@ -97,7 +98,7 @@ def run(arguments, text_path, text, mixer, width, rescale, rate):
         if points[-1]["step"] != step or not abs(points[-1]["loss"] - theirs) <= 1e-4:
             sys.exit(f"{folder}: step {step}: the program's loss is {theirs}, found {points[-1]}")
     for file in ("resume.safetensors", "model.safetensors"):
-        (folder / file).unlink()  # at the largest width a quarter of a gigabyte
+        (folder / file).unlink()  # a quarter of a gigabyte at the largest width
     results.write_text(json.dumps(points, indent=1) + "\n")
     return points
 
@@ -107,9 +108,9 @@ def main():
     parser.add_argument("build")
     parser.add_argument("text")
     parser.add_argument("out")
-    parser.add_argument("--characters", type=int, default=30000, help="so many of the text, the first")
+    parser.add_argument("--characters", type=int, default=30000, help="length of the text used, from its beginning")
     parser.add_argument("--steps", type=int, default=300)
-    parser.add_argument("--every", type=int, default=50, help="steps between two looks")
+    parser.add_argument("--every", type=int, default=50, help="steps between two measurements")
     parser.add_argument("--batch", type=int, default=4)
     parser.add_argument("--widths", default="64,256,1024")
     parser.add_argument("--rates", default="3e-3")

@@ -1,4 +1,4 @@
-"""Where the files of layers and blocks stand: for the tools and for the generator of the site.
+"""Places of the files of layers and blocks, for the tools and for the generator of the site.
 
 The core has folders by kind: src/layers/NAME.hpp, plain/NAME.cpp, tests/layers/test_NAME.cpp, docs/layers/NAME.md. A
 feature has all of its files in extras/FEATURE: NAME.hpp, NAME_plain.cpp, test_NAME.cpp, and NAME.md or else README.md.
@@ -17,7 +17,7 @@ DEVICES = ("plain", "cpu", "cuda")
 
 @dataclass(frozen=True)
 class Files:
-    """The files of a layer or a block, but for those of its devices. All paths begin at the root of the repository."""
+    """The files of a layer or a block, except its device files. All paths begin at the root of the repository."""
 
     kind: str  # "layers" or "blocks"
     name: str
@@ -27,7 +27,8 @@ class Files:
 
 
 def layers_and_blocks(root: Path) -> list[Files]:
-    """Layers by name, then blocks. A header with the class of a block is one; another one with a tag is a layer."""
+    """Layers by name, then blocks. A header with the class of a block is a block; any other header with a tag is a
+    layer."""
     found = []
     for path in [*root.glob("src/layers/*.hpp"), *root.glob("src/blocks/*.hpp"), *root.glob("extras/*/*.hpp")]:
         text, folder = path.read_text(encoding="utf-8"), path.parent.relative_to(root).as_posix()
@@ -46,7 +47,7 @@ def _files(root: Path, kind: str, name: str, folder: str) -> Files:
 
 
 def device_files(root: Path, device: str) -> list[str]:
-    """The files that a device has of all layers, and those that layers share."""
+    """The files of all layers for a device, with the files that layers share."""
     files = [*root.glob(f"{device}/*"), *root.glob(f"extras/*/*_{device}.*")]
     return sorted(path.relative_to(root).as_posix() for path in files if path.suffix in {".cpp", ".cu", ".hpp"})
 
@@ -59,8 +60,8 @@ def stem(path: str) -> str:
 
 
 def documents(root: Path) -> dict[str, str]:
-    """The path and the name of every document. A README.md of a feature has the name of the layer or block whose chapter
-    it is, else the feature's."""
+    """The path and the name of every document. A feature's README.md has the name of the layer or block whose chapter
+    it is; otherwise it has the feature's name."""
     names = {files.chapter: files.name for files in layers_and_blocks(root)}
     paths = [path.relative_to(root) for path in sorted([*root.glob("docs/**/*.md"), *root.glob("extras/**/*.md")])]
     of_folder = {path: path.parent.name if path.name == "README.md" else path.stem for path in paths}

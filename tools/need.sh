@@ -1,9 +1,9 @@
 #!/bin/sh
-# tools/need.sh PROGRAM...: makes sure that programs and headers are there, installing them where this user may.
+# tools/need.sh PROGRAM...: makes sure that programs and headers are installed; installs missing ones if the user may.
 # "catch2" stands for its header, "libc++" for the standard library of clang++ 19, "mpi" for any MPI, "openmpi" and
-# "mpich" for these, by Debian's names of their programs, "page" for the libraries and the font of docs/page, "wasm" for
-# clang and the libraries for WebAssembly, "libclang-rt" for clang's sanitizer runtimes, "venv" for Python's virtual
-# environments.
+# "mpich" for one MPI (found by Debian's names of its programs), "page" for the libraries and the font of docs/page,
+# "wasm" for clang and the libraries for WebAssembly, "libclang-rt" for clang's sanitizer runtimes, "venv" for Python's
+# virtual environments.
 set -u
 
 has() {
@@ -56,8 +56,9 @@ for program; do
 done
 [ -n "$missing" ] || exit 0
 
-# A fresh machine of a cloud updates itself, and so does a second run of this script: five minutes are waited for them.
-# apt-get waits for the lock of the packages alone, not for that of their lists.
+# Another process may hold the locks of apt: the automatic update of a new machine, or a second run of this script.
+# Waits up to five minutes. apt-get itself waits only for the lock of the packages, not for the lock of the package
+# lists.
 apt() { apt-get -qq -o DPkg::Lock::Timeout=300 "$@" >/dev/null 2>&1; }
 update_lists() {
   for _ in $(seq 60); do

@@ -1,5 +1,5 @@
 #!/bin/sh
-# tools/need_gpu.sh: makes sure that there is an NVIDIA GPU and a CUDA Toolkit to build for it; says what to do if not.
+# tools/need_gpu.sh: checks for an NVIDIA GPU and a CUDA Toolkit that can build for it; otherwise prints instructions.
 set -u
 fail() {
   echo "tools/need_gpu.sh: $1; 'make train' computes the same on the CPU" >&2

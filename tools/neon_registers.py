@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""tools/neon_registers.py [COMPILER...]: the inner loops of products with NEON, read in the compiler's assembly.
+"""tools/neon_registers.py [COMPILER...]: checks the inner loops of NEON products in the compiler's assembly.
 
-A Markdown table: sums, multiply-adds, loads (a pair is two) and multiply-adds a load of the loop of every whole tile.
-Status 1 if a sum leaves its register in one of them, or if a number that is loaded brings fewer multiply-adds than it
-should: two in `linear`, where nearly all arithmetic is. Needs a compiler for 64-bit ARM, no such machine. Default:
-Debian's cross compiler. A compiler is a program with its flags, in one argument.
+Prints a Markdown table for the loop of every whole tile: sums, multiply-adds, loads (a pair counts as two), and
+multiply-adds per load. Status 1 if a sum leaves its register in a loop, or if there are too few multiply-adds per load:
+`linear`, with nearly all of the arithmetic, must have two. Needs a compiler for 64-bit ARM, but no such machine.
+Default: Debian's cross compiler. A compiler is a program with its flags, in one argument.
 """
 import collections
 import pathlib
@@ -33,18 +33,18 @@ def assembly(compiler, source):
 
 
 def operands_of(text):
-    """"v1.4s, v2.4s, [x1, 16]" cut at commas outside of square brackets; a list of registers, too, is cut."""
+    """Splits "v1.4s, v2.4s, [x1, 16]" at commas outside of square brackets; a register list is split, too."""
     return [part.strip(" {}") for part in re.split(r",(?![^\[]*\])", text)]
 
 
 def vector(operand):
-    """The number of the vector register that an operand names; None for all else."""
+    """The number of the vector register in an operand; None for any other operand."""
     found = re.fullmatch(r"[vqdshb](\d+)(\.\w+)?(\[\d+\])?", operand)
     return int(found[1]) if found else None
 
 
 def values_loaded(name, operands):
-    """Registers before the address; a list may be written as a range."""
+    """Number of registers before the address; a list may be written as a range."""
     if not name.startswith("ld"):
         return 0
     if found := re.fullmatch(r"v(\d+)\.\w+\s*-\s*v(\d+)\.\w+", operands[0]):
@@ -53,7 +53,7 @@ def values_loaded(name, operands):
 
 
 def examine(function, body):
-    """A loop made of these instructions. A fault is what else touches a sum, or has a vector on the stack."""
+    """A loop of these instructions. Faults: other instructions that use a sum, and vectors on the stack."""
     sums = {vector(operands[0]) for name, operands in body if name == "fmla"}
     faults = []
     for name, operands in body:
@@ -66,7 +66,7 @@ def examine(function, body):
 
 
 def innermost_loops(lines):
-    """Of every function: what stands between a label and a branch back to it, without such a pair inside."""
+    """Innermost loops of every function: the code between a label and a branch back to it."""
     function, instructions, labels, last_end, found = "", [], {}, 0, []
     for line in lines:
         if label := re.match(r"([.\w$]+):", line):
@@ -91,7 +91,7 @@ def readable(name):
 
 
 def check(compiler, product):
-    """Prints the loops of a product, and says whether all is well."""
+    """Prints the loops of a product. Returns true if there is no fault."""
     loops = collections.defaultdict(list)
     for loop in innermost_loops(assembly(compiler, product.source)):
         if re.search(product.function, loop.function):
@@ -104,7 +104,7 @@ def check(compiler, product):
             print(f"| {product.source} | `{name}` | {loop.sums} | {loop.multiplications} | {loop.loads} | {each:.2f} |")
             complaints += [f"{name}: not left in its register: {fault}" for fault in loop.faults]
             if each < product.least:
-                complaints.append(f"{name}: {each:.2f} multiply-adds a load, expected {product.least}")
+                complaints.append(f"{name}: {each:.2f} multiply-adds per load, expected {product.least}")
         if max(loop.sums for loop in all_of_it) != product.sums:
             complaints.append(f"{name}: expected a loop with {product.sums} sums")
     for complaint in complaints:
@@ -115,7 +115,7 @@ def check(compiler, product):
 def main(compilers):
     well = True
     for compiler in compilers:
-        print(f"{compiler}:\n\n| file | function | sums | multiply-adds | loads | multiply-adds a load |")
+        print(f"{compiler}:\n\n| file | function | sums | multiply-adds | loads | multiply-adds per load |")
         print("|---|---|--:|--:|--:|--:|")
         for product in products:
             well &= check(compiler, product)

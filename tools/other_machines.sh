@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# tools/other_machines.sh BUILD: the baseline has the same bits on 64-bit ARM, on RISC-V and on IBM's s390x, which is
-# big-endian. Cross-compiles train for each, runs it under qemu and compares short runs with those of BUILD/train. Both
-# read and write the same files: each resumes a run that the other began.
+# tools/other_machines.sh BUILD: checks that the baseline has the same bits on 64-bit ARM, on RISC-V and on s390x, which
+# is big-endian. Cross-compiles train for each, runs it under qemu and compares short runs with those of BUILD/train.
+# Files are compatible, too: each program resumes a run that the other one began.
 set -euo pipefail
 here=$1
 export ATTENTION_ISA=baseline
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 
-# begun RUN TRAIN...: four steps; resumed RUN TRAIN...: four more.
+# begun RUN TRAIN...: trains four steps; resumed RUN TRAIN...: trains four more steps.
 begun() {
   "${@:2}" --data README.md --layers 1 --channels 32 --heads 2 --context 16 --batch 4 --dropout 0.1 --threads 1 \
     --schedule inverse-sqrt --steps 4 --out "$folder/$1" >/dev/null

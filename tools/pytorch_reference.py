@@ -1,23 +1,23 @@
 #!/usr/bin/env python3
-"""The same network in PyTorch: what time and memory a training step takes there, beside ours.
+"""The same network in PyTorch: time and memory of a training step, compared with this project.
 
-    tools/pytorch_reference.py [--bench build-cuda/bench] [--mixer additive,metric,dot] [--json FILE]
-    tools/pytorch_reference.py --attention --bench build-cuda/bench [--json FILE]
-    tools/pytorch_reference.py --golden FILE --mixer metric
+tools/pytorch_reference.py [--bench build-cuda/bench] [--mixer additive,metric,dot] [--json FILE]
+tools/pytorch_reference.py --attention --bench build-cuda/bench [--json FILE]
+tools/pytorch_reference.py --golden FILE --mixer metric
 
-The first measures training steps (forward, backward, clipping, AdamW) at the sizes of a preset: in PyTorch run eagerly,
-through torch.compile, and through torch.compile with CUDA graphs; and, given the program, with bench in turn, round
-after round in one run, so that whatever else the machine does meets all of them. On a CPU it then tells the peak memory
-of each, from a process of its own that makes three steps to warm up and five that count. The second measures causal
-attention alone, on a GPU in bf16 with six heads of 64 channels, beside the kernels of scaled_dot_product_attention. The
-third writes a golden file (docs/golden.md) with the loss and the gradients of this model at a tiny size, for `build/golden FILE`: the proof
-that both compute the same, as do the equations (tools/reference_model.py), with which they are compared before. Needs
-torch; runs on a CPU as well.
+The first command measures training steps (forward, backward, clipping, AdamW) at the sizes of a preset: in PyTorch
+eagerly, with torch.compile, and with torch.compile and CUDA graphs. With --bench it alternates with the program bench,
+round after round, so that other load on the machine affects all of them. On a CPU it then prints the peak memory of
+each way, from a separate process with three warm-up steps and five measured steps. The second command measures causal
+attention alone, on a GPU in bf16 with six heads of 64 channels, compared with the kernels of
+scaled_dot_product_attention. The third command compares this model with the equations (tools/reference_model.py) at a
+tiny size and writes a golden file (docs/golden.md) with the loss and the gradients. `build/golden FILE` then checks
+that both projects compute the same. Needs torch; runs on a CPU as well.
 
-PyTorch gets what makes it fast: all CPUs (--threads), bf16 autocast, the fused AdamW, scaled_dot_product_attention, one
-matrix for query, key and value, and no wait for the GPU between steps (bench reads the loss back after each). Additive
-pooling has no function of its own there and is measured in two forms: running sums (scan), and attention of one query
-(attention).
+PyTorch gets its fastest settings: all CPUs (--threads), bf16 autocast, the fused AdamW, scaled_dot_product_attention,
+one matrix for query, key and value, and no wait for the GPU between steps (bench reads the loss after each step).
+PyTorch has no function for additive pooling, which is measured in two forms: running sums (scan), and attention with
+one query (attention).
 """
 
 import argparse
@@ -40,7 +40,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-# From src/settings/config.cpp: layers, channels, heads, context, batch, dropout; all with a depthwise convolution of kernel 4.
+# Sizes of src/settings/config.cpp: layers, channels, heads, context, batch, dropout; with a depthwise convolution of
+# kernel 4.
 PRESETS = {
     "tiny": {"layers": 4, "channels": 128, "heads": 4, "context": 64, "batch": 12, "dropout": 0.0},
     "baby": {"layers": 6, "channels": 384, "heads": 6, "context": 256, "batch": 64, "dropout": 0.2},
@@ -121,7 +122,7 @@ class Metric(nn.Module):
         self.norm = Norm(D)
         K = D // N
         self.project_hd, self.output_dh = matrix(D, D), matrix(D, D)
-        # Element (k, k') of M stands at which place of the packed upper triangle.
+        # Index of the element (k, k') of M in the packed upper triangle.
         rows, columns = torch.triu_indices(K, K)
         place_kk = torch.empty(K, K, dtype=torch.long)
         place_kk[rows, columns] = place_kk[columns, rows] = torch.arange(len(rows))
@@ -138,8 +139,8 @@ class Metric(nn.Module):
 
 
 def pool_by_scan(x_bnck, pool_nk):
-    """Averages of the past with weights e^a, a = x . pool / sqrt(K), as running sums relative to the largest logit of
-    the row. Exact while the logits of a row are within about 80 of each other, as they are in the first steps."""
+    """Averages of earlier positions with weights e^a, a = x . pool / sqrt(K), as running sums relative to the largest
+    logit of the row. Exact if the logits of a row are within about 80 of each other, as in the first steps."""
     precise = torch.promote_types(x_bnck.dtype, torch.float32)
     a_bnc = torch.einsum("bnck,nk->bnc", x_bnck, pool_nk).to(precise) / math.sqrt(x_bnck.shape[-1])
     a_bnc = a_bnc - a_bnc.amax(-1, keepdim=True).detach()
@@ -148,7 +149,7 @@ def pool_by_scan(x_bnck, pool_nk):
 
 
 def pool_by_attention(x_bnck, pool_nk):
-    """The same: every position asks with the pooling vector."""
+    """The same by attention: the pooling vector is the query of every position."""
     query_bnck = pool_nk.to(x_bnck.dtype)[None, :, None, :].expand_as(x_bnck)
     return F.scaled_dot_product_attention(query_bnck, x_bnck, x_bnck, is_causal=True)
 
@@ -220,10 +221,10 @@ class Network(nn.Module):
 
 
 def named_tensors(model):
-    """Name in a checkpoint of ours, weight, gradient."""
+    """Name in a checkpoint of this project, weight, gradient."""
     for name, weight in model.named_parameters():
         *path, last = name.split(".")
-        # Norms of a block are part of it: blocks.0.mixer.norm.weight_d is blocks.0.mixer.norm_weight_d.
+        # A block contains its norms: blocks.0.mixer.norm.weight_d here is blocks.0.mixer.norm_weight_d in a checkpoint.
         if path[-1] in ("norm", "mid_norm"):
             path, last = path[:-1], f"{path[-1]}_{last}"
         owner = model.get_submodule(".".join(path))
@@ -232,17 +233,17 @@ def named_tensors(model):
             yield ".".join([*path, part]), value, gradient
 
 
-# ---- measuring ------------------------------------------------------------------------------------------------------
+# ---- measurement ----------------------------------------------------------------------------------------------------
 
 
 def memory_of_process(line):
-    """VmRSS: now; VmHWM: at most, so far. In bytes, as Linux counts them."""
+    """Memory in bytes. VmRSS: current; VmHWM: peak so far."""
     status = pathlib.Path("/proc/self/status").read_text()
     return 1024 * int(next(words[1] for words in map(str.split, status.splitlines()) if words[0] == line + ":"))
 
 
 class Contestant:
-    """One way to make training steps in PyTorch."""
+    """One way to run training steps in PyTorch."""
 
     def __init__(self, arguments, mixer, mode, pooling):
         self.name = f"PyTorch, {mode}" + (f", {pooling}" if mixer == "additive" else "")
@@ -283,7 +284,7 @@ class Contestant:
             torch.cuda.synchronize()
 
     def milliseconds(self, seconds):
-        """Median over batches of ten steps (one on a CPU), each with one wait at its end."""
+        """Median over groups of ten steps (one on a CPU), each with one wait at its end."""
         steps = 10 if self.device == "cuda" else 1
         times = []
         stop = time.perf_counter() + seconds
@@ -328,12 +329,12 @@ class Ours:
             return self.row["ms"]
 
     def memory(self):
-        """Of the last measurement, which had its own process as well."""
+        """Peak memory of the last measurement, which was a separate process."""
         return {"peak_bytes": self.row["peak_bytes"]}
 
 
 def contestants(arguments, mixer):
-    """Those that run here, warm, with what it took to get there."""
+    """The ways that run here, after warm-up; prints the seconds until each is ready."""
     kinds = [(Ours, "", "")] if arguments.bench else []
     poolings = ("",)
     if mixer == "additive":
@@ -341,7 +342,7 @@ def contestants(arguments, mixer):
     kinds += [(Contestant, mode, pooling) for mode in arguments.modes.split(",") for pooling in poolings]
     for kind, mode, pooling in kinds:
         if time.perf_counter() > arguments.deadline:
-            print(f"{mixer}, {mode} {pooling}: left out, the time is up", flush=True)
+            print(f"{mixer}, {mode} {pooling}: left out, out of time", flush=True)
             continue
         begin = time.perf_counter()
         try:
@@ -349,7 +350,7 @@ def contestants(arguments, mixer):
             for _ in range(3):  # compiles, records, fills caches
                 one.step()
             one.wait()
-        except Exception as error:  # a mode that does not work here must not end the others
+        except Exception as error:  # a mode that fails here must not end the others
             print(f"{mixer}, {mode} {pooling}: {type(error).__name__}: {str(error).splitlines()[0]}", flush=True)
             continue
         print(f"{mixer}, {one.name}: ready after {time.perf_counter() - begin:.1f} s", flush=True)
@@ -357,7 +358,7 @@ def contestants(arguments, mixer):
 
 
 def tell_memory(arguments):
-    """Of this process: what it takes with a model of next to nothing, and at most in a step of the one asked for."""
+    """Memory of this process: with a minimal model, and at most in a step of the requested model."""
     def warm(sizes):
         one = Contestant(argparse.Namespace(**vars(arguments) | {"sizes": sizes}), arguments.mixer,
                          arguments.memory_of, arguments.pooling)
@@ -370,14 +371,14 @@ def tell_memory(arguments):
     gc.collect()
     before = memory_of_process("VmRSS")
     one = warm(sizes)
-    pathlib.Path("/proc/self/clear_refs").write_text("5")  # VmHWM starts anew: compiling does not count
+    pathlib.Path("/proc/self/clear_refs").write_text("5")  # resets VmHWM: compilation does not count
     for _ in range(5):
         one.step()
     print(json.dumps({"peak_bytes": memory_of_process("VmHWM"), "pytorch_bytes": before}))
 
 
 def compare_memory(mixer, ready, rows):
-    """Adds to the rows what each takes, and prints it."""
+    """Adds the peak memory of each way to the rows, and prints it."""
     for one in ready:
         row = next((row for row in rows if row["name"] == one.name), None)
         if not row:
@@ -400,7 +401,7 @@ def compare_memory(mixer, ready, rows):
 
 
 def bf16_units():
-    """The units of this processor that multiply bf16 matrices, as PyTorch finds them."""
+    """Units of this processor that multiply bf16 matrices, as detected by PyTorch."""
     units = {"AMX": "_is_amx_tile_supported", "AVX512_BF16": "_is_avx512_bf16_supported"}
     return [name for name, ask in units.items() if getattr(torch.cpu, ask, lambda: False)()]
 
@@ -428,7 +429,7 @@ def compare(arguments):
                     continue
                 row["ms"] = statistics.median(row["all_ms"])
                 row["tokens_per_s"] = round(1e3 * tokens / row["ms"])
-            if arguments.json:  # after every round: whoever stops this keeps what there is
+            if arguments.json:  # after every round, so that an interrupted run keeps its results
                 measured = [row for row in rows if row["all_ms"]]
                 arguments.json.write_text(json.dumps(result | {"steps": result["steps"] + measured}, indent=1) + "\n")
         result["steps"] += [row for row in rows if row["all_ms"]]
@@ -446,7 +447,7 @@ def compare(arguments):
 
 
 def recorded_milliseconds(work):
-    """Of work on a GPU, from recordings of ten in a row: the median of seven."""
+    """Milliseconds per run of work on a GPU: the median of seven replays of a CUDA graph with ten runs."""
     side = torch.cuda.Stream()
     with torch.cuda.stream(side):
         for _ in range(3):
@@ -497,13 +498,13 @@ def compare_attention(arguments):
         arguments.json.write_text(json.dumps(result, indent=1) + "\n")
 
 
-# ---- the proof ------------------------------------------------------------------------------------------------------
+# ---- comparison with the equations ----------------------------------------------------------------------------------
 
 
 def write_golden(arguments):
-    """A model of random weights and no dropout, in double, and all its gradients. Logits and gradients have to be those
-    of the equations, too."""
-    from reference_model import logits, parts_of  # it makes double the default, which this needs too
+    """Writes a model with random weights and without dropout, in double, with all gradients. Its logits and gradients
+    must equal those of the equations."""
+    from reference_model import logits, parts_of  # it sets the default type to double, which this needs too
     from checkpoint import settings_of, write
 
     torch.manual_seed(1)
@@ -543,23 +544,23 @@ def main():
     parser.add_argument("--mixer", default="additive,metric,dot", help="a comma list; one with --golden")
     parser.add_argument("--preset", default="baby", choices=PRESETS)
     for size in ("layers", "channels", "heads", "context", "batch"):
-        parser.add_argument(f"--{size}", type=int, help="instead of the preset's")
-    parser.add_argument("--dropout", type=float, help="instead of the preset's")
+        parser.add_argument(f"--{size}", type=int, help="size instead of the preset's")
+    parser.add_argument("--dropout", type=float, help="dropout instead of the preset's")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu", choices=["cuda", "cpu"])
     parser.add_argument("--type", default="bf16", choices=["bf16", "float"], help="bf16: autocast")
-    parser.add_argument("--modes", default=",".join(MODES), help="of eager, compile, graphs (compiled, CUDA graphs)")
-    parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), help="on the CPU, of both")
-    parser.add_argument("--bench", help="the program bench, to be measured in turn")
+    parser.add_argument("--modes", default=",".join(MODES), help="some of eager, compile, graphs (CUDA graphs)")
+    parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), help="CPU threads of PyTorch and bench")
+    parser.add_argument("--bench", help="path of the program bench, which is measured in turn")
     parser.add_argument("--bench-device", default="cuda", help="its --device")
     parser.add_argument("--recompute", type=int, default=0, choices=[0, 1], help="its --recompute")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--seconds", type=float, default=1, help="for one measurement in one round")
-    parser.add_argument("--limit", type=float, default=1e6, help="seconds after which nothing more is compiled")
-    parser.add_argument("--json", type=pathlib.Path, help="write the results there as well")
-    parser.add_argument("--golden", type=pathlib.Path, help="write a golden file there and do nothing else")
+    parser.add_argument("--seconds", type=float, default=1, help="seconds for one measurement in one round")
+    parser.add_argument("--limit", type=float, default=1e6, help="seconds; after them no other mode is compiled")
+    parser.add_argument("--json", type=pathlib.Path, help="write the results to this file as well")
+    parser.add_argument("--golden", type=pathlib.Path, help="write this golden file and do nothing else")
     parser.add_argument("--attention", action="store_true", help="measure attention alone")
-    parser.add_argument("--memory-of", choices=MODES, help="print what one mode takes as JSON and do nothing else")
-    parser.add_argument("--pooling", choices=["scan", "attention"], help="only this form (golden file: scan)")
+    parser.add_argument("--memory-of", choices=MODES, help="print the memory of one mode as JSON and do nothing else")
+    parser.add_argument("--pooling", choices=["scan", "attention"], help="form of additive pooling (golden file: scan)")
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
     arguments.deadline = time.perf_counter() + arguments.limit

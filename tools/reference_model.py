@@ -1,4 +1,4 @@
-"""The networks of this project in PyTorch, in the simplest way and in float64. Attention and pooling use dense C x C
+"""The networks of this project in PyTorch, in the simplest form and in float64. Attention and pooling use dense C x C
 matrices of weights; gradients come from automatic differentiation. The equations are those of the chapters, and no code
 is shared with the C++ sources. Used by golden files (tests/golden_cases.py), the conversion to PyTorch
 (tools/checkpoint_in_pytorch.py), tools/largest_scores.py and the check of tools/pytorch_reference.py.
@@ -123,7 +123,7 @@ def pool(a_bnc, x_bnck, attention_mask, slope_n=None, epsilon=0):
 
 
 # ---- the parts of a block -------------------------------------------------------------------------------------------
-# weight("query_dd") is the tensor of this name; None: there is none.
+# weight("query_dd") is the tensor of this name; None: no such tensor.
 
 
 def heads_apart(x_bch, N):
@@ -313,7 +313,7 @@ def entry(inputs, weights, settings, prefix="", position="position_cd"):
 
 
 def stack(x, weights, settings, layers, attention_mask, prefix="", memory=None, look=nobody):
-    """Blocks in order, and the final norm. layers: numbers of the layers in the settings. attention_mask: of the
+    """Blocks in order, and the final norm. layers: numbers of the layers in the settings. attention_mask: mask of all
     mixers, without their windows. memory: rows for cross-attention, and their mask."""
     other = x  # in a reversible network: the stream to which the next block adds
 

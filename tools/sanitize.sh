@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# tools/sanitize.sh asan|ubsan|tsan [TEST_ARGUMENTS...]: builds the tests with that sanitizer and runs them. OPTIONS in the
-# environment are those of CMake that differ from the preset's, as -DOMIT_AVX512=OFF, which asan and tsan leave out because
-# it takes long to compile. TARGET=tests: without bench, whose tests are to be left out then. ASAN_OPTIONS: of the address
-# sanitizer, which takes half as long without detect_stack_use_after_return.
+# tools/sanitize.sh asan|ubsan|tsan [TEST_ARGUMENTS...]: builds the tests with the sanitizer and runs them. OPTIONS in
+# the environment: CMake options that differ from the preset, such as -DOMIT_AVX512=OFF (asan and tsan omit AVX-512
+# because its compilation takes long). TARGET=tests: does not build bench; the arguments must then exclude its tests.
+# ASAN_OPTIONS: options of the address sanitizer, which takes half the time without detect_stack_use_after_return.
 set -euo pipefail
 preset=$1
 shift

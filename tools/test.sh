@@ -1,6 +1,6 @@
 #!/bin/sh
-# tools/test.sh BUILD_DIR [TEST_ARGUMENTS...]: builds the tests and runs those named, or all, each of which is shown with
-# its seconds when it has passed. The last line counts them.
+# tools/test.sh BUILD_DIR [TEST_ARGUMENTS...]: builds the tests and runs the named tests, or all of them. Prints each
+# test that has passed with its seconds. The last line counts the tests.
 set -u
 build=$1
 shift
@@ -13,7 +13,7 @@ export TMPDIR
 
 passed=0
 failed=0
-# count COMMAND...: runs it, shows what it prints, and adds up its last line "N passed, N failed".
+# count COMMAND...: runs the command, shows its output, and adds its last line "N passed, N failed" to the counts.
 count() {
   output=$build/test_output.txt
   { "$@" 2>&1; echo $? >"$output.status"; } | tee "$output"
@@ -33,8 +33,8 @@ count() {
 if [ $# -gt 0 ]; then
   count "$build/tests" -d yes "$@"
 else
-  # All of them in two halves that take about as long, one beside the other. Those that run programs are a process of
-  # their own, which is small and therefore quickly copied when a program starts.
+  # All tests in two halves of about the same length, run concurrently. Tests that run programs have a process of their
+  # own, whose memory is small, so that starting a program (fork) is fast.
   "$build/tests" -d yes "[gpu]~[check_all]" >"$build/beside.txt" 2>&1 &
   beside=$!
   trap 'kill "$beside" 2>/dev/null; exit 130' INT TERM

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""A model of this project as a GPT-2 of transformers, in plain Python: the reverse of tools/from_transformers.py.
+"""Converts a model of this project to a GPT-2 of transformers, in plain Python: the reverse of
+tools/from_transformers.py.
 
     tools/to_transformers.py RUN|FILE --out FOLDER
 
-Writes config.json and model.safetensors, which GPT2LMHeadModel.from_pretrained(FOLDER) loads, and vocabulary.json with the
-characters of the tokens in their order (none for bytes). The mixer is dot with learned positions in every layer. A
-network that GPT-2 cannot compute is refused.
+Writes config.json and model.safetensors for GPT2LMHeadModel.from_pretrained(FOLDER), and vocabulary.json with the
+characters of the tokens in their order (no file for bytes). The mixer must be dot with learned positions in every
+layer. A network that GPT-2 cannot compute is refused.
 """
 
 import argparse
@@ -16,7 +17,7 @@ import sys
 from from_transformers import ACTIVATIONS, JOINED, OF_BLOCK, OUTSIDE, PREFIX, transposed
 from checkpoint import FileError, read_model, write
 
-# Settings with the only value that GPT-2 has.
+# Settings with the only value that GPT-2 supports.
 FIXED = {"task": "text", "positions": "learned", "norm": "pre", "causal": True, "conv_kernel": 0, "reversible": False,
          "embedding_norm": False, "final_norm": True, "logit_bias": False, "logit_scale": 1, "embedding_scale": 1,
          "rescale": 0, "span": 0, "pattern": "none", "encoder_layers": 0, "patch_inputs": 0}  # fmt: skip

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# tools/tsan_training.sh: short training runs of every mixer under the thread sanitizer: on three threads, and on the
-# emulator, where every CUDA thread counts as a thread; then text from the emulator, which runs the step functions.
-# OPTIONS in the environment: of CMake, as -DOMIT_AVX2=ON for the CPU layers of the baseline, whose threads are the same,
-# -DBUILD_EMULATOR=OFF for runs on threads alone, and -DEXTRAS=OFF for the mixers of the core.
+# tools/tsan_training.sh: runs short trainings of every mixer under the thread sanitizer: on three threads, and on the
+# emulator, where every CUDA thread counts as a thread; then generates text on the emulator, with the decode functions.
+# OPTIONS in the environment: CMake options, such as -DOMIT_AVX2=ON for CPU layers of the baseline only (with the same
+# use of threads), -DBUILD_EMULATOR=OFF for runs on threads only, and -DEXTRAS=OFF for the mixers of the core.
 set -euo pipefail
 tools/need.sh cmake c++ python3
 # shellcheck disable=SC2086 # options are words
@@ -11,7 +11,7 @@ cmake --build build-tsan -j "$(getconf _NPROCESSORS_ONLN)" --target train genera
 build-tsan/built_in_corpus build-tsan/whole.txt >/dev/null
 head -c 20000 build-tsan/whole.txt >build-tsan/corpus.txt
 export TSAN_OPTIONS=halt_on_error=1
-# Every mixer there is, as the help of --mixer lists them.
+# All mixers in the help text of --mixer.
 mixers=$(build-tsan/train --help | tr '\n' ' ' | sed -n 's/.*--mixer LIST [^[]*\[\([^]]*\)\].*/\1/p' | sed 's/,//g; s/ or / /')
 [ -n "$mixers" ]
 window="--window 4"
@@ -23,7 +23,7 @@ for mixer in $mixers; do
     --steps 3 --batch 4 --layers 2 --channels 32 --context 16 --dropout 0.1 $window --eval-every 0 | tail -n 1
 done
 grep -q '^BUILD_EMULATOR:BOOL=ON' build-tsan/CMakeCache.txt || exit 0
-# A CUDA thread costs up to a millisecond here, and the whole validation split is evaluated: a short text.
+# A CUDA thread takes up to a millisecond here, and the whole validation split is evaluated, so the text is short.
 head -c 100 build-tsan/corpus.txt >build-tsan/short.txt
 for type in float bf16; do
   for mixer in additive,metric,dot additive,quadratic,additive; do

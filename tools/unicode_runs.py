@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""tools/unicode_runs.py: prints src/base/unicode_runs.inc, from what this Python knows of Unicode."""
+"""tools/unicode_runs.py: prints src/base/unicode_runs.inc, from the Unicode data of this Python."""
 import unicodedata
 
-# As src/base/unicode.hpp lists them.
+# In the order of src/base/unicode.hpp.
 kinds = ["hidden", "format", "mark", "narrow", "wide"]
 parts = ["none", "letter", "mark"]
 
@@ -12,7 +12,7 @@ def is_selector(code):
 
 
 def is_jamo_of_a_syllable(code):
-    """Vowels and finals, which are drawn into the square of the consonant before them."""
+    """Vowels and final consonants, which are drawn into the square of the preceding consonant."""
     return code in range(0x1160, 0x1200) or code in range(0xD7B0, 0xD800)
 
 
@@ -28,12 +28,12 @@ def kind_of(code):
 
 
 def part_of(code):
-    """The part that a character takes in a word."""
+    """The part of a word that a character belongs to."""
     return {"L": "letter", "N": "letter", "M": "mark"}.get(unicodedata.category(chr(code))[0], "none")
 
 
 def runs():
-    """Each first code point of a run of one kind and one part, and the number of both."""
+    """The first code point of each run with the same kind and part, and the number of kind and part."""
     before = None
     for code in range(0x110000):
         number = len(kinds) * parts.index(part_of(code)) + kinds.index(kind_of(code))

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# tools/windows.sh BUILD [GOLDEN_FOLDER]: compiles train, generate, evaluate and golden for Windows and runs them under wine.
-# Runs, a resumption, a text and a score have the bits of the programs in BUILD; golden reads the folder's files.
+# tools/windows.sh BUILD [GOLDEN_FOLDER]: compiles train, generate, evaluate and golden for Windows and runs them under
+# wine. Runs, a resumed run, a text and a score must have the bits of the programs in BUILD; golden reads the folder's
+# files.
 set -euo pipefail
 build=$1
 tools/need.sh python3 wine
@@ -32,7 +33,7 @@ for isa in baseline avx2; do
   ATTENTION_ISA=$isa tools/compare_bits.py "$build" "$folder/run:build-x86_64-windows-gnu" "--steps 30"
 done
 
-# Paths of Windows, with a letter beyond ASCII; leftovers and older runs in a folder; messages.
+# Windows paths with a non-ASCII letter; leftovers and older runs in a folder; messages.
 expect() { grep -F -- "$1" >/dev/null || { echo "expected: $1" >&2; exit 1; }; }
 mkdir "$folder/été"
 cp README.md "$folder/été/words.txt"
@@ -55,7 +56,7 @@ small 2 --data "$top\\none.txt" --out "$run" 2>"$folder/message" && exit 1
 expect "none.txt: cannot be opened: No such file or directory" <"$folder/message"
 windows generate --checkpoint "$run" --prompt "×" --tokens 1 | expect "×"
 
-# A second run is kept out of the folder, until the first is killed.
+# A second run must not use the folder while the first run is alive.
 run="$top\\runs\\two"
 small 1000000 --data README.md --out "$run" >/dev/null &
 while kill -0 $! && [ ! -e "$folder/été/runs/two/log.csv" ]; do sleep 0.1; done
@@ -64,5 +65,5 @@ expect "another run is writing into this folder" <"$folder/message"
 wineserver -k
 wait
 small 2 --data README.md --out "$run" | expect "two.1"
-echo "paths, messages and folders as elsewhere"
+echo "paths, messages and folders as on Linux"
 [ $# = 1 ] || windows golden "$2"/*.safetensors | grep -c ": ok"

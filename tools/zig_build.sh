@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # tools/zig_build.sh TARGET [CMAKE_TARGET...]: compiles and links for another system, such as aarch64-macos or
-# x86_64-windows-gnu, with the clang++ and the libraries of zig (PyPI's ziglang, installed in build-zig), into build-TARGET.
-# Without CMAKE_TARGET: everything. OPTIONS in the environment: of CMake, as -DBUILD_TESTING=ON.
+# x86_64-windows-gnu, with the clang++ and the libraries of zig (PyPI's ziglang, installed in build-zig), into
+# build-TARGET. Without CMAKE_TARGET: everything. OPTIONS in the environment: CMake options, such as -DBUILD_TESTING=ON.
 set -euo pipefail
 target=$1
 build=build-$target
@@ -16,7 +16,7 @@ case $target in
   *-macos) system=Darwin ;;
   *) system=Linux ;;
 esac
-# Only Catch2 comes from the headers of this machine.
+# Catch2 is the only header from this machine.
 mkdir -p "$build/include"
 ln -sfn /usr/include/catch2 "$build/include/catch2"
 # shellcheck disable=SC2086 # options are words

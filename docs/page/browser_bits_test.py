@@ -1,10 +1,10 @@
-"""The lab's module in a real browser computes what a terminal computes: python3 docs/page/browser_bits_test.py BUILD [SITE]
-[--firefox|--jsc].
+"""The lab's module in a real browser computes the bits of the programs: python3 docs/page/browser_bits_test.py BUILD
+[SITE] [--firefox|--jsc].
 
-BUILD holds the programs, SITE is build/site where nothing else is said; it was written where there are tools for
-WebAssembly. Chromium needs what browser_test.py needs, Firefox itself alone: it is asked by its own protocol,
-Marionette. --jsc takes the shell of JavaScriptCore, the engine of Safari. Bits are compared on x86-64, where the
-baseline joins no product and sum into one rounding.
+BUILD holds the programs. SITE (build/site by default) must have been written on a machine with tools for WebAssembly.
+Chromium needs what browser_test.py needs. Firefox needs nothing else: the script controls it by Firefox's own protocol,
+Marionette. --jsc uses the shell of JavaScriptCore, the engine of Safari. Bits are compared on x86-64, where the
+baseline code does not contract a product and a sum into an FMA.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ ENGINE = ""
 STEPS = 100
 TEXT = "docs/architecture.md"
 OF_TEXT = ["--data", TEXT, "--layers", "2", "--heads", "3", "--channels", "24", "--context", "32", "--batch", "4"]
-# Those of docs/same_bits.md.
+# The settings of docs/same_bits.md.
 SETTINGS = {
     "additive and convolution": [*OF_TEXT, "--mixer", "additive", "--conv-kernel", "4", "--dropout", "0.1"],
-    "dot, turned by position, with Muon": [*OF_TEXT, "--mixer", "dot", "--positions", "rotary", "--optimizer", "muon"],
+    "dot, rotary positions, with Muon": [*OF_TEXT, "--mixer", "dot", "--positions", "rotary", "--optimizer", "muon"],
     "leap with elu": [*OF_TEXT, "--mixer", "leap", "--normed-values", "1"],
     "metric": ["--task", "sort", "--mixer", "metric", "--batch", "16"],
     "a mix in chunks and shards": [*OF_TEXT, "--mixer", "additive,dot", "--positions", "alibi", "--chunk", "16", "--shards", "2"],
     "reviews, quadratic": ["--task", "reviews", "--mixer", "quadratic", "--batch", "8"],
 }
 LSH = ["--mixer", "lsh", "--lsh-rounds", "2", "--lsh-buckets", "4", "--lsh-piece", "4"]
-RECENT = 50  # the training loss that a terminal shows is the mean of so many steps
+RECENT = 50  # steps whose mean is the training loss that a terminal shows
 LOAD = """return new Promise((done, failed) => {
   const script = document.createElement('script');
   script.src = arguments[0];
@@ -56,7 +56,7 @@ ANSWER = "try { return {value: await (async () => { %s })()}; } catch (error) { 
 
 
 class Firefox:
-    """A browser without a window, by Marionette: messages of JSON behind their length."""
+    """A browser without a window, controlled by Marionette: JSON messages, each preceded by its length."""
 
     def __init__(self) -> None:
         self._profile = tempfile.TemporaryDirectory()
@@ -101,7 +101,7 @@ class Firefox:
         self._ask("WebDriver:Navigate", {"url": (browser_test.SITE / page).as_uri()})
 
     def run(self, script: str, *arguments):
-        """In the page itself: what Marionette runs stands beside it, and does not see its classes."""
+        """Runs a script in the page: Marionette's own scripts run in another scope, without the page's classes."""
         code = f"""(async (...arguments) => {{ {script} }})(...{json.dumps(arguments)})
             .then((value) => [value ?? null], (error) => [null, String(error)])
             .then((answer) => {{ document.documentElement.dataset.answer = JSON.stringify(answer); }})"""
@@ -140,7 +140,7 @@ def terminal(program: str, *words: str, folder: Path = ROOT) -> subprocess.Compl
 
 
 class Lab(unittest.TestCase):
-    """What the module says, and what the programs say of the same."""
+    """Results of the module, compared with the results of the programs."""
 
     @classmethod
     def setUpClass(cls) -> None:
@@ -157,7 +157,7 @@ class Lab(unittest.TestCase):
         cls.browser.close()
 
     def ask(self, script: str, *arguments):
-        """What an asynchronous script says, or the message of its error."""
+        """Returns the result of an asynchronous script, or the message of its error."""
         answer = self.browser.run(f"return (async (...arguments) => {{ {ANSWER % script} }})(...arguments)", *arguments)
         self.assertIsNotNone(answer)
         return answer
@@ -179,7 +179,7 @@ class Lab(unittest.TestCase):
 
     def losses(self, steps: int) -> list[float]:
         losses: list[float] = []
-        while len(losses) < steps:  # in parts, none of which lasts as long as a driver waits
+        while len(losses) < steps:  # in parts: a driver has a time limit per script
             part = self.ask("return Array.from((await engine.step(arguments[0])).losses);", min(20, steps - len(losses)))
             self.assertNotIn("error", part)
             losses += part["value"]
@@ -222,7 +222,7 @@ class Lab(unittest.TestCase):
             self.assertEqual(done.stdout.decode(), written["value"] + "\n", done.stderr)
             done = terminal("evaluate", "--checkpoint", str(file), "--data", str(text))
             self.assertEqual(done.stdout.decode().splitlines()[-1:], [score["value"]], done.stderr)
-            # And back again, as a reader drops it onto the page.
+            # And back again: a reader drops the file onto the page.
             loaded = self.ask(
                 """await engine.load(Uint8Array.from(atob(arguments[0]), (c) => c.charCodeAt(0)), "saved.safetensors");
                 return (await engine.write({prompt: 'The ', tokens: 200, seed: 7})).text;""",
@@ -297,7 +297,7 @@ class Lab(unittest.TestCase):
                         n = h * N // H
                         product = sum(weights[(n * C + c) * S + s] * values[s * H + h] for s in range(S))
                         self.assertLessEqual(abs(product - out[c * H + h]), 2e-5)
-                if mixer == "dot":  # where values are nothing else
+                if mixer == "dot":  # the values are the array x itself
                     for s in range(S):
                         for h in range(H):
                             n = h * N // H
@@ -366,12 +366,12 @@ class Lab(unittest.TestCase):
                     _, _, H = gradients[made_of_keys]["extents"]
                     d_keys = gradients[made_of_keys]["values"]
                     of_head = [d for i, d in enumerate(d_keys) if i % H * N // H == head]
-                    self.assertEqual(max(map(abs, of_head)), 0, "what it does not depend on has a gradient")
+                    self.assertEqual(max(map(abs, of_head)), 0, "an array that the head does not use has a gradient")
                     self.assertGreater(max(map(abs, d_keys)), 0)
                 self.touch({"layer": layer, "head": head, "what": "off"})
                 off_loss, _, _ = self.look()
                 self.assertNotIn(off_loss, (loss, uniform_loss))
-                # The same as where nothing is made of what the head has found.
+                # The output equals that of zero weights for the head in the output projection.
                 _, _, D = arrays[f"{layer}.out_bcd"]["extents"]
                 K = arrays[f"{layer}.t_bch"]["extents"][2] // N
                 places = [(d, h) for d in range(D) for h in range(head * K, (head + 1) * K)]
@@ -379,7 +379,7 @@ class Lab(unittest.TestCase):
                 self.assertAlmostEqual(self.look()[0], off_loss, delta=1e-6)
                 self.touch(*({"layer": layer, "head": n, "what": "off"} for n in range(N)))
                 _, arrays, _ = self.look()
-                self.assertEqual(arrays[".x_bcd"], arrays[f"{layer}.out_bcd"], "a layer whose heads are off adds something")
+                self.assertEqual(arrays[".x_bcd"], arrays[f"{layer}.out_bcd"], "a layer with all heads off changes the residual stream")
                 self.touch()
                 self.assertEqual(self.look()[:2], (loss, before))
 
@@ -426,7 +426,7 @@ class Lab(unittest.TestCase):
                 if "--chunk" in flags:
                     self.assertEqual(arrays, [])
                     continue
-                self.assertGreater(named, part["activations"] / 2, "a look shows less than half of what is kept")
+                self.assertGreater(named, part["activations"] / 2, "the module lists less than half of the activations")
                 for array in arrays:
                     size = {"float32": 4, "int32": 4, "int64": 8}[array["type"]] * math.prod(array["extents"])
                     (self.assertLessEqual if name == "reversible" else self.assertEqual)(array["bytes"], size, array)
@@ -441,11 +441,11 @@ class Lab(unittest.TestCase):
 
 
 class Page(unittest.TestCase):
-    """The page of the lab beside a terminal, in Chromium."""
+    """The page of the lab in Chromium, compared with a terminal."""
 
     def setUp(self) -> None:
         if ENGINE or not (browser_test.SITE / SCRIPT).is_file():
-            self.skipTest("in Chromium, where the site has a lab")
+            self.skipTest("runs in Chromium only, and if the site has a lab")
         self.browser = browser_test.Browser()
         self.addCleanup(self.browser.close)
 

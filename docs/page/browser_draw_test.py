@@ -1,7 +1,8 @@
 """The pages of draw in a real browser: python3 docs/page/browser_draw_test.py BUILD [SCREENSHOTS].
 
-Trains a small network of every mixer and every task with the programs in BUILD, draws them, and opens the pages as files,
-at the width of a telephone and of a screen, light and dark. With a second argument pictures of them are left in that folder.
+Trains a small network of every mixer and every task with the programs in BUILD, draws them with `draw`, and opens the
+pages as files: at the width of a telephone and of a screen, light and dark. Writes pictures of the pages into the
+folder SCREENSHOTS, if it is given.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ MEASURES = """return [document.documentElement.scrollWidth, document.scripts.len
   [...document.images].filter((image) => !(image.complete && image.naturalWidth > 0 && image.alt)).length,
   document.images.length, Math.max(...[...document.images].map((image) => image.getBoundingClientRect().right))]"""
 
-# Script for a picture that is opened alone: the extent of its text, and the count of texts that overlap another.
+# Script for a picture that is opened by itself: the extent of its text, and the number of texts that overlap another.
 TEXTS = """const boxes = [...document.querySelectorAll("text")].map((text) => text.getBoundingClientRect());
   const meet = (a, b) => a.left < b.right - 0.5 && b.left < a.right - 0.5 && a.top < b.bottom - 3 && b.top < a.bottom - 3;
   return [Math.min(...boxes.map((box) => box.left)), Math.max(...boxes.map((box) => box.right)),
@@ -38,7 +39,7 @@ def run(program: str, *arguments: str) -> None:
 
 
 def draw_all(folder: Path) -> list[str]:
-    """Writes a page of every network; gives back their names."""
+    """Writes a page for every network. Returns the names of the pages."""
     (folder / "text.txt").write_text(40 * TEXT, encoding="utf-8")
     shown = {mixer: ("--text", TEXT) for mixer in MIXERS}
     for name, mixer in MIXERS.items():
@@ -62,7 +63,7 @@ def draw_all(folder: Path) -> list[str]:
 
 
 class Pages(unittest.TestCase):
-    """Every page fits, says nothing to the console, and shows all of its pictures."""
+    """Every page fits into the window, writes nothing to the console, and shows all of its pictures."""
 
     def test_every_page(self) -> None:
         with tempfile.TemporaryDirectory() as folder:
@@ -77,7 +78,7 @@ class Pages(unittest.TestCase):
                     browser.close()
 
     def check_beams(self, browser: Browser, dark: bool) -> None:
-        """The tree of a beam search can be read: its texts lie in the picture and not over one another."""
+        """The tree of a beam search is readable: its texts lie inside the picture and do not overlap."""
         browser.resize(390)
         for name in ("dates", WIDEST_BEAM):
             with self.subTest(name=name, dark=dark):
@@ -97,7 +98,7 @@ class Pages(unittest.TestCase):
                     browser.run(SETTLE)
                     wide, scripts, ground, broken, pictures, right = browser.run(MEASURES)
                     self.assertLessEqual(wide, width, "the page is wider than the window")
-                    self.assertLessEqual(right, width, "a picture is cut off")
+                    self.assertLessEqual(right, width, "a picture is wider than the window")
                     self.assertEqual((scripts, broken), (0, 0))
                     self.assertGreater(pictures, 5)
                     self.assertEqual(max(int(part) for part in ground[4:-1].split(",")) < 80, dark)

@@ -1,4 +1,4 @@
-"""Kernels at work in a real browser; browser_test.py runs these with its own."""
+"""Tests of the pages of kernels in a real browser; browser_test.py runs these tests with its own."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Kernels(InBrowser):
         self.assertIn("besideStep=18", self.browser.run("return location.hash"))
 
     def test_the_viewer_counts_what_the_emulator_counts(self) -> None:
-        """The row of a level in the chapter's table, added up from the sentences of all steps."""
+        """Row of a level in the chapter's table, summed from the sentences of all steps."""
         self.open("layernorm", "level=2")
         rows = self.browser.run("return [...document.querySelectorAll('table tr')].map((row) => row.innerText.split('\\t'))")
         row = next(row for row in rows if row[0] == "2")
@@ -74,7 +74,7 @@ class Kernels(InBrowser):
                         "const told = document.querySelector('.told');"
                         "for (let i = 0; i < arguments[0]; ++i) { all.push(told.textContent); go.click() } return all"
                     )
-                    told = []  # in calls of a few steps, as each draws
+                    told = []  # a few steps per call, because each step draws
                     while len(told) < count:
                         told += self.browser.run(script, min(10, count - len(told)))
                     moved = [re.search(r"moved (\d+) sector", text) for text in told]

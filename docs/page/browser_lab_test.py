@@ -1,7 +1,7 @@
-"""The lab in a real browser; browser_test.py runs these with its own.
+"""Tests of the lab in a real browser; browser_test.py runs these tests with its own.
 
-But for a newcomer's first ten seconds nothing here is timed: a network has so many steps to learn, and whoever waits gives
-up where nothing goes on any more.
+Only a newcomer's first ten seconds are timed. The other tests limit the number of training steps, and fail if the page
+no longer changes.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ SCORE = "return parseFloat(document.querySelector('#how-right b')?.textContent ?
 STATE = "return document.getElementById('state').textContent"
 LOSS = "return document.querySelector('#outputs .loss b')?.textContent"
 FAULT = "return [...document.querySelectorAll('#lab .fault')].map((one) => one.textContent).join('')"
-# The form or part of the page whose message is shown, and the message.
+# The visible messages: the form or part of the page, and the text.
 FAULT_AT = """const shown = [...document.querySelectorAll('#lab .fault')].filter((one) => one.checkVisibility());
   return shown.map((one) => [one.id || one.parentElement.id || one.parentElement.className, one.textContent])"""
-PATIENCE = 400  # looks at a page on which nothing changes
+PATIENCE = 400  # checks of a page on which nothing changes
 
 
 class Lab(InBrowser):
-    """What a newcomer does, and what somebody does who stays."""
+    """Actions of a newcomer and of a regular user."""
 
     needs = "lab-engine.js"
 
     def until(self, script: str, *arguments) -> None:
-        """Waits until a script says yes, as long as the page goes on."""
+        """Waits until a script returns true. Fails if the page no longer changes."""
         before, still = None, 0
         while still < PATIENCE:
             if self.browser.run(script, *arguments):
@@ -49,7 +49,7 @@ class Lab(InBrowser):
         self.until(READY)
 
     def click(self, control: str) -> None:
-        """Clicks on a control as soon as it is enabled: while the page opens a network, only Train and Stop are."""
+        """Clicks on a control when it is enabled: while the page opens a network, only Train and Stop are enabled."""
         self.until(f"const control = {control}; if (!control.disabled) control.click(); return !control.disabled")
 
     def choose(self, name: str, value: str) -> None:
@@ -64,7 +64,7 @@ class Lab(InBrowser):
         self.click("document.getElementById('train')")
         self.until(f"{STEP} >= arguments[0]", steps)
         self.click("document.getElementById('train')")
-        # The last look and score are said when they are there.
+        # The page announces the last inspection and score when they are ready.
         self.until("return document.getElementById('announced').textContent.startsWith('Step')")
 
     def test_a_sorter_learns_within_300_steps(self) -> None:
@@ -73,15 +73,15 @@ class Lab(InBrowser):
         self.click("document.getElementById('train')")
         self.until(f"const step = (() => {{ {STEP} }})(), score = (() => {{ {SCORE} }})(); return score >= 90 || step >= 300")
         self.until(f"{SCORE} >= 90")
-        self.assertLessEqual(self.browser.run(STEP), 325, "a score comes with the step that it is of")
+        self.assertLessEqual(self.browser.run(STEP), 325, "the score is shown with an old step")
         self.browser.keep("lab-trained")
         self.assertLess(float(self.browser.run(LOSS)), float(first))
         self.click("document.getElementById('train')")
         self.assertEqual(self.browser.messages(), [])
 
     def test_a_newcomer_trains_within_ten_seconds(self) -> None:
-        # Milliseconds since the page began, losses on the curve, their first and last height, and what is right of how
-        # many steps.
+        # Milliseconds since the page was opened; number of losses on the curve; first and last height; share of correct
+        # answers, once a second score is on the curve.
         seen = """const path = document.querySelector('#curve path.loss')?.getAttribute('d') ?? '';
           const heights = path.split(/[ML]/).slice(1).map((point) => -point.split(' ')[1]);
           const right = document.querySelector('#how-right b')?.textContent;
@@ -97,10 +97,10 @@ class Lab(InBrowser):
                 begin()
                 time_, losses, first, last, right = self.browser.run(seen)
                 while losses < 30 or not right:
-                    self.assertLess(time_, 10_000, "ten seconds are over")
+                    self.assertLess(time_, 10_000, "more than ten seconds")
                     time.sleep(0.05)
                     time_, losses, first, last, right = self.browser.run(seen)
-                print(f"{way}: after {time_ / 1000:.1f} s {losses} losses, {right} of answers right")
+                print(f"{way}: after {time_ / 1000:.1f} s {losses} losses, {right} of answers correct")
                 self.assertLess(last, first)
                 self.assertRegex(right, r"^\d+ %$")
                 self.assertEqual((self.browser.run(FAULT), self.browser.messages()), ("", []))
@@ -127,7 +127,7 @@ class Lab(InBrowser):
         back = [{"type": "keyDown", "value": SHIFT}, {"type": "keyDown", "value": TAB}, {"type": "keyUp", "value": TAB}]
         while "task" not in seen and len(seen) < 20:
             name, outline = self.browser.run(focused)
-            self.assertNotEqual(outline, "none", f"{name} has the focus, and nobody sees it")
+            self.assertNotEqual(outline, "none", f"{name} has the focus without an outline")
             seen.append(name)
             self.browser.actions("key", [*back, {"type": "keyUp", "value": SHIFT}])
         self.assertEqual(seen[0], "train")
@@ -277,7 +277,7 @@ class Lab(InBrowser):
         self.browser.keep("lab-drawn")
 
     def drop(self, name: str, content: str) -> None:
-        """Drops a file onto the page. `content`: an expression of what is in it."""
+        """Drops a file onto the page. `content`: a JavaScript expression for the content."""
         self.browser.run(
             "const data = new DataTransfer(); data.items.add(new File([" + content + "], arguments[0]));"
             "dispatchEvent(new DragEvent('drop', {dataTransfer: data, bubbles: true, cancelable: true}))",
@@ -306,7 +306,7 @@ class Lab(InBrowser):
                 )
                 self.until("return document.getElementById('train').disabled")
                 if task == "sort":
-                    self.assertEqual(self.browser.run(LOSS), loss, "the network that came back is not the one that went")
+                    self.assertEqual(self.browser.run(LOSS), loss, "the opened network is not the saved network")
                 self.assertEqual((self.browser.run(FAULT), self.browser.messages()), ("", []))
 
     def test_a_broken_file_is_told_as_in_a_terminal(self) -> None:
@@ -315,7 +315,7 @@ class Lab(InBrowser):
         self.until(f"{FAULT} !== ''")
         self.assertRegex(self.browser.run(FAULT), r"^\w+: broken\.safetensors: ")
         self.assertEqual([place for place, _ in self.browser.run(FAULT_AT)], ["file-fault"])
-        # The network before it is still there and goes on.
+        # The network that was open before is still there, and training continues.
         self.click("document.getElementById('one')")
         self.until(f"{STEP} === 1")
         self.choose("task", "sort")
@@ -342,7 +342,7 @@ class Lab(InBrowser):
         self.assertEqual((self.browser.run(FAULT), self.browser.messages()), ("", []))
 
     def saved(self, name: str) -> None:
-        """Drops the checkpoint of the network of the page onto it."""
+        """Saves the checkpoint of the page's network and drops it onto the page."""
         self.browser.run(
             "window.saved = undefined; HTMLAnchorElement.prototype.click = function () {"
             "fetch(this.href).then((found) => found.blob()).then((blob) => { window.saved = blob; }); };"
@@ -363,7 +363,7 @@ class Lab(InBrowser):
         shown = self.browser.run(maps)
         self.open("mixer=dot&layers=1")
         self.assertNotEqual(self.browser.run(maps), shown)
-        # The page above has a text of other letters, and the network before it has other maps.
+        # The text of the page above has other letters, and the network before it has other maps.
         self.open("task=text")
         self.drop("abc.txt", "'abc cab bca '.repeat(60)")
         self.until("return document.getElementById('command').textContent.includes('abc.txt')")
@@ -420,7 +420,7 @@ class Lab(InBrowser):
         self.assertEqual(self.browser.run(positions), "none")
         self.choose("mixer1", "dot")
         self.assertEqual(self.browser.run(positions), "alibi")
-        # Nothing of an address or a task stays in the next one.
+        # Settings of one address or task do not remain in the next one.
         self.open("task=sort&mixer=dot&more=--length+5")
         self.until("return document.getElementById('command').textContent.endsWith('--length 5')")
         self.browser.run("location.hash = 'task=sort&mixer=average'")
@@ -478,7 +478,7 @@ class Lab(InBrowser):
                 self.assertEqual(self.browser.run(command), before)
         self.click("document.getElementById('one')")
         self.until(f"{STEP} === 1")
-        # Line ends are learned as they are in the file.
+        # Line ends are kept as they are in the file.
         self.drop("dos.txt", "'the cat sat on the mat.\\r\\n'.repeat(60)")
         self.until("return document.getElementById('command').textContent.includes('--data dos.txt ')")
         self.until(READY)
@@ -523,7 +523,7 @@ class Lab(InBrowser):
             "return [...document.querySelectorAll('.formula')].filter((one) => one.checkVisibility() && one.scrollHeight > one.clientHeight + 2)"
             ".map((one) => [one.textContent, one.scrollHeight, one.clientHeight])"
         )
-        self.assertEqual(hidden, [], "nothing of an equation is cut off")
+        self.assertEqual(hidden, [], "an equation is cut off")
 
     def test_a_score_says_which_step_it_is_of(self) -> None:
         self.open()
@@ -534,7 +534,7 @@ class Lab(InBrowser):
         self.assertRegex(self.browser.run(said), rf"of 168 test answers correct after step {step}, held-back loss \d\.\d+")
 
     def test_every_row_of_small_weights_has_arcs(self) -> None:
-        # 48 characters of about equal weights: each is far below a tenth.
+        # 48 characters with nearly equal weights, each far below 0.1.
         self.open("task=text&mixer=average&more=--conv-kernel+0")
         rows = self.browser.run("return document.querySelectorAll('#arcs path').length")
         self.assertGreater(rows, 40)
@@ -602,10 +602,10 @@ class Lab(InBrowser):
             lines = self.browser.run("return document.querySelector('#losses pre').textContent").split("\n")
             losses.append({int(line.split("\t")[0]): float(line.split("\t")[1]) for line in lines[1:]})
         plain, few, noisy = losses
-        self.assertEqual(plain[1], few[1], "the first batch is the same")
+        self.assertEqual(plain[1], few[1], "the first batches differ")
         self.assertNotEqual(plain[2], few[2])
         recent = [sum(one[step] for step in range(41, 61)) / 20 for one in losses]
-        self.assertGreater(recent[2], 0.6, "labels that are drawn cannot be learned")
+        self.assertGreater(recent[2], 0.6, "a network has learned random labels")
         self.assertLess(max(recent[:2]), 0.6)
 
     def test_experiments_have_links_and_runs_to_compare(self) -> None:
@@ -623,12 +623,12 @@ class Lab(InBrowser):
         self.click(f"{buttons}[0]")
         self.until(f"{STEP} >= 20")
         self.assertTrue(
-            self.browser.run("return document.getElementById('cannot').checkVisibility()"), "identity cannot sort, which is told"
+            self.browser.run("return document.getElementById('cannot').checkVisibility()"), "the page must state that identity cannot sort"
         )
         self.click(f"{buttons}[2]")
         self.until(f"return {STEP.removeprefix('return ')} >= 20 && document.getElementById('command').textContent === 'build/train --task sort --steps 200'")
         self.assertIn("identity", self.browser.run("return [...document.querySelectorAll('#curve .earlier')].map((one) => one.textContent)"))
-        for name in (*names[1:], names[0]):  # the first one is shown already
+        for name in (*names[1:], names[0]):  # the page already shows the first one
             with self.subTest(experiment=name):
                 self.browser.run("document.getElementById('command').textContent = ''; location.hash = `experiment=${arguments[0]}`", name)
                 self.until("return document.querySelector('#experiments select').value === arguments[0]", name)
@@ -736,7 +736,7 @@ class Lab(InBrowser):
 
 
 class WithoutScript(unittest.TestCase):
-    """Pictures, and the links."""
+    """The pictures and links of the page without script."""
 
     def test_pictures_stay(self) -> None:
         browser = Browser(script=False)
@@ -758,7 +758,7 @@ class WithoutScript(unittest.TestCase):
 
 
 class Dark(unittest.TestCase):
-    """Pictures to be looked at."""
+    """Pictures of the page in dark colours, for inspection."""
 
     def test_dark(self) -> None:
         browser = Browser(dark=True)

@@ -1,8 +1,8 @@
 """The written site in a real browser: python3 docs/page/browser_test.py [build/site [SCREENSHOTS]].
 
-Needs Chromium and its driver (Debian: chromium, chromium-driver), which are spoken to by the WebDriver protocol, and
-opens the pages as files. With a second argument pictures of some pages are left in that folder, to be looked at. The tests
-of the lab and of kernels at work (browser_lab_test.py, browser_kernels_test.py) are run with these.
+Needs Chromium and its driver (Debian: chromium, chromium-driver), and opens the pages as files by the WebDriver
+protocol. Writes pictures of some pages into the folder SCREENSHOTS, if it is given. The tests of the lab and of the
+kernel pages (browser_lab_test.py, browser_kernels_test.py) are run with these.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pathlib import Path
 SITE = Path(__file__).resolve().parents[2] / "build/site"
 SCREENSHOTS: Path | None = None
 WIDTHS = (390, 1280, 1920)
-ELEMENT = "element-6066-11e4-a52e-4f735466cecf"  # the key of an element's reference, by the WebDriver standard
+ELEMENT = "element-6066-11e4-a52e-4f735466cecf"  # key of an element reference in the WebDriver standard
 
 
 class Browser:
@@ -73,7 +73,7 @@ class Browser:
         return self._request("POST", "/execute/sync", {"script": script, "args": list(arguments)})
 
     def resize(self, width: int, height: int = 1000) -> None:
-        """By the protocol of the developer tools: a window cannot be narrower than some 500 pixels."""
+        """Sets the size by the developer tools' protocol: a window cannot be narrower than about 500 pixels."""
         parameters = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
         self._request("POST", "/goog/cdp/execute", {"cmd": "Emulation.setDeviceMetricsOverride", "params": parameters})
 
@@ -92,7 +92,7 @@ class Browser:
         self.actions("key", [{"type": "keyDown", "value": key}, {"type": "keyUp", "value": key}])
 
     def printed(self) -> bytes:
-        """As PDF, on A4."""
+        """Returns the page as PDF in A4."""
         return base64.b64decode(self._request("POST", "/print", {"page": {"width": 21.0, "height": 29.7}}))
 
     def choose(self, pane: str) -> None:
@@ -110,7 +110,7 @@ class Browser:
 PANES = ("plain", "cpu", "cuda")
 SHOWN = ("index.html", "story.html", "conventions.html", "layers/pooling.html", "layers/layernorm.html", "blocks/additive.html")
 LIT = "return [...document.querySelectorAll('.lit')].map((place) => place.id).sort()"
-# Those of a tag that are on the page, wherever they are.
+# All places of a tag on the page.
 PLACES = "return [...document.querySelectorAll(`[data-t~='${arguments[0]}']`)].map((place) => place.id).sort()"
 SETTLE = "return new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(scrollY))))"
 UNDER_THE_BAR = """return document.querySelector(arguments[0]).getBoundingClientRect().top
@@ -121,7 +121,7 @@ return box.bottom > (frame?.top ?? 0) && box.top < (frame?.bottom ?? innerHeight
 
 
 class InBrowser(unittest.TestCase):
-    """Tests that share one browser. script: whether it runs scripts. needs: a file of the site that the tests need."""
+    """Tests that share one browser. script: true if scripts run. needs: a file of the site, else the tests skip."""
 
     browser: Browser
     script, needs = True, ""
@@ -138,13 +138,13 @@ class InBrowser(unittest.TestCase):
 
 
 class WithScript(InBrowser):
-    """Every page at three widths, and what can be done with pointer and keyboard."""
+    """Every page at three widths, with all actions of pointer and keyboard."""
 
     def test_every_page_at_every_width(self) -> None:
         for width in WIDTHS:
             self.browser.resize(width)
             for page in sorted(path.relative_to(SITE).as_posix() for path in SITE.rglob("*.html")):
-                if page == "lab.html":  # grows while it is looked at, and has tests of its own
+                if page == "lab.html":  # grows while it is open, and has tests of its own
                     continue
                 with self.subTest(page=page, width=width):
                     self.browser.open(page)
@@ -227,7 +227,7 @@ class WithScript(InBrowser):
         self.browser.resize(1280)
         self.browser.open("layers/causal_conv.html")
         self.browser.choose("cuda")
-        for _ in range(2):  # the page scrolls, the listings follow, and the line is where it stays
+        for _ in range(2):  # the page scrolls, the listings follow, and the line stays in its place
             self.browser.run("document.querySelector('#cuda li[data-t~=\"3\"]').scrollIntoView({block: 'center'})")
             self.browser.run(SETTLE)
         self.browser.point("#cuda li[data-t~='3']", click=True)
@@ -243,19 +243,19 @@ class WithScript(InBrowser):
         for width, beside in ((1280, []), (1920, ["plain"])):
             self.browser.resize(width)
             self.browser.open("layers/layernorm.html")
-            self.assertEqual(self.browser.run(shown), ["plain"], "plain loops come first")
+            self.assertEqual(self.browser.run(shown), ["plain"], "the plain loops must be shown first")
             self.assertEqual(self.browser.run(pressed), "Plain loops")
             for pane in ("cpu", "cuda"):
                 self.browser.choose(pane)
                 self.assertEqual(self.browser.run(shown), beside + [pane])
             self.browser.open("layers/gelu.html")
-            self.assertEqual(self.browser.run(shown), beside + ["cuda"], "the choice was not remembered")
+            self.assertEqual(self.browser.run(shown), beside + ["cuda"], "the choice of the device was lost")
             self.assertEqual(self.browser.run(pressed), "GPU")
             self.browser.point("figure[data-t='3'] .lines span:nth-child(2) a", click=True)
             self.browser.run(SETTLE)
-            self.assertEqual(self.browser.run(shown), beside + ["cpu"], "a link to a line switches")
+            self.assertEqual(self.browser.run(shown), beside + ["cpu"], "a link to a line must switch the device")
             self.assertTrue(self.browser.run(VISIBLE, "#cpu li:target"))
-            self.assertTrue(self.browser.run(VISIBLE, "figure[data-t='3']"), "the place was lost")
+            self.assertTrue(self.browser.run(VISIBLE, "figure[data-t='3']"), "the equation is no longer visible")
             self.browser.choose("plain")
             self.browser.point("figure[data-t='3'] .lines span:nth-child(2) a", click=True)  # the same link once more
             self.browser.run(SETTLE)
@@ -263,7 +263,7 @@ class WithScript(InBrowser):
             self.browser.choose("plain")
         self.browser.resize(390)
         self.browser.open("layers/layernorm.html")
-        self.assertEqual(self.browser.run(shown), list(PANES), "in one column all stand below each other")
+        self.assertEqual(self.browser.run(shown), list(PANES), "a single column must show all devices")
 
     def test_panes_open_where_something_is_computed(self) -> None:
         self.browser.resize(1280)
@@ -290,7 +290,7 @@ class WithScript(InBrowser):
             self.assertTrue(kind == "gap" or following.endswith(str(value + 1)), following)
 
     def test_panes_are_never_stale(self) -> None:
-        """Every equation brings its line of every device, in a listing that is whole or in parts."""
+        """Every equation brings the matching line of every device into view, in whole and in partial listings."""
         self.browser.resize(1280)
         self.browser.open("layers/pooling.html")
         stale = self.browser.run(
@@ -313,7 +313,7 @@ class WithScript(InBrowser):
         self.assertEqual(stale, [])
 
     def test_excerpts_fit(self) -> None:
-        """No line of an excerpt is cut off, and of those that compute something few are continued in a second line."""
+        """No line of an excerpt is cut off, and few of the lines that compute something need a second line."""
         lines = """document.querySelectorAll("details").forEach((fold) => (fold.open = true));
             const items = [...document.querySelectorAll(".excerpt li")];
             return [items.filter((item) => item.scrollWidth > item.clientWidth + 1).length, items
@@ -344,7 +344,7 @@ class WithScript(InBrowser):
             """const cut = [...document.querySelectorAll(".math")].filter((one) => one.scrollWidth > one.clientWidth + 1);
             return [cut.length, cut.map((one) => getComputedStyle(one).backgroundAttachment)]"""
         )
-        self.assertGreater(cut, 0, "no equation is as long any more: take another page")
+        self.assertGreater(cut, 0, "no equation is too long here: use another page in this test")
         self.assertEqual(set(ground), {"local, local, scroll, scroll"})
 
     def test_listings_follow_reading_unless_told_not_to(self) -> None:
@@ -386,7 +386,7 @@ class WithScript(InBrowser):
         line = self.browser.run("return document.querySelector('#cuda li[data-t~=\"11\"]').id")
         self.browser.open("layers/pooling.html", line)
         elsewhere = "window.scrollTo(0, document.querySelector('figure[data-t=\"5\"]').offsetTop)"
-        self.browser.run(elsewhere)  # as the browser itself may, which scrolls all that the line stands in
+        self.browser.run(elsewhere)  # as the browser itself may: it scrolls every box that contains the line
         self.browser.run(SETTLE)
         self.assertTrue(self.browser.run(VISIBLE, f"#{line}"))
         self.browser.press("\ue008")  # Shift
@@ -452,7 +452,8 @@ class WithScript(InBrowser):
         self.browser._request("POST", "/goog/cdp/execute", media)
 
     def test_printed_pages(self) -> None:
-        """As few sheets as the text takes: boxes break, code of the CPU and the GPU stays folded, folds of the text open."""
+        """Few sheets: boxes break across pages, code of the CPU and the GPU stays folded, and folds of the text are
+        open."""
         for page, most in (("index", 5), ("layers/layernorm", 8), ("layers/pooling", 15)):
             self.browser.open(f"{page}.html")
             sheets = len(re.findall(rb"/Type\s*/Page\b", self.browser.printed()))
@@ -465,7 +466,7 @@ class WithScript(InBrowser):
             self.browser.resize(width)
             self.browser.open("layers/layernorm.html")
             closed = self.browser.run(opened)
-            self.assertTrue(closed, "no fold is left here: take another page")
+            self.assertTrue(closed, "this page has no fold: use another page in this test")
             self.assertFalse(any(closed))
             high = self.browser.run("return document.querySelector('.fold > summary').getBoundingClientRect().height")
             self.assertGreater(high, 36)
@@ -495,7 +496,7 @@ class WithScript(InBrowser):
 
 
 class WithoutScript(InBrowser):
-    """The same links, and the places of the tag in the address are lit all the same."""
+    """Links work without script, and all places of the tag in the address are highlighted."""
 
     script = False
 
@@ -538,7 +539,7 @@ class WithoutScript(InBrowser):
             boxes = self.browser.run(tops)
             self.assertEqual(len(boxes), 3)
             for (top, height), (below, _) in zip(boxes, boxes[1:], strict=False):
-                if width > 1000:  # else files are closed
+                if width > 1000:  # narrower: the files are closed
                     self.assertGreater(height, 500)
                 self.assertGreaterEqual(below, top + height - 0.01)
 
@@ -548,7 +549,7 @@ class WithoutScript(InBrowser):
 
 
 class Dark(unittest.TestCase):
-    """The system's wish for dark colours."""
+    """Dark colours if the system asks for them."""
 
     def test_follows_the_system(self) -> None:
         browser = Browser(dark=True)
@@ -563,10 +564,10 @@ class Dark(unittest.TestCase):
 
 
 def main() -> int:
-    """All tests of the site, with those of the lab; the last line counts them."""
+    """Runs all tests of the site and of the lab; the last line counts them."""
     import browser_kernels_test
     import browser_lab_test
-    import browser_test  # as the other tests know it
+    import browser_test  # under the name by which the other tests import it
 
     if len(sys.argv) > 1:
         browser_test.SITE = Path(sys.argv[1]).resolve()

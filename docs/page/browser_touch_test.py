@@ -1,7 +1,7 @@
-"""The pictures that can be touched, in a real browser: python3 docs/page/browser_touch_test.py [SITE [SCREENSHOTS]].
+"""The interactive pictures in a real browser: python3 docs/page/browser_touch_test.py [SITE [SCREENSHOTS]].
 
-SITE is build/site where nothing else is said. Needs what browser_test.py needs, and a site that was written where there
-are tools for WebAssembly.
+SITE (build/site by default) must have been written on a machine with tools for WebAssembly. Needs what browser_test.py
+needs.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ TEXTS = "return [...document.querySelectorAll(arguments[0])].map((text) => text.
 
 
 class Touch(InBrowser):
-    """Dragging and keys change numbers, and they are the right ones."""
+    """Dragging and keys change numbers, and the new numbers are correct."""
 
     needs = "touch-pooling.js"
 
     def open(self, width: int, page: str = POOLING) -> None:
         self.browser.resize(width)
         self.browser.open(page)
-        for _ in range(50):  # what is compiled is made ready beside the page
+        for _ in range(50):  # the compiled code is loaded asynchronously
             if self.browser.run(TAKEN):
                 return
             self.browser.run("return new Promise((done) => setTimeout(done, 20))")
@@ -98,7 +98,7 @@ class Touch(InBrowser):
                 with self.subTest(width=width, pointer=pointer):
                     self.open(width)
                     out, d_logit = self.numbers("logit", "out"), self.numbers("logit", "d_logit")
-                    self.drag(INPUT.format("logit", 5), 0, -24, pointer)  # position 4, from 1.5 up by 24 / 16
+                    self.drag(INPUT.format("logit", 5), 0, -24, pointer)  # position 4: from 1.5 up by 24 / 16
                     self.assertAlmostEqual(self.numbers("logit", "logit")[4], 3.0, delta=0.11)
                     now = self.numbers("logit", "out")
                     self.assertEqual(now[:4], out[:4], "a later position changed an earlier average")
@@ -131,7 +131,7 @@ class Touch(InBrowser):
                 with self.subTest(width=width, pointer=pointer):
                     self.open(width, ATTENTION)
                     weight, (out,) = self.numbers("row", "weight"), self.numbers("row", "out")
-                    self.drag(INPUT.format("row", 5), 0, -24, pointer)  # key 4, whose value is 0.5, from 1.0 up by 24 / 16
+                    self.drag(INPUT.format("row", 5), 0, -24, pointer)  # key 4, with value 0.5: from 1.0 up by 24 / 16
                     self.assertAlmostEqual(self.numbers("row", "score")[4], 2.5, delta=0.11)
                     now = self.numbers("row", "weight")
                     self.assertGreater(now[4], weight[4])
@@ -196,8 +196,8 @@ class Touch(InBrowser):
                 self.drag(INPUT.format("bell", 1), -68, 0)  # by one, from 3
                 moved = self.numbers("bell", "word")
                 self.assertAlmostEqual(moved[0], query - 1, delta=0.06)
-                self.assertGreater(moved[1], out, "the hill of the points lies to the left")
-                self.assertEqual(moved[2:], [inverse, loss, moved[4]], "the loss hangs on the width alone")
+                self.assertGreater(moved[1], out, "the points to the left are higher")
+                self.assertEqual(moved[2:], [inverse, loss, moved[4]], "the loss must depend on the width alone")
                 self.drag(INPUT.format("bell", 2), 34, 0)  # from a deviation of 0.5 to 1
                 wide = self.numbers("bell", "word")
                 self.assertAlmostEqual(wide[2], 1, delta=0.06)
@@ -223,7 +223,7 @@ class Touch(InBrowser):
 
 
 class Dark(unittest.TestCase):
-    """Pictures to be looked at."""
+    """Pictures in dark colours, for inspection."""
 
     def test_dark(self) -> None:
         browser = Browser(dark=True)

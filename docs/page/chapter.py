@@ -1,7 +1,7 @@
-"""A chapter as HTML: Markdown with the equations set and, under each, the lines that compute it.
+"""Converts a chapter to HTML: Markdown with equations as MathML and, under each equation, the lines that compute it.
 
-The chapters are written for a code host: ```math blocks, $...$ and $`...`$. Here the same text is parsed by
-markdown-it, with one inline rule more, and an equation that has a tag becomes a figure.
+The chapters are written for a code host: ```math blocks, $...$ and $`...`$. Here markdown-it parses the same text, with
+one additional inline rule. An equation with a tag becomes a figure.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ from fault import Fault
 from sources import TAG
 
 
-# The beginning of a fold. Markdown inside is rendered only behind an empty line.
+# Beginning of a fold. Markdown inside a fold is rendered only after an empty line.
 FOLD = re.compile(r"<details>\n?<summary>[^\n]+</summary>\n\n")
 
 
 @dataclass
 class Context:
-    """What the text of a chapter cannot know of itself."""
+    """Data that the text of a chapter does not contain."""
 
     path: str  # docs/layers/layernorm.md
-    address: Callable[[str, str], str]  # of a link in the chapter (the chapter's path, the link): one in the page
-    tag_address: Callable[[str, str], str]  # of a tag (name, number)
-    figure: Callable[[str, str, str], str]  # of an equation (TeX, tag, where it stands): a figure
-    pictures: dict[str, str]  # text of a heading: the HTML that follows it
+    address: Callable[[str, str], str]  # (the chapter's path, a link in the chapter) -> link in the page
+    tag_address: Callable[[str, str], str]  # (name, number) of a tag -> address of its equation
+    figure: Callable[[str, str, str], str]  # (TeX, tag, place in the chapter) -> figure of the equation
+    pictures: dict[str, str]  # text of a heading -> HTML that follows the heading
 
 
 def _inline_math(state: StateInline, silent: bool) -> bool:
-    """$...$ and $`...`$, before anything else may read a backslash or an underscore."""
+    """Parses $...$ and $`...`$ before other rules interpret a backslash or an underscore."""
     if state.src[state.pos] != "$":
         return False
     opening, closing = ("$`", "`$") if state.src.startswith("$`", state.pos) else ("$", "$")
@@ -52,7 +52,7 @@ def _inline_math(state: StateInline, silent: bool) -> bool:
 
 
 def _point(tokens: list[Token], index: int) -> str:
-    """The point or comma that a text begins with, which must not stand alone in the next line."""
+    """Punctuation at the beginning of the text after an equation; both must stay on one line."""
     text = tokens[index].content if index < len(tokens) and tokens[index].type == "text" else ""
     return text[:1] if text[:1] in (".", ",", ":", ";", ")") else ""
 
@@ -63,7 +63,7 @@ def slug(text: str) -> str:
 
 
 class _Renderer(RendererHTML):
-    """HTML of the tokens that are ours."""
+    """HTML of the tokens that differ from CommonMark."""
 
     context: Context
 
@@ -71,7 +71,7 @@ class _Renderer(RendererHTML):
         return f"{self.context.path}:{token.map[0] + 1}" if token.map else self.context.path
 
     def html_block(self, tokens, index, options, env) -> str:
-        """A fold has a class, which the style sheet, page.js and check.py know it by."""
+        """Gives a fold its class, which the style sheet, page.js and check.py use."""
         return tokens[index].content.replace("<details>", '<details class="fold">')
 
     def math(self, tokens, index, options, env) -> str:
@@ -95,7 +95,7 @@ class _Renderer(RendererHTML):
             raise Fault(place, str(error)) from error
 
     def code_inline(self, tokens, index, options, env) -> str:
-        """A flag stays in one line."""
+        """Marks each flag, so that it is not broken across lines."""
         code = html.escape(tokens[index].content, quote=False)
         return "<code>{}</code>".format(re.sub(r"(?<!\S)--?\w[\w-]*", r'<span class="f">\g<0></span>', code))
 
@@ -139,7 +139,7 @@ def rendered(text: str, context: Context) -> str:
     """A chapter's HTML."""
     for heading in context.pictures:
         if heading not in headings(text):
-            raise Fault(context.path, f"has no heading {heading!r}, under which a picture stands")
+            raise Fault(context.path, f"has no heading {heading!r} for a picture")
     if len(re.findall(r"^ *```", text, re.MULTILINE)) % 2:
         raise Fault(context.path, "a fence is not closed")
     for fold in re.finditer(r"^<details.*", text, re.MULTILINE):

@@ -1,6 +1,6 @@
-"""What a reader must not meet: equations without code, dead links, things without a name, colours too faint to read.
+"""Checks the site: equations without code, dead links, elements without a name, text with too little contrast.
 
-`source_faults` looks at the repository, `site_faults` at the pages as they will be written.
+`source_faults` checks the repository, `site_faults` checks the pages that will be written.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from lab import PAGE as LAB
 from sources import TAG, Room
 
 LARGEST_PAGE = 300_000
-LARGEST_DRESS = 70_000  # style, scripts and font of a page together, but the lab's
-LARGEST_LAB = 1_000_000  # the lab with all of these, but for the module, which loads behind them
+LARGEST_DRESS = 70_000  # style, scripts and font of a page together, except the lab
+LARGEST_LAB = 1_000_000  # page, style, scripts and font of the lab, except the module, which loads afterwards
 LARGEST_SCRIPT = 4_736
 LEAST_CONTRAST = 4.5
 TEXT_COLOURS = ("ink", "faint", "link", "forward", "backward")
 GROUNDS = ("paper", "panel", "mark")
-FILLS = ("a", "b", "c", "d")  # text on these is ink
+FILLS = ("a", "b", "c", "d")  # backgrounds for text in the colour ink
 VOID = {"meta", "link", "br", "hr", "img", "input", "path", "rect", "circle", "line", "polyline", "polygon", "use", "mspace"}
 
 
@@ -31,7 +31,7 @@ VOID = {"meta", "link", "br", "hr", "img", "input", "path", "rect", "circle", "l
 
 
 def tags_of(room: Room) -> list[str]:
-    """The tags of the header's equations, in their order there."""
+    """Tags of the header's equations, in the order of the header."""
     tags = []
     for line in room.header.lines:
         if line.text.lstrip().startswith("//"):
@@ -40,7 +40,7 @@ def tags_of(room: Room) -> list[str]:
 
 
 def source_faults(root: Path, rooms: dict[str, Room]) -> list[str]:
-    """Equations without a line, lines without an equation, tags that stand twice, references to nothing."""
+    """Equations without a line, lines without an equation, duplicate tags, and references to missing equations."""
     faults = []
     known = {tag for room in rooms.values() for tag in tags_of(room)}
     for room in rooms.values():
@@ -49,7 +49,7 @@ def source_faults(root: Path, rooms: dict[str, Room]) -> list[str]:
         displayed = [tag.replace("\\_", "_") for tag in displayed]
         for tag in sorted(set(displayed)):
             if displayed.count(tag) > 1:
-                faults.append(f"{room.chapter}: ({tag}) stands at {displayed.count(tag)} equations")
+                faults.append(f"{room.chapter}: ({tag}) is the tag of {displayed.count(tag)} equations")
         for tag in tags_of(room):
             if tag not in displayed:
                 faults.append(f"{room.chapter}: lacks the equation ({tag}) of {room.header.path}")
@@ -75,18 +75,18 @@ def source_faults(root: Path, rooms: dict[str, Room]) -> list[str]:
 
 
 class _Page(HTMLParser):
-    """What a page holds that can be checked by itself or from others."""
+    """Contents of a page that are checked alone or against other pages."""
 
     def __init__(self, path: str, text: str) -> None:
         super().__init__()
         self.path = path
         self.ids: list[str] = []
-        self.folded: set[str] = set()  # ids that stand in a fold of the chapter
+        self.folded: set[str] = set()  # ids inside a fold of the chapter
         self.links: list[str] = []
         self.faults: list[str] = []
         self._open: list[str] = []
-        self._fold = 0  # how deep the outermost fold stands that is open
-        self._named: list[tuple[str, bool]] = []  # links, figures, pictures that are open: whether they have a name yet
+        self._fold = 0  # depth of the outermost open fold, else 0
+        self._named: list[tuple[str, bool]] = []  # open links, figures and pictures: (tag, true: it has a name)
         self.feed(text)
         self.close()
         self.idset = set(self.ids)
@@ -103,7 +103,7 @@ class _Page(HTMLParser):
             if self._fold:
                 self.folded.add(values["id"])
         if tag == "figure" and values.get("class") == "equation" and self._fold:
-            self._fault(f"the equation ({values['id']}) stands in a fold")
+            self._fault(f"the equation ({values['id']}) is in a fold")
         if tag == "details" and values.get("class") == "fold" and not self._fold:
             self._fold = len(self._open) + 1
         for name in ("href", "src"):
@@ -111,14 +111,14 @@ class _Page(HTMLParser):
                 self.links.append(values[name])
         if tag == "img":
             if not values.get("alt"):
-                self._fault("an image has no text in its place")
+                self._fault("an image has no alt text")
             self._name()
         named = bool(values.get("aria-label"))
         if tag in ("figure", "svg", "a", "button", "summary"):
             self._named.append((tag, named))
         if tag == "title" and "svg" in self._open or tag == "figcaption" or tag == "math":
             self._name()
-        if tag == "li" and self._open[-1] == "li":  # an item ends where the next begins
+        if tag == "li" and self._open[-1] == "li":  # an item ends at the beginning of the next item
             self._open.pop()
         if tag not in VOID and not self.get_starttag_text().endswith("/>"):
             self._open.append(tag)
@@ -156,14 +156,14 @@ class _Page(HTMLParser):
 
 
 def site_faults(files: dict[str, str], font_size: int) -> list[str]:
-    """What is wrong with the pages, their links and their dress."""
+    """Faults of the pages, their links, and the sizes of style, scripts and font."""
     pages = {path: _Page(path, text) for path, text in files.items() if path.endswith(".html")}
     faults = []
     linked = {target for path, page in pages.items() for target in _targets(path, page) if target != path}
     faults += [f"{path}: no page links to this one" for path in pages if path not in linked | {"index.html"}]
     for path, page in pages.items():
         faults += page.faults
-        faults += [f"{path}: the id {name} stands twice" for name, count in Counter(page.ids).items() if count > 1]
+        faults += [f"{path}: the id {name} occurs twice" for name, count in Counter(page.ids).items() if count > 1]
         if len(files[path].encode()) > LARGEST_PAGE:
             faults.append(f"{path}: {len(files[path].encode())} bytes, more than {LARGEST_PAGE}")
         faults += _link_faults(path, page, pages, files)
@@ -186,7 +186,7 @@ def site_faults(files: dict[str, str], font_size: int) -> list[str]:
 
 
 def document_faults(documents: Iterable[str], written: Iterable[str]) -> list[str]:
-    """Documents that no page links to, so that they have none of their own."""
+    """Documents that no page links to: such a document has no page."""
     return [f"{path}: no page links to this document" for path in sorted(set(documents) - set(written))]
 
 
@@ -204,9 +204,9 @@ def _link_faults(path: str, page: _Page, pages: dict[str, _Page], files: dict[st
         target, _, fragment = link.partition("#")
         found = posixpath.normpath(posixpath.join(posixpath.dirname(path), target)) if target else path
         if found not in files:
-            yield f"{path}: the link {link} leads nowhere"
+            yield f"{path}: the link {link} has no target"
         elif fragment and found.startswith("kernels/") and kernel_pages.is_moment(fragment):
-            continue  # kernel_pages.faults looks at those
+            continue  # kernel_pages.faults checks these links
         elif fragment and fragment not in pages[found].idset:
             yield f"{path}: the link {link} names no place of {found}"
         elif fragment and found != path and fragment in pages[found].folded:
@@ -214,7 +214,7 @@ def _link_faults(path: str, page: _Page, pages: dict[str, _Page], files: dict[st
 
 
 def _listing_faults(path: str, text: str) -> Iterator[str]:
-    """Equations whose line a listing beside the chapter lacks: there the listing would show something else."""
+    """Equations without a line in a listing beside the chapter: the listing could not show the equation's line."""
     listings = re.findall(r'<section class="listing" id="(\w+)"(.*?)</section>', text, re.DOTALL)
     for number, figure in re.findall(r'<figure id="[^"]*" class="equation" data-t="(\d+)"(.*?)</figure>', text, re.DOTALL):
         for device, listing in listings:
@@ -231,13 +231,13 @@ def _luminance(colour: str) -> float:
 
 
 def contrast(one: str, other: str) -> float:
-    """The contrast ratio of two colours, #rrggbb, as WCAG 2 defines it."""
+    """Contrast ratio of two colours, #rrggbb, as WCAG 2 defines it."""
     low, high = sorted((_luminance(one), _luminance(other)))
     return (high + 0.05) / (low + 0.05)
 
 
 def contrast_faults(css: str) -> list[str]:
-    """Text that is too faint, in any of the style sheet's sets of colours."""
+    """Text with too little contrast, in any of the colour sets of the style sheet."""
     faults = []
     for rule in re.findall(r"\{([^{}]*--paper:[^{}]*)\}", css):
         colours = dict(re.findall(r"--(\w+): (#[0-9a-f]{6})", rule))

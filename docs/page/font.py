@@ -1,11 +1,11 @@
-"""The math font of the page: found in a Debian package, and cut down to the characters that the page has.
+"""The math font of the page: a font of a Debian package, reduced to the characters that the page contains.
 
-Without a math font a browser sets MathML in one of its text fonts, where brackets do not grow and primes stand in the
-wrong place. So the page brings its own, cut when the page is built and not kept in the repository. TeX Gyre Termes Math
-is one of five fonts in a package of 2 MB. It has all characters of the chapters with all sizes of brackets, roots and
-sums, and a prime made for superscripts; its letters go with a serif text; and less than 20 kB of it are needed. Of the
-others that Debian 12 has, the STIX of fonts-stix (1.1.1) has no such prime, Asana Math no space that does not break, and
-Latin Modern Math comes in a package twice as large.
+Without a math font a browser sets MathML in a text font: brackets do not grow, and primes stand at the wrong height.
+The page therefore contains its own font, which is cut when the page is built and not kept in the repository. TeX Gyre
+Termes Math is one of five fonts in a package of 2 MB. It has all characters of the chapters, all sizes of brackets,
+roots and sums, and a prime made for superscripts. Its letters fit a serif text, and the page needs less than 20 kB of
+it. Debian 12 has three others: the STIX of fonts-stix (1.1.1) has no such prime, Asana Math has no non-breaking space,
+and the package of Latin Modern Math is twice as large.
 """
 
 import io
@@ -19,10 +19,10 @@ from fault import Fault
 PACKAGE = "fonts-texgyre-math"
 FILE = Path("/usr/share/texmf/fonts/opentype/public/tex-gyre-math/texgyretermes-math.otf")
 
-# Glyphs that browsers would not choose by themselves: a prime made for superscripts, a bar that has a width of its own
-# and grows, and an accent in the place of the sign on a keyboard.
+# Glyphs that browsers do not choose by themselves: a prime made for superscripts, a bar that has a width and can grow,
+# and an accent instead of the keyboard's sign.
 GLYPHS = {"′": "minute.st", "‾": "overlinecmb.h1", "^": "circumflex"}
-COPYRIGHT = 0  # with the licence: the entry in the table of names that stays
+COPYRIGHT = 0  # entry of the name table that stays, with the licence
 
 
 def find(file: Path = FILE) -> Path:
@@ -32,12 +32,12 @@ def find(file: Path = FILE) -> Path:
 
 
 def subset(characters: set[str], file: Path) -> bytes:
-    """WOFF2 with the glyphs of these characters and their larger sizes. The same characters give the same bytes."""
+    """Returns WOFF2 with the glyphs of the characters and their larger sizes. Equal characters give equal bytes."""
     options = cutter.Options(
         flavor="woff2",
         layout_features=[],
         hinting=False,
-        desubroutinize=True,  # is larger, but smaller when packed
+        desubroutinize=True,  # larger, but smaller after compression
         recalc_timestamp=False,
         notdef_outline=True,
         name_IDs=[COPYRIGHT],
@@ -58,13 +58,13 @@ def subset(characters: set[str], file: Path) -> bytes:
 def _adapt(font: TTFont) -> None:
     for table in font["cmap"].tables:
         table.cmap |= {ord(character): glyph for character, glyph in GLYPHS.items()}
-    # TeX sets the scripts of a letter at one height. Browsers heed how far it reaches up and down: with the values of
-    # the font the indices of `logit` would be lower than those of `x`, and those with a prime lower than the others.
+    # TeX sets all subscripts and superscripts at one height. Browsers move them with the extent of their base. With the
+    # font's own values the indices of `logit` would be lower than those of `x`, and indices beside a prime even lower.
     constants = font["MATH"].table.MathConstants
     constants.SubscriptBaselineDropMin.Value = 0
     constants.SubscriptTopMax.Value = 500
     constants.SuperscriptBaselineDropMax.Value = 386
-    # The bar is all that grows sideways. What the font says of the combining bar, which has no width, holds for it.
+    # Only the bar grows sideways. The font's data for the combining bar, which has no width, are valid for this bar.
     variants = font["MATH"].table.MathVariants
     bar = variants.HorizGlyphConstruction[variants.HorizGlyphCoverage.glyphs.index("overlinecmb")]
     bar.MathGlyphVariantRecord = bar.MathGlyphVariantRecord[1:]

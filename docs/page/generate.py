@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """python3 docs/page/generate.py [--out FOLDER]: writes the side-by-side page of this repository.
 
-Chapters, plain loops, CPU and GPU code, as they are in the repository, on one page a layer or block. The same files give
-the same bytes; nothing is fetched. Stops with status 1 and a line for each fault when something is wrong or missing.
+The page of a layer or block contains the chapter and the plain, CPU and GPU code, exactly as in the repository. Equal
+files give equal bytes; nothing is downloaded. Stops with status 1 and a line per fault if something is wrong or
+missing.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from sources import layout
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
-# Layers that were renamed: their old address leads to the new one.
+# Renamed layers: the page at the old address redirects to the new address.
 MOVED = {
     "layers/merge_parts.html": "merge_softmax.html",
     "layers/place.html": "copy_rows.html",
@@ -39,8 +40,8 @@ MOVED = {
 
 
 def style(largest: int, math_font: bytes) -> str:
-    """The style sheet. The font is inside, as a page from a file may not load one from beside it. Without script the
-    places of the tag in the address are lit by one rule a number."""
+    """The style sheet. The font is embedded: a page opened from a file may not load a separate font file. If there is
+    no script, one rule per equation number highlights the places of the tag in the address."""
     lit = "\n".join(
         f'html:not(.js):has([data-t~="{n}"]:target) [data-t~="{n}"] {{ background: var(--mark); }}'
         for n in range(1, largest + 1)
@@ -51,7 +52,7 @@ def style(largest: int, math_font: bytes) -> str:
 
 
 def moved_page(new: str) -> str:
-    """A page that leads on, with the tag or line of its address where there is a script."""
+    """A page that redirects to the new address; with script it keeps the tag or line of the address."""
     return (
         f'<!doctype html><html lang="en"><meta charset="utf-8"><title>Moved</title>'
         f'<noscript><meta http-equiv="refresh" content="0; url={new}"></noscript>'
@@ -63,8 +64,8 @@ def moved_page(new: str) -> str:
 def build(
     root: Path, pictures: list[Picture], math_font: Callable[[set[str]], bytes], scripts: dict[str, str]
 ) -> tuple[dict[str, str], list[str]]:
-    """The files of the site, from those of a repository: path and text; and what is wrong with them. `scripts` are those
-    of pictures."""
+    """Returns the files of the site (path -> text), made from the files of a repository, and their faults. `scripts`:
+    the scripts of the interactive pictures and the lab."""
     site = Site(root, pictures, lab_module.SCRIPT in scripts)
     faults = check.source_faults(root, site.rooms)
     files = {output.path: site.html(output) for output in site.outputs()}

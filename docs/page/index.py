@@ -1,4 +1,4 @@
-"""The first page, docs/index.md: its lists are the order of reading, with a sentence for each chapter."""
+"""The first page, docs/index.md: its lists are the reading order, with a sentence for each chapter."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ ITEM = re.compile(r"^(?:[-*]|\d+\.) +\[[^\]]+\]\(([^)#]+\.md)\)(.*(?:\n +\S.*)*)
 
 
 def items(root: Path) -> list[tuple[str, str]]:
-    """The path of every chapter and document in its lists, and its sentence; an empty one where there is none."""
+    """Maps the path of each chapter and document in the lists to its sentence, or to "" without a sentence."""
     found = []
     for link, text in ITEM.findall((root / PAGE).read_text(encoding="utf-8")):
         path = posixpath.normpath(posixpath.join(posixpath.dirname(PAGE), link))

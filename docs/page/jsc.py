@@ -1,12 +1,13 @@
-"""JavaScriptCore without a browser, by its shell: it runs the lab's scripts as the classes of browser_bits_test.py do."""
+"""Runs the lab's scripts in the shell of JavaScriptCore without a browser, in the same way as browser_bits_test.py."""
 
 from __future__ import annotations
 
 import json
 import subprocess
 
-# The page functions that the scripts use, for a shell that has no events. Promises do all requested work, and
-# drainMicrotasks() runs them until none is left. A line of standard input is a script, a line of standard output its answer.
+# Browser functions that the scripts use, for a shell without events. All requested work runs in promises, and
+# drainMicrotasks() runs the promises until none is left. Each line of standard input is a script; its answer is a line
+# of output.
 PAGE = """
 globalThis.window = globalThis;
 const later = (f, value) => Promise.resolve(value).then(f);
@@ -40,7 +41,7 @@ for (let line; (line = readline()); ) {
 
 
 class Jsc:
-    """The shell, which is left open between scripts."""
+    """The shell process, which stays open between scripts."""
 
     def __init__(self) -> None:
         command = ["jsc", "-e", PAGE]

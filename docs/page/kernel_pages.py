@@ -1,8 +1,9 @@
-"""Kernels at work: pages that replay traces of kernels, lane by lane (docs/kernels).
+"""Kernel pages: pages that replay traces of kernels, lane by lane (docs/kernels).
 
-A page is a chapter, docs/kernels/NAME.md, with the viewer (kernels/trace.js, kernels/viewer.js) above its text. The traces of
-docs/kernels/NAME/, the source they refer to and the equations of its tags come in a script of the page, as a page from a
-file may fetch nothing. Without script there is one moment as a picture, and the costs of each line.
+A page is a chapter, docs/kernels/NAME.md, with the viewer (kernels/trace.js, kernels/viewer.js) above its text. A
+script of the page contains the traces of docs/kernels/NAME/, the source code, and the equations of its tags, because a
+page opened from a file may not fetch other files. Without script the page shows one moment as a picture, and the costs
+of each line.
 """
 
 from __future__ import annotations
@@ -26,14 +27,14 @@ from sources import Room, Source
 HERE = Path(__file__).resolve().parent
 FOLDER, SCRIPT, STYLE = "docs/kernels", "kernels/kernels.js", "kernels/kernels.css"
 PARTS = ("trace", "viewer")
-LADDERS = {"linear": "product", "embedding": "embedding_gradient"}  # chapters of layers that have another name
+LADDERS = {"linear": "product", "embedding": "embedding_gradient"}  # chapters of layers with another name
 LARGEST_SCRIPT, LARGEST_PAGE = 60_000, 600_000
 LARGEST_TRACE, LARGEST_TRACES = 30_000, 250_000  # packed by gzip
 MOMENT = re.compile(r"level=\w+(&(launch|block|warp|step|lane)=\d+)*(&beside=\w+(&besideStep=\d+)?)?")
 
 
 def operations(root: Path) -> list[str]:
-    """The chapters with traces."""
+    """Operations whose chapters have traces."""
     return sorted(path.stem for path in (root / FOLDER).glob("*.md") if any((root / FOLDER / path.stem).glob("*.trace")))
 
 
@@ -46,7 +47,7 @@ def page_of(name: str) -> str:
 
 
 def title_of(root: Path, operation: str, level: str) -> str:
-    """level_2 of layernorm as `2: one warp per row`, the first sentence of the file; other names as they are."""
+    """Title of a level, from the first sentence of its file: `2: one warp per row` for level_2 of layernorm."""
     path = root / FOLDER / operation / f"{level}.cu"
     if operation == "production":
         return level.replace("_", " ")
@@ -55,7 +56,7 @@ def title_of(root: Path, operation: str, level: str) -> str:
 
 
 def short(level: str) -> str:
-    """level_2 is 2 in addresses."""
+    """Name in addresses: 2 for level_2."""
     return level.removeprefix("level_")
 
 
@@ -65,7 +66,7 @@ def _parsed(text: str) -> Trace:
 
 
 def ordered(root: Path, operation: str) -> dict[str, str]:
-    """The traces of a page: levels by number, others as the chapter links to them."""
+    """Traces of a page: first traces that the chapter links by name, in the order of the links; then all others."""
     found = traces(root, f"{FOLDER}/{operation}")
     linked = re.findall(r"#level=(\w+)", (root / chapter_of(operation)).read_text(encoding="utf-8"))
     place = {name: (0, linked.index(name)) for name in reversed(linked) if not name.isdigit()}
@@ -76,11 +77,11 @@ def levels(root: Path, operation: str) -> dict[str, Trace]:
     return {short(name): _parsed(text) for name, text in ordered(root, operation).items()}
 
 
-# ---- What the page loads ----
+# ---- Loaded files ----
 
 
 def scripts(root: Path, rooms: dict[str, Room]) -> dict[str, str]:
-    """The viewer, its style, and for each page its traces."""
+    """The viewer, its style, and the traces of each page."""
     if not operations(root):
         return {}
     text = "".join(touch.without_comments((HERE / f"kernels/{part}.js").read_text(encoding="utf-8")) for part in PARTS)
@@ -105,7 +106,7 @@ def _data(root: Path, operation: str, rooms: dict[str, Room]) -> str:
 
 
 def equation(root: Path, rooms: dict[str, Room], tag: str) -> str:
-    """An equation as its chapter has it."""
+    """An equation, as in its chapter."""
     room = rooms.get(tag.split(".")[0])
     if room is None:
         raise Fault(FOLDER, f"({tag}) refers to no layer and no block")
@@ -126,13 +127,13 @@ def _equations(chapter: Path) -> dict[str, str]:
 
 
 def viewer(root: Path, operation: str) -> str:
-    """The place of the viewer; without script a moment as a picture."""
+    """The container of the viewer; without script it shows a moment as a picture."""
     drawn = _picture(root, operation)
     return f'<div id="kernels">{drawn}<p>With a script this page replays the kernels step by step.</p></div>\n'
 
 
 def costs(root: Path, operation: str) -> str:
-    """The table of costs by line of every level, folded."""
+    """The table of costs per line for every level, in a fold."""
     parts = []
     for name, trace in levels(root, operation).items():
         rows = []
@@ -173,7 +174,7 @@ def _table(title: str, rows: list[tuple[str, Costs, str]], last: str = "") -> st
 
 
 def _picture(root: Path, operation: str) -> str:
-    """A moment of the page as SVG: the first exchange of a warp, or else the first write, whose numbers are written down."""
+    """A moment of the page as SVG: the first exchange of a warp, else the first write with recorded numbers."""
     for kinds in ("x", "wW"):
         for name, trace in reversed(levels(root, operation).items()):
             for event in trace.events():
@@ -203,11 +204,11 @@ def _drawn(root: Path, operation: str, name: str, trace: Trace, event: Event) ->
     )
 
 
-# ---- What must not be wrong ----
+# ---- Checks ----
 
 
 def moment_fault(root: Path, page: str, fragment: str) -> str | None:
-    """What is wrong with a link to a moment of a page, #level=2&step=3; None if nothing is."""
+    """The fault of a link to a moment, #level=2&step=3; None if the link is correct."""
     operation = re.fullmatch(r"kernels/(\w+)\.html", page)
     shown = levels(root, operation.group(1)) if operation else {}
     given = {name: values[0] for name, values in parse_qs(fragment).items()}
@@ -220,7 +221,7 @@ def moment_fault(root: Path, page: str, fragment: str) -> str | None:
 
 
 def faults(root: Path, files: dict[str, str]) -> list[str]:
-    """Links to moments that are not there, and traces that are too large together."""
+    """Links to missing moments, and traces whose total size is too large."""
     found = []
     for path, text in files.items():
         for link in re.findall(r'href="?([^"> ]*#level=[^"> ]*)', text if path.endswith(".html") else ""):

@@ -1,7 +1,8 @@
-"""Traces of kernels (docs/kernels/*/*.trace), as cuda/emulator/record.cpp writes them: their events, and what each costs.
+"""Reads traces of kernels (docs/kernels/*/*.trace), which cuda/emulator/record.cpp writes, and computes the cost of
+events.
 
-The rules are those of cuda/emulator/requests.hpp, a second time: the tables of the chapters are counted there, and a test
-compares.
+The rules repeat those of cuda/emulator/requests.hpp, because the tables of the chapters are counted there. A test
+compares both.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ ACCESSES = "rwRW"
 
 
 def expand(words: list[str]) -> list[str]:
-    """a b*3 as a b b b."""
+    """Expands "a b*3" to a b b b."""
     found: list[str] = []
     for word in words:
         value, _, times = word.partition("*")
@@ -28,22 +29,22 @@ def expand(words: list[str]) -> list[str]:
 
 @dataclass
 class Event:
-    """A request of memory (r w of global, R W of shared memory), an exchange x, a vote v, a product m, a barrier b or y."""
+    """A memory request (r, w: global; R, W: shared), a shuffle x, a vote v, a matrix product m, or a barrier b or y."""
 
     kind: str
     site: int
     warp: int
     lanes: list[int]
-    at: dict[int, int] = field(default_factory=dict)  # numbers of bytes; of an exchange the lane that is read from
+    at: dict[int, int] = field(default_factory=dict)  # byte offset per lane; for a shuffle the source lane
     bytes: int = 0
-    values: list[str] = field(default_factory=list)  # as far as they are written down
+    values: list[str] = field(default_factory=list)  # recorded values; the trace may omit them
 
     @property
     def is_access(self) -> bool:
         return self.kind in ACCESSES
 
     def pieces(self, size: int, lanes: list[int] | None = None) -> set[int]:
-        """The pieces of memory of `size` bytes that lanes touch."""
+        """Numbers of the pieces of memory, `size` bytes each, that the lanes access."""
         return {
             piece
             for lane in (self.lanes if lanes is None else lanes)
@@ -51,7 +52,7 @@ class Event:
         }
 
     def passes(self) -> list[int]:
-        """Of each phase of a request of shared memory: how often the bank that is wanted most gives a word."""
+        """Passes per phase of a shared-memory request: the largest number of words that one bank delivers."""
         each = LANES if self.bytes <= WORD else PHASE // self.bytes
         found = []
         for first in range(0, LANES, each):
@@ -68,7 +69,7 @@ class Costs:
     requests: int = 0
     bytes: int = 0
     sectors: int = 0
-    needed: int = 0  # sectors that would hold the different bytes that were asked for
+    needed: int = 0  # least number of sectors that could hold the distinct bytes requested
     shared: int = 0
     conflicts: int = 0
     waits: int = 0
@@ -88,7 +89,7 @@ class Costs:
 
 
 class Trace:
-    """One trace: arrays, places in the source, and the events of each launch, block and warp."""
+    """One trace: arrays, places in the source, and the events per launch, block and warp."""
 
     def __init__(self, text: str) -> None:
         self.sites: list[list[tuple[str, int]]] = []
@@ -126,7 +127,7 @@ class Trace:
 
     @staticmethod
     def _at(lanes: list[int], text: str) -> dict[int, int]:
-        """Addresses as the first and the steps from lane to lane, or ^4: the lane with bit 4 turned over."""
+        """Byte offset per lane: the first offset and the steps between lanes, or ^16: the lane number XOR 16."""
         if text[0] == "^":
             return {lane: lane ^ int(text[1:]) for lane in lanes}
         at, *steps = expand(text.split(","))
@@ -149,7 +150,7 @@ class Trace:
             return False
 
     def by_line(self) -> dict[tuple[str, int], Costs]:
-        """The costs of each line of the source, that of the outermost function."""
+        """Costs per line of the source: the line in the outermost function."""
         found: dict[tuple[str, int], Costs] = {}
         for event in self.events():
             found.setdefault(self.sites[event.site][0], Costs()).add(event)
@@ -160,5 +161,5 @@ class Trace:
 
 
 def traces(root: Path, folder: str) -> dict[str, str]:
-    """The traces of an operation, by name, as they are in the repository."""
+    """Traces of an operation by name, as in the repository."""
     return {path.stem: path.read_text(encoding="utf-8") for path in sorted((root / folder).glob("*.trace"))}

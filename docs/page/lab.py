@@ -1,7 +1,7 @@
-"""The lab: a page on which a network is trained, touched and looked into, by this project's own code (extras/lab).
+"""The lab: a page that trains a network in the browser and shows its arrays, with this project's own code (extras/lab).
 
-Its text and places stand in extras/lab/lab.html. Without the module (where the site is written without the tools for WebAssembly)
-and without script the page shows pictures of a network that was trained in a terminal, and the command lines.
+Text and layout are in extras/lab/lab.html. Without script, or without the module (if the site is written without the
+tools for WebAssembly), the page shows pictures of a network that was trained in a terminal, and the commands.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ from sources import Room, mixers
 FOLDER = "extras/lab"
 TEMPLATE = f"{FOLDER}/lab.html"
 PAGE, SCRIPT, EQUATIONS, STYLE = "lab.html", "lab.js", "lab-equations.js", "lab.css"
-TEXT = f"{FOLDER}/clarence.txt"  # to learn from, where nobody has one of their own
+TEXT = f"{FOLDER}/clarence.txt"  # training text by default
 SAME_BITS = "docs/same_bits.md"
 STILLS = {
     "docs/results/lab.svg": "The sorter after 50 steps: test arrays and their answers, loss and accuracy, and attention maps.",
     "docs/results/sort_first_head.svg": "Attention map of the first head in the first layer of a sorter, after 500 steps.",
     "docs/results/sort_last_layer.svg": "Attention map of a head in its last layer.",
 }
-# In the order in which each needs those before it.
+# In the order of dependence: a part uses only earlier parts.
 PARTS = (
     "make", "colours", "heat", "curve", "settings", "seen", "equation", "arcs", "patches", "maps", "head", "outputs", "inside",
     "memory", "known", "backward", "answers", "digit", "follow", "model", "experiments", "present", "works", "lab",
 )  # fmt: skip
-# Layers whose equations are shown beside those of the blocks; those whose loops are.
+# LAYERS: layers whose equations are shown beside those of the blocks. LOOPS: equations whose plain loops are shown.
 LAYERS = (
     "attention", "pooling", "bahdanau_attention", "relative_attention", "lsh_attention", "cross_entropy", "layernorm", "embedding",
 )  # fmt: skip
 LOOPS = ("attention.5", "pooling.1", "bahdanau_attention.1")
-# Arrays that no equation has on its left under their own name.
+# Arrays that are not on the left of any equation under their own names.
 MAKES = {"layernorm": {"normed": "layernorm.3"}}
 
 
@@ -49,8 +49,8 @@ def present(root: Path) -> bool:
 
 
 def makes(room: Room) -> dict[str, str]:
-    """The tag of the equation that makes an array, by the array's name, from the header: the names on the left of = and +=.
-    A name without its shape stands for all that are not named otherwise."""
+    """Maps an array's name to the tag of the equation that computes it, by the names on the left of = and += in the
+    header. A name without its shape stands for all arrays of this name that have no entry of their own."""
     comment = " ".join(line.text.strip().removeprefix("//").strip() for line in room.header.lines if line.text.startswith("//"))
     found: dict[str, str] = {}
     stems: dict[str, str] = {}
@@ -65,7 +65,7 @@ def makes(room: Room) -> dict[str, str]:
 
 
 def script_of_equations(root: Path, rooms: dict[str, Room], loop: Callable[[Room, str], str]) -> str:
-    """lab-equations.js: the equations of blocks and of some layers as the chapters have them, by their tags."""
+    """lab-equations.js: the equations of blocks and of some layers by tag, as in the chapters."""
     shown = [room for room in rooms.values() if room.kind == "blocks" or room.name in LAYERS]
     equations = {}
     for room in shown:
@@ -89,7 +89,8 @@ def script_of_equations(root: Path, rooms: dict[str, Room], loop: Callable[[Room
 
 
 def scripts(root: Path, trains: bool) -> dict[str, str]:
-    """What the page loads beside its equations and the engine (lab_module.py): the style alone where nothing trains."""
+    """Files that the page loads besides the equations and the engine (lab_module.py); only the style if not
+    `trains`."""
     if not present(root):
         return {}
     files = {STYLE: re.sub(r"/\*.*?\*/\n?", "", (root / FOLDER / STYLE).read_text(encoding="utf-8"), flags=re.DOTALL)}
@@ -107,8 +108,8 @@ def _script(root: Path, name: str) -> str:
 
 
 def body(root: Path, *, address: Callable[[str], str], sentences: dict[str, str], chapters: dict[str, str], bell: str) -> str:
-    """The page's main. address(file): of a file of the repository; sentences: of chapters, from the index; chapters: the
-    chapter of each block; bell: the picture of a regression."""
+    """The main part of the page. address(file): address of a repository file. sentences: sentence of each chapter in
+    the index. chapters: chapter of each block. bell: picture of a kernel regression."""
     known = mixers(root)
     text = (root / TEXT).read_text(encoding="utf-8")
     order = sorted(known, key=lambda name: (list(chapters).index(known[name]), name))
@@ -136,5 +137,5 @@ def body(root: Path, *, address: Callable[[str], str], sentences: dict[str, str]
     template = (root / TEMPLATE).read_text(encoding="utf-8")
     found = set(re.findall(r"@([A-Z]+)@", template))
     if found != set(given):
-        raise Fault(TEMPLATE, f"has not the places that are filled: {sorted(found ^ set(given))}")
+        raise Fault(TEMPLATE, f"has other placeholders than expected: {sorted(found ^ set(given))}")
     return re.sub(r"@([A-Z]+)@", lambda match: given[match.group(1)], template)

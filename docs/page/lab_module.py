@@ -1,7 +1,7 @@
-"""The network of the lab as WebAssembly, and the scripts that a page calls it by (engine.js): built where there are
-tools for it (Debian: clang, lld, wasi-libc, libc++-dev-wasm32, libclang-rt-dev-wasm32, binaryen, cmake).
+"""Builds the network of the lab as WebAssembly, with the scripts through which a page calls it (engine.js). Needs the
+tools for WebAssembly (Debian: clang, lld, wasi-libc, libc++-dev-wasm32, libclang-rt-dev-wasm32, binaryen, cmake).
 
-docs/same_bits.md tells how it is built, and why it computes the bits of a terminal.
+docs/same_bits.md describes the build, and why the module computes the same bits as a terminal.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ def has_tools() -> bool:
 
 
 def version(root: Path) -> str:
-    """That of the programs."""
+    """Version of the programs."""
     found = re.search(r"project\(\w+ VERSION ([\d.]+)", (root / "CMakeLists.txt").read_text(encoding="utf-8"))
     assert found
     return found[1]
 
 
 def compiled(root: Path) -> bytes:
-    """The module, in build/lab: what has not changed there is not compiled again."""
+    """Builds the module in build/lab; unchanged parts are not compiled again."""
     folder = root / "build/lab"
     configure = ["cmake", "-S", str(root / FOLDER), "-B", str(folder), "-DCMAKE_TOOLCHAIN_FILE=wasm.cmake"]
     configure.append(f"-DLAB_VERSION={version(root)}")
@@ -46,7 +46,7 @@ def compiled(root: Path) -> bytes:
     for command in (configure, ["cmake", "--build", str(folder), f"-j{os.cpu_count() or 1}"]):
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode:
-            raise Fault(FOLDER, f"does not become WebAssembly: {(done.stdout + done.stderr).strip()[-4000:]}")
+            raise Fault(FOLDER, f"cannot be compiled to WebAssembly: {(done.stdout + done.stderr).strip()[-4000:]}")
     module = (folder / "lab.wasm").read_bytes()
     if len(module) > LARGEST_MODULE:
         raise Fault(FOLDER, f"a module of {len(module)} bytes, more than {LARGEST_MODULE}")
@@ -54,7 +54,7 @@ def compiled(root: Path) -> bytes:
 
 
 def scripts(root: Path) -> dict[str, str]:
-    """By name: the class Engine of engine.js, which carries the worker and the module; none without the tools."""
+    """Scripts by name: the class Engine of engine.js with the worker and the module. Empty without the tools."""
     if not has_tools():
         return {}
     engine, worker = (

@@ -1,7 +1,7 @@
 """The picture of the README: python3 docs/page/lab_picture.py [build/site [docs/results/lab.svg]].
 
-Trains the sorter in the lab, in a real browser, for STEPS steps, and draws what stands there then: test arrays and what is
-answered, loss and accuracy of every step, and attention maps. The same site gives the same bytes.
+Trains the sorter in the lab, in a real browser, for STEPS steps, and draws the contents of the page: test arrays and
+answers, loss and accuracy of every step, and attention maps. Equal sites give equal bytes.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from browser_test import Browser
 
 ROOT = Path(__file__).resolve().parents[2]
 OUT = ROOT / "docs/results/lab.svg"
-STEPS = 50  # enough to be right mostly, and to be wrong yet
+STEPS = 50  # enough for mostly correct answers with a few errors
 WIDTH, HEIGHT = 1000, 700
 LEFT, TOP = 30, 40
 
@@ -55,7 +55,7 @@ READ = """return {
 
 
 def seen(site: Path) -> dict:
-    """What the page shows after STEPS steps."""
+    """Contents of the page after STEPS steps."""
     browser_test.SITE = site
     browser = Browser()
     try:
@@ -68,7 +68,7 @@ def seen(site: Path) -> dict:
             f"--steps {STEPS}",
         )
         until(browser, f"return document.getElementById('state').textContent.startsWith('step 0 of {STEPS}')")
-        # One step after the other, so that scores are of the same steps every time.
+        # One step at a time, so that the scored steps are the same in every run.
         browser.run("document.getElementById('speed').value = 1; document.getElementById('train').click()")
         until(browser, "return document.getElementById('train').textContent === 'Train again'")
         browser.run("return new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
@@ -83,7 +83,7 @@ def until(browser: Browser, script: str) -> None:
 
 
 def inner(svg: str, kind: str, x: float, y: float, scale: float = 1) -> str:
-    """A drawing of the page as a group of this one; colours come from the style alone."""
+    """Embeds a drawing of the page as a group; its colours come from the style sheet alone."""
     body = re.sub(r"^<svg[^>]*>|</svg>$", "", svg)
     body = re.sub(r' stroke="rgb[^"]*"', "", body)
     return f'<g class="{kind}" transform="translate({x:g} {y:g}) scale({scale:g})">{body}</g>'

@@ -1,7 +1,7 @@
-"""Source code as HTML: whole files, and the few lines that stand under an equation.
+"""Source code as HTML: whole files, and the few lines under an equation.
 
-Only comments and what steers the course are told apart from the rest. More colours would double the bytes and help
-nobody to find the line that computes an equation.
+Only comments and control-flow keywords are marked. More colours would double the size and would not help to find the
+line that computes an equation.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from pygments.util import ClassNotFound
 
 from sources import TAG, Line, Row, Source
 
-DEEPEST = 16  # columns of indentation from which on the second line of an excerpt's line is no deeper
-# Maps a tag (name, number) to the address of its equation, relative to the page that is being written.
+DEEPEST = 16  # columns: deeper lines of an excerpt do not indent their continuation further
+# Maps a tag (name, number) to the address of its equation, relative to the current page.
 Address = Callable[[str, str], str]
 
 
@@ -27,7 +27,7 @@ STEERING = {"for", "while", "do", "if", "else", "switch", "case", "return", "bre
 
 @lru_cache(maxsize=None)
 def _highlighted(name: str, text: str) -> tuple[str, ...]:
-    """The lines of a file as HTML, comments in <i>, what steers in <b>."""
+    """The lines of a file as HTML, comments in <i>, control-flow keywords in <b>."""
     try:
         lexer = get_lexer_for_filename(name.replace(".cu", ".cpp"), stripnl=False, ensurenl=False)
     except ClassNotFound:
@@ -42,7 +42,7 @@ def _highlighted(name: str, text: str) -> tuple[str, ...]:
         for number, piece in enumerate(value.split("\n")):
             if number:
                 lines.append("")
-            escaped = html.escape(piece, quote=False).replace("&gt;", ">")  # which nothing requires, and code is full of
+            escaped = html.escape(piece, quote=False).replace("&gt;", ">")  # HTML does not require &gt;, and code often contains it
             lines[-1] += f"<{mark}>{escaped}</{mark}>" if mark and escaped.strip() else escaped
     return tuple(lines)
 
@@ -54,20 +54,20 @@ def lines_of(source: Source, lines: list[Line]) -> list[str]:
 
 
 def linked(line: str, address: Address) -> str:
-    """Its tags as links to their equations."""
+    """Replaces tags by links to their equations."""
     return TAG.sub(lambda tag: f'<a href="{address(*tag.groups())}">{tag.group()}</a>', line)
 
 
 def whole(source: Source, prefix: str, room: str, address: Address) -> str:
-    """A file, complete: a list whose items are its lines. Their numbers are drawn by the style sheet, so that they are
-    not copied with the text. Lines that compute an equation of `room` know its number, and they alone have an id, which
-    the script gives to the others; without a room all have one. An item's end is left out, as HTML allows, and an empty
-    one holds a break, so that it is copied, too: with a link in every line pages would have twice the bytes."""
+    """A complete file as a list with one item per line. The style sheet draws the line numbers, so that copied text
+    does not contain them. Lines that compute an equation of `room` have the equation's number and an id; the script
+    sets the ids of the other lines. Without a room every line has an id. An item has no end tag, as HTML allows. An
+    empty item holds a break, so that it is copied, too. Links in every line would double the size of a page."""
     return _list(source, source.lines, prefix, room, address, "")
 
 
 def parts(source: Source, shown: set[int], prefix: str, room: str, address: Address, file: str) -> str:
-    """Some lines of a file, and for each gap between them a link to there in the whole `file`."""
+    """Some lines of a file. Each gap between them has a link to its first line in the whole `file`."""
     return _list(source, [line for line in source.lines if line.number in shown], prefix, room, address, file)
 
 
@@ -78,7 +78,7 @@ def _list(source: Source, lines: list[Line], prefix: str, room: str, address: Ad
             rows.append(_gap(file, before + 1, gap))
         own = " ".join(tag.split(".")[1] for tag in line.tags if tag.split(".")[0] == room)
         name = f"id={prefix}{line.number}" if own or not room else ""
-        name += f" value={line.number} style=--n:{line.number}" if gap else ""  # for the script, and to be drawn
+        name += f" value={line.number} style=--n:{line.number}" if gap else ""  # value for the script, style for the drawn number
         numbers = f" data-t={own}" if own.isdigit() else f' data-t="{own}"' if own else ""
         rows.append(f"<li\n{name}{numbers}>{linked(text, address) or '<br>'}")
         before = line.number
@@ -93,16 +93,16 @@ def _gap(file: str, first: int, lines: int) -> str:
 
 
 def _with_tags_of(room: str, tag: str, comment: str) -> str:
-    """A comment without the tag beside which its line is shown, and without those of other layers that it begins with."""
+    """A comment without `tag`, and without tags of other layers at its beginning."""
     left = re.match(r"(?:\(\w+\.\d+\)[:,]? ?)*", comment).group()
     kept = [name for name in re.findall(r"\((\w+\.\d+)\)", left) if name != tag and name.split(".")[0] == room]
     return " ".join([f"({name})" for name in kept] + [comment[len(left) :]] * (comment != left))
 
 
 def excerpt(source: Source, rows: list[Row], tag: str, address: Address) -> str:
-    """A few lines. The one that computes the equation is marked, and does not repeat its tag, beside which it stands; tags
-    of other layers are left out. Lines left out are a ⋯, and comments on a loop are left to its listing. Each line knows
-    how far it is indented, so that what does not fit is continued further in."""
+    """A few lines as a list. The line that computes the equation is marked and does not repeat its tag. Tags of other
+    layers and comments on a loop's header are left out. A ⋯ stands for omitted lines. Each line has its indentation as
+    a style, so that a continued line is indented further."""
     room = tag.split(".")[0]
     written = []
     for row, text in zip(rows, lines_of(source, [row.line for row in rows]), strict=True):
@@ -110,8 +110,8 @@ def excerpt(source: Source, rows: list[Row], tag: str, address: Address) -> str:
         if row.line.tags:
             own = tag if marked else ""
             text = re.sub(r"<i>// (.*?)</i>", lambda found: _comment(_with_tags_of(room, own, found.group(1))), text).rstrip()
-        text = re.sub(r"</?b>", "", text)  # so few lines need no bold words
-        if row.line.code.endswith("{") and not row.line.tags:  # a head stands there for its loop alone
+        text = re.sub(r"</?b>", "", text)  # few lines need no bold keywords
+        if row.line.code.endswith("{") and not row.line.tags:  # a loop's header
             text = re.sub(r" *<i>// .*</i>$", "", text)
         text = re.sub(r"(?<=\S) {2,}(?=<i>)", "  ", linked(text[row.margin :], address)) + " ⋯" * row.cut
         indent = max(row.line.indent - row.margin, 0)

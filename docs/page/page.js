@@ -1,11 +1,11 @@
-// One place of an equation lights all others, and of the code beside a chapter one device is shown. Without this script
-// the links work too, all code stands one below the other, and the style sheet lights the places of the tag in the address.
+// Highlights all places of an equation, and shows the code of one device beside a chapter. Without this script the links
+// also work, all code is shown one file below the other, and the style sheet highlights the tag in the address.
 (() => {
   const on = addEventListener, root = document.documentElement, wide = matchMedia("(min-width: 1120px)");
   root.classList.add("js");
   const all = (css) => [...document.querySelectorAll(css)];
   const box = (place) => place.getBoundingClientRect();
-  // Files may have no storage.
+  // localStorage may be missing on pages opened from files.
   const saved = (key, value) => {
     try {
       if (value) localStorage[key] = value;
@@ -13,7 +13,7 @@
     } catch {}
   };
   const button = (place) => place.appendChild(document.createElement("button"));
-  // A button goes through values.
+  // Adds a button that cycles through values.
   const choice = (name, values, apply) => {
     let at = Math.max(0, values.indexOf(saved(name)));
     const made = button(document.querySelector("header"));
@@ -29,7 +29,7 @@
     };
     show();
   };
-  // Opens the folds around a place.
+  // Opens the folds around an element.
   const reveal = (place) => {
     for (let fold = place; (fold = fold.closest("details:not([open])")); ) fold.open = true;
   };
@@ -42,7 +42,7 @@
     folds.forEach((one) => (one.open = true));
     on("afterprint", () => folds.forEach((one) => (one.open = false)), {once: true});
   });
-  // Lines of no equation get their ids.
+  // Sets the ids of lines without an equation.
   for (const code of all(".code")) {
     let at = 0;
     for (const li of code.querySelectorAll("li:not([class])")) {
@@ -52,7 +52,7 @@
   }
   choice("Colours", ["system", "light", "dark"], (theme) => (root.dataset.theme = theme));
 
-  // `pointed`: the equation pointed at last. Its tags stay lit while it is in view.
+  // `pointed`: the last equation selected by pointer or focus. Its tags stay highlighted while it is in view.
   let pointed, brought;
   const point = (tags) => {
     pointed = document.querySelector(`figure[data-t="${tags[0]}"]`);
@@ -65,7 +65,7 @@
   const tagsOf = (at) => at.closest?.("[data-t]")?.dataset.t.split(" ");
   for (const event of ["pointerover", "focusin"]) on(event, ({target}) => tagsOf(target) && point(tagsOf(target)));
 
-  // Brings a tag's first line, or a line, into the listings, without moving the page.
+  // Scrolls the listings to the first line of a tag, or to a line, without moving the page.
   const listings = all(".beside .listing");
   const show = (listing, line) => {
     reveal(line);
@@ -74,7 +74,7 @@
   const bring = (tag, except) => {
     brought = tag;
     for (const listing of wide.matches ? listings : []) {
-      // A listing that has not been looked at begins where something is computed.
+      // A listing that has not been scrolled starts at its first tagged line.
       const find = (css) => listing.querySelector("li" + css);
       const line = find(`[data-t~="${tag}"]`) ?? (!listing.scrollTop && find("[data-t]"));
       if (line && listing !== except) show(listing, line);
@@ -101,7 +101,7 @@
   on("click", ({target, offsetX}) => {
     const tags = tagsOf(target), line = target.closest(".code li[id]");
     if (line === target && offsetX < 48) history.replaceState(0, 0, "#" + line.id);
-    // The same link twice says nothing else.
+    // The browser sends no event if the same link is followed twice.
     if (target.closest("a[href^='#']")) setTimeout(arrive);
     if (!tags || target.closest("a:not(.tag), summary")) return;
     point(tags);
@@ -109,7 +109,7 @@
     if (line && wide.matches) pointed.scrollIntoView({block: "center"});
   });
 
-  // `arrived`: where the address led.
+  // `arrived`: the element that the address names.
   let following, reading, arrived;
   for (const event of ["keydown", "pointermove", "wheel"]) on(event, () => (arrived = 0));
   const figures = listings[0] ? all("figure[data-t]") : [];

@@ -1,9 +1,9 @@
-"""The pages of the site and how they point at one another.
+"""The pages of the site and their links.
 
-A layer or block has one page: its chapter, with the lines of every device under each equation, and beside it the files
-of the devices, whole. Where that is more than a page may weigh, files of the fast devices are listed in parts, around
-the lines that compute an equation, the largest first, and stand whole on pages of their own. Whatever else a chapter
-links to gets a page of its own, too, so that the site needs nothing from outside.
+A layer or block has one page: its chapter, with the lines of every device under each equation, and the complete files
+of the devices beside it. If the page would exceed the size limit, files of the fast devices are listed in parts: only
+the lines around those that compute an equation, beginning with the largest file. Their complete files have their own
+pages. Every other file that a chapter links to also has a page, so that the site needs no other source.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from fault import Fault
 from pictures import Picture
 from sources import DEVICES, Calls, Room, Row, Source, layout, mixers, rooms
 
-PREFIX = {"plain": "p", "cpu": "c", "cuda": "g", "block": "b"}  # of the ids of a device's lines
+PREFIX = {"plain": "p", "cpu": "c", "cuda": "g", "block": "b"}  # prefix of the line ids
 HEADING = {"plain": "Plain loops", "cpu": "CPU", "cuda": "GPU", "block": "The block"}
 CONVENTIONS = "docs/conventions.md"
 STORY = "story.html"
 FAST = ("cpu", "cuda")
-# Documents of features that the site calls by another name than their folder's.
+# Documents of features with a name that differs from their folder's.
 NAMES = {"extras/distributed/README.md": "scale", "extras/figures/README.md": "pictures"}
-CONTEXTS = (16, 8, 4, 2, 1, 0)  # lines around those of an equation in a file that is listed in parts
-LENT_CONTEXT = 2  # the same in a file of another layer, of which a page shows what is its own alone
-LONG = 4  # headings from which on a page has a list of them
+CONTEXTS = (16, 8, 4, 2, 1, 0)  # context lines around each equation's line in a file that is listed in parts
+LENT_CONTEXT = 2  # the same in a file of another layer, if the page shows only its own lines there
+LONG = 4  # a page with at least this number of headings has a list of them
 
 PAGE = """<!doctype html>
 <html lang="en">
@@ -59,38 +59,38 @@ PAGE = """<!doctype html>
 
 @dataclass
 class Output:
-    """A page as it will be written."""
+    """A page before it is written."""
 
     path: str  # layers/layernorm.html
     title: str
-    kind: str  # the class of its body
+    kind: str  # class of its body
     body: str
 
 
 def _relative(page: str, target: str) -> str:
-    """A page's address of another file of the site, or of a fragment of its own."""
+    """Relative address of a file of the site, or of a fragment of the page itself."""
     path, _, fragment = target.partition("#")
     address = "" if path == page and fragment else posixpath.relpath(path, posixpath.dirname(page) or ".")
     return address + ("#" + fragment if fragment else "")
 
 
 class Site:
-    """All pages, from the files of the repository."""
+    """All pages, made from the files of the repository."""
 
     def __init__(self, root: Path, pictures: list[Picture], lab_trains: bool = False) -> None:
-        """lab_trains: whether there is a module that the lab can train with."""
+        """lab_trains: true if there is a module, so that the lab can train."""
         self.root = root
         self.pictures = pictures
         self.has_lab, self.lab_trains = lab.present(root), lab_trains
         self.mixers = mixers(root) if self.has_lab else {}
-        self.sentences: dict[str, str] = {}  # what the index says of each chapter
+        self.sentences: dict[str, str] = {}  # sentence of each chapter in the index
         self.rooms = rooms(root)
         self.documents = layout.documents(root) | NAMES
         self.calls = Calls(root, self.rooms)
         self.images: set[str] = set()
-        self._in_parts: dict[str, int] = {}  # files that are listed in parts: so many lines around each equation's
-        self._room_of: dict[str, Room] = {}  # of the files of layers and blocks
-        self._more: list[str] = []  # files that pages link to and that have a page of their own
+        self._in_parts: dict[str, int] = {}  # files listed in parts: number of context lines
+        self._room_of: dict[str, Room] = {}  # files of layers and blocks
+        self._more: list[str] = []  # linked files that have a page of their own
         self._addresses = {"README.md": "index.html", index.PAGE: "index.html", CONVENTIONS: "conventions.html"}
         self.kernels = kernel_pages.operations(root)
         self._addresses |= {kernel_pages.chapter_of(name): kernel_pages.page_of(name) for name in self.kernels}
@@ -107,11 +107,11 @@ class Site:
         self.chapters = self._reading_order()
         of_chapter = {room.chapter: name for name, room in self.rooms.items()}
         self.order = [of_chapter[path] for path in self.chapters if path in of_chapter]
-        # The pages that are read one after the other, and what an arrow calls them.
+        # Pages in reading order, and their names in the navigation.
         self.pages = {"index.html": "start"} | {page: Path(page).stem for page in map(self.address_of_file, self.chapters)}
 
     def outputs(self) -> Iterator[Output]:
-        """Every page; those that others turn out to need come last."""
+        """Every page. Pages of files that other pages link to come last."""
         yield from self._rooms_that_fit()
         yield self._index()
         if self.has_story:
@@ -133,22 +133,22 @@ class Site:
 
     @property
     def written(self) -> set[str]:
-        """The files of the repository that have a page, or a place on one."""
+        """Files of the repository that have a page or a place on a page."""
         return set(self._addresses)
 
-    # ---- What is listed in parts ----
+    # ---- Files listed in parts ----
 
     def _rooms_that_fit(self) -> list[Output]:
-        """The pages of all layers and blocks, with as few of their files in parts as it takes."""
+        """The pages of all layers and blocks, with the smallest possible number of files listed in parts."""
         outputs = {name: self._room(self.rooms[name]) for name in self.order}
         heavy = [name for name, output in outputs.items() if self._is_too_large(output)]
         for name in heavy:
             self._list_in_parts(self.rooms[name])
-        # Again, as others may link to what now has a page of its own.
+        # Built again: other pages may link to files that now have their own pages.
         return [self._room(self.rooms[name]) for name in self.order] if heavy else list(outputs.values())
 
     def _list_in_parts(self, room: Room) -> None:
-        """Lists files of a room in parts until its page fits, with as much around the lines as there is room for."""
+        """Lists files of a layer in parts until its page fits, with the largest possible context."""
         files = [source for device in FAST for source in room.devices.get(device, []) if source.path not in room.lent]
         paths = [source.path for source in sorted(files, key=lambda source: (source.size, source.path))]
         beside = {path: self._addresses[path] for path in paths}
@@ -157,7 +157,7 @@ class Site:
             self._in_parts |= dict.fromkeys(paths, context)
             if not self._is_too_large(self._room(room)):
                 break
-        for path in paths:  # what is small may be whole after all
+        for path in paths:  # small files may still fit as a whole
             del self._in_parts[path]
             self._addresses[path] = beside[path]
             if self._is_too_large(self._room(room)):
@@ -173,19 +173,19 @@ class Site:
 
     @staticmethod
     def _prefix(device: str, number: int) -> str:
-        """Of the ids of the lines of a device's files: c for the first, c2- for the second."""
+        """Prefix of the line ids of a device's files: c for the first file, c2- for the second."""
         return PREFIX[device] + (f"{number + 1}-" if number else "")
 
     def _address_of_line(self, page: str, room: Room, device: str, source: Source, number: int) -> str:
-        """Of a line of a device's file, seen from a page."""
+        """Address of a line of a device's file, relative to a page."""
         prefix = self._prefix(device, room.devices[device].index(source))
         return _relative(page, f"{room.page}.html#{prefix}{number}")
 
     def address_of_file(self, path: str) -> str:
-        """Of a file of the repository. One that has no page yet gets one."""
+        """Address of a repository file. A file without a page gets one."""
         if path not in self._addresses:
             if not (self.root / path).is_file():
-                raise Fault(path, "is linked to, and is no file")
+                raise Fault(path, "is linked to, but does not exist")
             if path.endswith(".svg"):
                 self.images.add(path)
                 self._addresses[path] = path
@@ -198,7 +198,7 @@ class Site:
         return self._addresses[path]
 
     def _address_of_document(self, path: str) -> str:
-        """A document of a feature has the address that its name would have in docs/, or in docs/tasks/ if it is a task."""
+        """Address of a document. A feature's document has the address docs/NAME, or docs/tasks/NAME if it is a task."""
         if not path.startswith("extras/"):
             return path[:-3] + ".html"
         name = self.documents[path]
@@ -235,7 +235,7 @@ class Site:
 
     @staticmethod
     def _picture(picture: Picture) -> str:
-        # Half of a picture's bytes are attributes: HTML, unlike XML, reads most values without quotes.
+        # Attributes are half of a picture's bytes. HTML, unlike XML, needs no quotes around most values.
         drawn = re.sub(r"""="([^\s"'=<>`]+)\"""", r"=\1", picture.draw().replace("/>", " />"))
         return (
             f'<figure class="picture" id="picture-{picture.name}"><div class="wide">{drawn}</div>'
@@ -243,7 +243,8 @@ class Site:
         )
 
     def _figure(self, equation: str, tag: str, place: str, page: str) -> str:
-        """An equation with its tag, the plain loops that compute it, links to its lines, and the fast lines, folded."""
+        """An equation with its tag, its plain loops, links to its lines, and the lines of the fast devices in a
+        fold."""
         room = self.rooms.get(tag.split(".")[0])
         if room is None or f"{room.page}.html" != page:
             raise Fault(place, f"({tag}) belongs to another chapter")
@@ -297,19 +298,20 @@ class Site:
         return "\n".join(parts) + "\n</figure>\n"
 
     def _is_short(self, room: Room) -> bool:
-        """Whether there is room for one place alone of each device under an equation. The others are listed in parts."""
+        """True: an equation shows one place per device only, because the page is near its size limit."""
         return any(source.path in self._in_parts for sources in room.devices.values() for source in sources)
 
     @staticmethod
     def _excerpt(room: Room, source: Source, number: int) -> list[Row]:
-        """Of a block one statement, of a layer the loops around it."""
+        """Excerpt for an equation: one statement of a block, or the statement and its loops of a layer."""
         if room.kind == "layers":
             return source.excerpt(number, room.name)
         lines = [source.lines[one - 1] for one in source.statement(number)]
         return [Row(line, lines[0].indent + source.hanging(line.number), False) for line in lines]
 
     def _listings(self, room: Room, device: str, page: str) -> str:
-        """The files of a device, whole or in parts, each in a fold, which is open where there is room beside the chapter."""
+        """The files of a device, whole or in parts, each in a fold. The folds are open if the listings fit beside the
+        chapter."""
         address = self._tag_address(page)
         written = [f'<section class="listing" id="{device}" aria-label="{HEADING[device]}">']
         for number, source in enumerate(room.devices[device]):
@@ -354,7 +356,7 @@ class Site:
 
     @staticmethod
     def _links(links: list[tuple[str, str]]) -> str:
-        """A line of links: texts and addresses."""
+        """A line of links: pairs of text and address."""
         written = " ".join(f'<a href="{address}">{html.escape(text)}</a>' for text, address in links)
         return f'<p class="rooms">{written}</p>\n'
 
@@ -370,7 +372,7 @@ class Site:
         return Output(page, title, "document", f"<main><article>\n{prose}</article></main>")
 
     def _story(self) -> Output:
-        """A training program, forward and backward side by side, then whole."""
+        """The page of the story: a training program, with forward and backward side by side, then the whole file."""
         address = self._tag_address(STORY)
 
         def line_address(tag: str) -> tuple[str, str]:
@@ -392,7 +394,8 @@ class Site:
         return Output(STORY, "story", "story", body)
 
     def _kernels(self, name: str) -> Output:
-        """A chapter of docs/kernels, with the viewer under its first paragraph and the costs of every line at its end."""
+        """A chapter of docs/kernels, with the viewer after its first paragraph and the costs of every line at its
+        end."""
         path, page = kernel_pages.chapter_of(name), kernel_pages.page_of(name)
         text = (self.root / path).read_text(encoding="utf-8")
         title, prose = chapter.headings(text)[0], chapter.rendered(text, self._context(path, page))
@@ -427,7 +430,7 @@ class Site:
         return lab.script_of_equations(self.root, self.rooms, loop)
 
     def _file(self, path: str) -> Output:
-        """A file that has no other page: a document as such, anything else as code."""
+        """The page of a file without another page: a document is rendered, any other file is listed as code."""
         page = f"files/{path}.html" if path in self._room_of else self._addresses[path]
         if path.endswith(".md"):
             title = chapter.headings((self.root / path).read_text(encoding="utf-8"))[0]
@@ -439,7 +442,7 @@ class Site:
         return Output(page, path, "file", body)
 
     def _index(self) -> Output:
-        """How to run it, the order of reading, and the map of the network."""
+        """The first page: commands, reading order, and the map of the network."""
         prose = chapter.rendered((self.root / index.PAGE).read_text(encoding="utf-8"), self._context(index.PAGE, "index.html"))
         pictures = "".join(self._picture(picture) for picture in self.pictures if picture.page == "index")
         if self.has_lab:
@@ -449,7 +452,7 @@ class Site:
         return Output("index.html", "start", "index", body)
 
     def _reading_order(self) -> list[str]:
-        """The chapters and documents of the index, in its order."""
+        """The chapters and documents of the index, in the order of the index."""
         items = index.items(self.root)
         order = [path for path, _ in items]
         chapters = [room.chapter for room in self.rooms.values()]
@@ -464,7 +467,7 @@ class Site:
 
     @staticmethod
     def _with_contents(prose: str) -> str:
-        """A chapter with a list of its headings under its title, where there are many."""
+        """A chapter; with many headings, a list of the headings is added after the title."""
         headings = re.findall(r'<h2 id="([^"]*)">(.*?)</h2>', prose)
         if len(headings) < LONG:
             return prose
@@ -472,7 +475,7 @@ class Site:
         return prose.replace("</h1>\n", f'</h1>\n<nav class="contents" aria-label="On this page">{links}</nav>\n', 1)
 
     def html(self, output: Output) -> str:
-        """A page, with its header."""
+        """The complete HTML of a page."""
         pages = list(self.pages)
         navigation, footer = f"<span>{html.escape(output.title)}</span>", ""
         if output.path in pages:

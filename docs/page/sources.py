@@ -1,7 +1,7 @@
-"""The rooms of every layer and block, and where in them an equation is computed.
+"""Layers and blocks, their files, and the lines that compute their equations.
 
-A tag such as (layernorm.4) stands at the end of a line of code. What a reader wants beside the equation is more than
-that line: the loop around it, but not the whole function.
+A tag such as (layernorm.4) is at the end of a line of code. An excerpt for a reader needs more than the line: the loops
+around it, but not the whole function.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ sys.path.append(str(Path(__file__).resolve().parents[2] / "tools"))
 import layout  # noqa: E402
 from layout import TAG  # noqa: E402
 
-DEVICES = {"plain": "plain loops", "cpu": "CPU", "cuda": "GPU"}  # folder: what a reader calls it
-# Functions of a layer that are no use of it where a part of a block calls them: they move numbers at the border of a
-# chunk, only add, or are those of spans, which a core has where it is asked for.
+DEVICES = {"plain": "plain loops", "cpu": "CPU", "cuda": "GPU"}  # folder: name on the page
+# Functions of a layer that do not count as a use of the layer if a part of a block calls them: they move data at chunk
+# borders, only add, or belong to attention spans, which are optional in AttentionCore.
 COPIES = {"copy_rows", "pooling_put_low_part", "pooling_zeta", "adaptive_span_forward", "adaptive_span_backward",
           "adaptive_span_clamp", "attention_bias_backward"}
 SUMS = {"add": "dropout"}
-MEMBER = re.compile(r"\b(\w+_)\b(?:\.(\w+))?")  # norm_.forward: a part, and what is called of it
-# AttentionCore, whose part ScoreKernel is DotProductScores unless whoever has one says otherwise.
+MEMBER = re.compile(r"\b(\w+_)\b(?:\.(\w+))?")  # norm_.forward: a member, and the method called
+# AttentionCore<..., ScoreKernel>: the part ScoreKernel is DotProductScores by default.
 CHOICE = re.compile(r"template <class Device, class T, template <class, class> class (\w+) = (\w+)>\nclass (\w+)")
 MIXERS = "src/network/mixers.hpp"  # the registry
 MIXER = re.compile(r'^struct (\w+) \{\n  static constexpr MixerProperties properties = \{\s*\.name = "(\w+)"', re.MULTILINE)
 LONGEST_EXCERPT = 8
-FAR_IN = 16  # columns: from there on what a statement goes on in is lined up with a bracket, far from its beginning
+FAR_IN = 16  # columns: continuation lines with a larger indentation are aligned to a bracket
 LOOP = re.compile(r"(?:for|while|for_\w+) ?[(<]|do \{")
 HANDED_OVER = re.compile(r"\[[^\]]*\](?:<[^>]*>)?\([^()]*\)(?: mutable)? \{$")  # parallel_for(device, n, [&](Index i) {
 NAMED = re.compile(r"(?:const )?auto&? \w+ = \[|struct |class |\w[\w:<>*& ]* \w+\([^\[]*\) (?:const )?\{$")
@@ -49,7 +49,7 @@ class Line:
 
     @property
     def code(self) -> str:
-        """Without its comment."""
+        """The line without its comment."""
         return self.text.split("//", 1)[0].rstrip()
 
     @property
@@ -61,12 +61,13 @@ class Row(NamedTuple):
     """A line of an excerpt."""
 
     line: Line
-    margin: int  # so much of its indentation is left out
-    cut: bool  # whether lines are left out behind it
+    margin: int  # number of leading columns left out
+    cut: bool  # true: lines after this one are left out
 
 
 class Source:
-    """A file of C++, line by line. Only tags at code count here; those in a comment of its own speak of equations."""
+    """A C++ file as a list of lines. Only tags on lines of code count: tags in a separate comment refer to
+    equations."""
 
     def __init__(self, root: Path, path: str) -> None:
         self.path = path
@@ -85,7 +86,8 @@ class Source:
         return any(tag.startswith(f"{name}.") for line in self.lines for tag in line.tags)
 
     def statement(self, number: int) -> range:
-        """The lines of the statement that ends or begins at a line: its continuations are indented deeper."""
+        """The lines of the statement that contains a line: continuation lines are indented deeper than the first
+        line."""
         first = last = number
         while first > 1 and self._goes_on(self.lines[first - 2]):
             first -= 1
@@ -95,21 +97,21 @@ class Source:
         return range(first, last + 1)
 
     def hanging(self, number: int) -> int:
-        """How much of a line's indentation an excerpt leaves out, where it goes on in a statement far to the right."""
+        """Columns of a continuation line's indentation that an excerpt leaves out, if the line is indented very far."""
         first, *rest = (self.lines[one - 1] for one in self.statement(number))
         further = min((line.indent for line in rest), default=0) - first.indent
         return further - 4 if number > first.number and further > FAR_IN else 0
 
     @staticmethod
     def _goes_on(line: Line) -> bool:
-        """Whether the statement of this line goes on in the next one."""
+        """True: the statement of this line continues in the next line."""
         code = line.code.strip()
         return bool(code) and not code.endswith((";", "{", "}", ":")) and not code.startswith("#")
 
     def loops_around(self, number: int) -> list[range]:
-        """The headers of all loops around the statement at a line, the outermost first, each with all of its lines: what
-        is run for each of something, in a block of its own or as a function that is handed over. A function that has a
-        name is where they end: who calls it, and how often, is not said there."""
+        """The headers of all loops around the statement at a line, outermost first, each with all of its lines. A loop
+        is a block that runs repeatedly, or a lambda passed to a function. The search ends at a named function: the
+        calls of the function are elsewhere."""
         depth = self.lines[self.statement(number).start - 1].indent
         found = []
         for line in reversed(self.lines[: self.statement(number).start - 1]):
@@ -126,20 +128,20 @@ class Source:
         return found[::-1]
 
     def function_of(self, number: int) -> range:
-        """The signature of the function that a line stands in; nothing where it stands in none."""
+        """The signature of the function that contains a line; empty if no function contains it."""
         for line in reversed(self.lines[: number - 1]):
             if line.code.endswith("{") and self.lines[self.statement(line.number).start - 1].indent == 0:
                 return self.statement(line.number)
         return range(0)
 
     def excerpt(self, number: int, name: str) -> list["Row"]:
-        """The statement at a line with the headers of all loops around it, each with its closing brace, as they are
-        indented; never a part of a signature. Of the innermost loop's body at most LONGEST_EXCERPT lines are shown, and
-        none that computes equations of other layers than `name` alone."""
+        """The statement at a line with the headers of all loops around it and their closing braces, with their
+        indentation, without the function's signature. Of the innermost loop's body at most LONGEST_EXCERPT lines are
+        shown, without lines that compute only equations of layers other than `name`."""
         statement = self.statement(number)
         headers = self.loops_around(number)
         if LOOP.match(self.lines[statement.start - 1].code.strip()) and self.lines[statement[-1] - 1].code.endswith("{"):
-            body = range(statement.start, self._end_of_block(statement[-1]) + 1)[:LONGEST_EXCERPT]  # the loop computes it
+            body = range(statement.start, self._end_of_block(statement[-1]) + 1)[:LONGEST_EXCERPT]  # the loop itself has the tag
         else:
             body = self._around(statement, LONGEST_EXCERPT - (len(headers[-1]) if headers else 0))
             if headers and self._end_of_block(headers[-1][-1]) - headers[-1].start < LONGEST_EXCERPT:
@@ -157,32 +159,32 @@ class Source:
         return rows
 
     def _is_of_others(self, number: int, name: str) -> bool:
-        """Whether the statement of a line computes equations, and none of the layer `name`."""
+        """True: the statement of a line computes equations, but none of the layer `name`."""
         lines = [self.lines[one - 1] for one in self.statement(number)]
         tags = [tag.split(".")[0] for line in lines for tag in line.tags]
         return bool(tags) and name not in tags and not lines[-1].code.endswith("{")
 
     def surroundings(self, number: int, context: int) -> set[int]:
-        """The lines that a part of a listing shows of the statement at a line: the signature of its function, the headers
-        of its loops, and `context` lines before and behind it."""
+        """The lines around the statement at a line in a listing in parts: the signature of its function, the headers of
+        its loops, and `context` lines before and after it."""
         statement, signature = self.statement(number), self.function_of(number)
         shown = {one for header in self.loops_around(number) for one in header} | set(signature)
         first = max(statement.start - context, signature.stop if signature else 1)
         return shown | set(range(first, min(statement[-1] + context, len(self.lines)) + 1))
 
     def _end_of_block(self, number: int) -> int:
-        """The line of the brace that closes the one at the end of a line."""
+        """Line of the brace that closes the block opened at the end of a line."""
         return self._blocks.get(number, len(self.lines))
 
     def _closed(self, shown: set[int]) -> set[int]:
-        """Lines, with those that open and close the blocks among them: the end of a block may begin another one."""
+        """`shown` with the first and last lines of all its blocks. The last line of a block may open another block."""
         more = {one for first, last in self._blocks.items() if last in shown for one in self.statement(first)}
         more |= {last for first, last in self._blocks.items() if first in shown}
         return shown if more <= shown else self._closed(shown | more)
 
     @cached_property
     def _blocks(self) -> dict[int, int]:
-        """The lines that end in an open brace, and those where they are closed."""
+        """Maps each line that ends in an open brace to the line with the closing brace."""
         blocks: dict[int, int] = {}
         opened: list[int] = []
         for line in self.lines:
@@ -196,8 +198,8 @@ class Source:
         return blocks
 
     def _around(self, statement: range, most: int) -> range:
-        """The statement, whole, and before it what belongs to it: statements of its depth without a gap, at most four
-        lines with its own, or `most` where a loop is among them."""
+        """The complete statement and related statements before it: statements at the same depth without a blank line
+        between them, at most four lines in total, or `most` lines if one of them is a loop."""
         first, last = statement.start, min(statement[-1], statement.start + most - 1)
         depth = self.lines[first - 1].indent
         while first > 1 and last - first + 1 < min(most, 4):
@@ -215,7 +217,7 @@ class Source:
 
 @dataclass
 class Room:
-    """What one layer or block has: a chapter, a header, and the files of each device; a block has its header alone."""
+    """A layer or block: chapter, header, and the files of each device. A block has only its header."""
 
     kind: str  # "layers" or "blocks"
     name: str
@@ -223,7 +225,7 @@ class Room:
     test: str
     header: Source
     devices: dict[str, list[Source]]
-    lent: frozenset[str] = frozenset()  # files among these that other layers of its family have
+    lent: frozenset[str] = frozenset()  # files of other layers of the family that also compute this layer
 
     @property
     def page(self) -> str:
@@ -231,7 +233,7 @@ class Room:
 
     @cached_property
     def definitions(self) -> set[str]:
-        """Tags that the header marks as definitions: they stand on plain loops alone."""
+        """Tags that the header marks as definitions: only plain loops compute these equations."""
         return {
             "%s.%s" % tag
             for line in self.header.lines
@@ -241,12 +243,12 @@ class Room:
         }
 
     def places(self, device: str, tag: str) -> list[tuple[Source, Line]]:
-        """Where a device computes an equation."""
+        """Places where a device computes an equation."""
         return [(source, line) for source in self.devices[device] for line in source.lines_of(tag)]
 
 
 def _parts(files: list[str], name: str, names: list[str]) -> list[str]:
-    """Of a device's files those of a layer: NAME first, then NAME_*, unless a longer name claims it."""
+    """Files of a layer among a device's files: NAME first, then NAME_*, unless a longer layer name matches."""
 
     def owner(stem: str) -> str | None:
         fitting = [other for other in names if stem == other or stem.startswith(other + "_")]
@@ -257,14 +259,14 @@ def _parts(files: list[str], name: str, names: list[str]) -> list[str]:
 
 
 def _family(name: str, layers: list[str]) -> list[str]:
-    """The layers whose names begin alike, with that of one of them, as pooling_decay and pooling_sliding_window with
-    pooling: what one of them computes may stand in a file of any."""
+    """Layers with a common first word, as pooling, pooling_decay and pooling_sliding_window. A file of one layer may
+    compute equations of another layer of the family."""
     first = min((other for other in layers if f"{name}_".startswith(f"{other}_")), key=len)
     return [other for other in layers if f"{other}_".startswith(f"{first}_")]
 
 
 def rooms(root: Path) -> dict[str, Room]:
-    """Every layer and block that has equations, by name."""
+    """All layers and blocks with equations, by name."""
     all_files = layout.layers_and_blocks(root)
     layers = [files.name for files in all_files if files.kind == "layers"]
     of_device = {device: layout.device_files(root, device) for device in DEVICES}
@@ -280,7 +282,7 @@ def rooms(root: Path) -> dict[str, Room]:
         devices, lent = {}, set()
         for device in DEVICES:
             parts = [Source(root, path) for path in _parts(of_device[device], name, layers)]
-            # A part without an equation is a mechanism. Where a chapter links to it, it gets a page of its own.
+            # A file without equations is a mechanism. It has a page of its own if a chapter links to it.
             devices[device] = parts[:1] + [part for part in parts[1:] if part.has_tags_of(name)]
             others = [other for other in _family(name, layers) if other != name]
             borrowed = [Source(root, path) for other in others for path in _parts(of_device[device], other, layers)]
@@ -292,7 +294,7 @@ def rooms(root: Path) -> dict[str, Room]:
 
 
 def mixers(root: Path) -> dict[str, str]:
-    """The names of all mixers, in the order of the registry, and the block that each is: quadratic attention is that of
+    """Maps each mixer name to its block, in the order of the registry. Quadratic attention belongs to the block
     metric."""
     names = {}
     for files in layout.layers_and_blocks(root):
@@ -309,7 +311,7 @@ def mixers(root: Path) -> dict[str, str]:
 
 
 class Calls:
-    """Which layers a line of a block calls: its own calls of layer functions, and those of the parts it is made of."""
+    """Layers that each line of a block calls, directly or through the block's parts."""
 
     def __init__(self, root: Path, found: dict[str, Room]) -> None:
         self._functions = {}  # layernorm_forward: layernorm
@@ -335,7 +337,7 @@ class Calls:
                 members.setdefault(name, {}).update(self._members(lines))
                 for function, code in self._by_function(lines):
                     inner.setdefault(name, []).extend((function, *call) for call in MEMBER.findall(code))
-        # A part that leaves one of its own parts to be chosen is another one with each choice.
+        # A part with a choice of an inner part counts as a separate part for each choice.
         with_choice: dict[str, dict[str, str]] = {}
         for part, (name, default) in choices.items():
             for chosen in {part, *(type_ for held in members.values() for type_ in held.values())}:
@@ -348,7 +350,7 @@ class Calls:
                 with_choice[chosen] = held
         members |= with_choice
         changed = True
-        while changed:  # a part may be made of others
+        while changed:  # a part may contain other parts
             changed = False
             for name, calls in inner.items():
                 for function, member, method in calls:
@@ -358,7 +360,7 @@ class Calls:
 
     @staticmethod
     def _classes(source: Source) -> list[tuple[str, list[Line]]]:
-        """The lines of every class of a file; "" for what stands outside."""
+        """The lines of every class of a file; "" for lines outside of classes."""
         classes, name, lines = [], "", []
         for line in source.lines:
             begins = re.match(r"(?:class|struct) (\w+)", line.text)
@@ -369,8 +371,8 @@ class Calls:
         return classes + [(name, lines)]
 
     def _members(self, lines: list[Line]) -> dict[str, str]:
-        """The parts that a class holds, by their names; AttentionCore of AdditiveScores: a part with a choice. A class that
-        hands its own choice on is shown as it is without one."""
+        """Maps members of a class to their types, e.g. "AttentionCore of AdditiveScores" for a part with a choice. A
+        class that passes its own template parameter on counts as a part without a choice."""
         members = {}
         for line in lines:
             declared = re.match(r"  (\w+)<Device, T(?:, (\w+))?> ([\w, ]+);", line.code)
@@ -381,7 +383,7 @@ class Calls:
 
     @staticmethod
     def _by_function(lines: list[Line]) -> Iterator[tuple[str, str]]:
-        """The code of every function, line by line, after its name."""
+        """Pairs of function name and line of code."""
         name = None
         for line in lines:
             begins = re.match(r"(?:  )?(?!return|else)[\w<>:*&, ]+?[ *&](\w+)\(", line.code)
@@ -391,11 +393,12 @@ class Calls:
                 yield name, line.code
 
     def _layers_in(self, code: str) -> set[str]:
-        """The layers whose functions are called by name, which says for which device: a block may have others of it."""
+        """Layers whose functions the code calls with a device, f<Device>. A block may have functions with the same
+        names."""
         return {self._functions[word] for word in re.findall(r"\w+(?=<)", code) if word in self._functions}
 
     def _methods(self, lines: list[Line]) -> dict[str, set[str]]:
-        """The layers that each function of a class calls."""
+        """Layers that each function of a class calls."""
         methods: dict[str, set[str]] = {}
         calls: dict[str, set[str]] = {}
         for name, code in self._by_function(lines):
@@ -403,7 +406,7 @@ class Calls:
             calls.setdefault(name, set())
             called |= self._layers_in(code)
             calls[name] |= set(re.findall(r"\w+", code))
-        for name in methods:  # a function may call another of its class
+        for name in methods:  # a function may call another function of its class
             for other in calls[name] & methods.keys():
                 methods[name] |= methods[other]
         return methods
@@ -425,7 +428,7 @@ class Calls:
         return sorted(layers)
 
     def of_block(self, room: Room) -> list[str]:
-        """The layers that the tagged lines of a block call, in the order of its equations, the first that calls each."""
+        """Layers that the tagged lines of a block call, in the order of the first equation that calls each layer."""
         tagged = [(int(tag.split(".")[1]), line.number) for line in room.header.lines for tag in line.tags]
         statements = (room.header.statement(number) for _, number in sorted(tagged))
         return list(dict.fromkeys(layer for statement in statements for layer in self.of(room.header, statement)))

@@ -1,7 +1,7 @@
-"""The page of the story: src/apps/story.cpp, whose lists `forward` and `backward` face each other line by line.
+"""The page of the story: src/apps/story.cpp, with the statements of `forward` and `backward` side by side.
 
-Beside the lines stand the numbers of docs/story_example.txt, which a program printed that is made of the same file; a
-test of it compares them. So this page needs no compiler.
+Beside the lines are the numbers of docs/story_example.txt. A program that includes the same file has printed them, and
+its test compares them. The page therefore needs no compiler.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from fault import Fault
 from sources import TAG, Line, Source
 
 SOURCE, CHAPTER, EXAMPLE = "src/apps/story.cpp", "docs/story.md", "docs/story_example.txt"
-# The equations of a room that say what it is for, forward and backward: their lines are where a reader is led.
+# The main equation of each layer, forward and backward: the page links to its line.
 FORWARD = {
     "embedding": "1",
     "layernorm": "3",
@@ -44,12 +44,12 @@ Rows = list[list[str]]
 
 @dataclass
 class Call:
-    """A line of a list."""
+    """A call in `forward` or `backward`."""
 
     line: Line
     room: str  # pooling_logits
     arguments: list[str]
-    group: str  # the comment above the first line of a group; empty within it
+    group: str  # the comment above the first line of a group; empty for other lines
 
     @property
     def code(self) -> str:
@@ -58,7 +58,7 @@ class Call:
 
 @dataclass
 class Example:
-    """The numbers of a run: what every line wrote, by its first tag, and the weights."""
+    """The numbers of a run: the results of every line, by the line's first tag, and the weights."""
 
     words: dict[str, str]  # window, targets, alphabet, loss
     of_line: dict[str, dict[str, Rows]]
@@ -78,7 +78,7 @@ def _calls(source: Source, name: str) -> list[Call]:
             continue
         call = re.fullmatch(r"([a-z_]+)\((.*)\);", line.code.strip())
         if not call or not line.tags:
-            raise Fault(f"{SOURCE}:{line.number}", "is no call with the tag of its equation")
+            raise Fault(f"{SOURCE}:{line.number}", "is not a call with the tag of its equation")
         called = call.group(1)
         if name == "backward" and not called.endswith("_backward"):
             raise Fault(f"{SOURCE}:{line.number}", f"{called} is no backward pass")
@@ -89,7 +89,7 @@ def _calls(source: Source, name: str) -> list[Call]:
 
 
 def pairs(source: Source) -> list[tuple[Call, Call]]:
-    """Every line of `forward` with the line of `backward` that differentiates it."""
+    """Pairs each line of `forward` with the line of `backward` that differentiates it."""
     forward, backward = _calls(source, "forward"), _calls(source, "backward")[::-1]
     for one, other in zip(forward, backward, strict=False):
         if one.room != other.room:
@@ -100,7 +100,7 @@ def pairs(source: Source) -> list[tuple[Call, Call]]:
 
 
 def example(text: str) -> Example:
-    """What build/story_example printed."""
+    """Parses the output of build/story_example."""
     found = Example({}, {}, {})
     place: dict[str, Rows] = {}
     name = ""
@@ -120,7 +120,7 @@ def example(text: str) -> Example:
 
 
 def _set(number: str) -> str:
-    """With a minus sign where it is not 0."""
+    """A number with a minus sign, except for zero."""
     return number.lstrip("-") if float(number) == 0 else number.replace("-", "−")
 
 
@@ -129,7 +129,7 @@ def _letter(text: str) -> str:
 
 
 def table(name: str, rows: Rows, heads: list[str], columns: list[str] | None = None) -> str:
-    """Numbers under their name, `heads` before the rows, `columns` above them."""
+    """A table of numbers with a caption, row headers `heads` and column headers `columns`."""
     top = "".join(f'<th scope="col">{_letter(letter)}</th>' for letter in columns or [])
     lines = f"<tr><td></td>{top}</tr>" if top else ""
     lines += "".join(
@@ -143,8 +143,8 @@ def table(name: str, rows: Rows, heads: list[str], columns: list[str] | None = N
 
 
 class Story:
-    """The page's body. `tag_address(name, number)` is that of an equation, `line_address(tag)` that of its plain loop and
-    what to call it."""
+    """The page's body. `tag_address(name, number)`: address of an equation. `line_address(tag)`: address and name of
+    the equation's plain loop."""
 
     def __init__(
         self, root: Path, tag_address: Callable[[str, str], str], line_address: Callable[[str], tuple[str, str]]
@@ -159,7 +159,7 @@ class Story:
 
     def body(self) -> str:
         parts = ['<div class="pairs">\n<p class="forward">Forward, downwards</p><p class="backward">Backward, upwards</p>']
-        # Both lists name their groups, and each may have a note on one.
+        # Both functions use the same group titles, and each may add a note.
         notes: dict[str, list[str]] = {}
         for group in (call.group for pair in self.pairs for call in pair if call.group):
             title, _, note = group.partition(".")
@@ -178,7 +178,7 @@ class Story:
         tags = " ".join(f'<a href="{self._tag_address(*tag.split("."))}">({tag})</a>' for tag in call.line.tags)
         equations = FORWARD if side == "forward" else BACKWARD
         if call.room not in equations:
-            raise Fault(f"{SOURCE}:{call.line.number}", f"calls {call.room}, of which story.py knows no equation")
+            raise Fault(f"{SOURCE}:{call.line.number}", f"calls {call.room}, which has no equation in story.py")
         address, name = self._line_address(f"{call.room}.{equations[call.room]}")
         number = call.line.number
         return (
@@ -194,7 +194,7 @@ class Story:
         found = self.example.of_line[call.line.tags[0]]
         tables = []
         for name, rows in found.items():
-            if name.endswith(("_bnc", "_bc")):  # a row a position, as of the others
+            if name.endswith(("_bnc", "_bc")):  # transposed: one row per position, as in the other arrays
                 rows = [list(column) for column in zip(*rows, strict=True)]
             asked = [f"{one}→{other}" for one, other in zip(letters, words["targets"], strict=True)]
             heads = asked if name == "loss_bc" else letters

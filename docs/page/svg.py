@@ -1,8 +1,8 @@
-"""What the pictures are drawn with: boxes, labels, arrows, rows of cells, braces.
+"""Drawing of the pictures: boxes, labels, arrows, rows of cells, braces.
 
-A picture has no colours but the page's variables, so that it follows light and dark, and no script. A browser decides
-which font it uses: text is measured by the widths of a wide one, and what would not fit its box is an error here, not
-in somebody's browser. Numbers are rounded when they are printed: the same picture is the same bytes.
+A picture has only the page's colour variables, so that it follows light and dark, and no script. The browser chooses
+the font, so text is measured with the widths of a wide font. Text that does not fit its box is an error here, before a
+reader sees it. Coordinates are rounded when they are printed: equal pictures have equal bytes.
 """
 
 import math
@@ -14,9 +14,9 @@ from typing import Iterator, NamedTuple, Sequence
 
 VARIABLES = frozenset("paper ink faint rule panel mark link forward backward a b c d".split())
 
-# Sizes of text, in pixels: of notes and indices, of plain labels, of names as they stand in equations.
+# Sizes of text in pixels: notes and indices, plain labels, names of arrays.
 SMALL, TEXT, NAME = 11, 12, 14
-LINE = 1.25  # width of every line but those that are meant to stand out
+LINE = 1.25  # width of every line, except emphasised lines
 THICK = 2
 HEAD = 7  # length of an arrow's head
 
@@ -24,13 +24,13 @@ Point = tuple[float, float]
 
 
 def number(x: float) -> str:
-    """A coordinate: at most two decimals, none where they are zero."""
+    """A coordinate with at most two decimals, and without trailing zeros."""
     text = f"{x:.2f}".rstrip("0").rstrip(".")
     return "0" if text == "-0" else text
 
 
 def decimal(value: float, digits: int = 2) -> str:
-    """A number to be read, with a minus sign; as the script prints it that moves pictures."""
+    """A number for readers, with a minus sign, in the format of the script that moves pictures."""
     if math.isinf(value):
         return "∞" if value > 0 else "−∞"
     text = f"{value:.{digits}f}"
@@ -47,7 +47,7 @@ def colour(variable: str) -> str:
 
 # ---- Text ----
 
-# Widths in units of the size, those of DejaVu Sans rounded up: few fonts that a page is read in are wider.
+# Widths for size 1: those of DejaVu Sans, rounded up. Few fonts of readers are wider.
 _WIDTHS = {
     character: width
     for characters, width in (
@@ -61,7 +61,7 @@ _WIDTHS = {
     for character in characters
 }
 _OTHER_WIDTH = 0.65
-_BOLD = 1.12  # how much wider
+_BOLD = 1.12  # ratio of bold to normal width
 
 
 class Run(NamedTuple):
@@ -76,7 +76,7 @@ _MARKUP = re.compile(r"_\{(?P<low>[^}]*)\}|\^\{(?P<high>[^}]*)\}|\*(?P<italic>[^
 
 
 def runs_of(label: str) -> list[Run]:
-    """The pieces of a label. *x* is italic, _{...} an index, ^{...} an exponent; all else stands for itself."""
+    """The pieces of a label. *x* is italic, _{...} an index, ^{...} an exponent; other text has no markup."""
     runs = []
     for match in _MARKUP.finditer(label):
         level = {"low": -1, "high": 1}.get(match.lastgroup or "", 0)
@@ -86,7 +86,7 @@ def runs_of(label: str) -> list[Run]:
 
 
 def index_size(size: float) -> float:
-    """Of an index: smaller than its name, but never too small to read."""
+    """Size of an index: smaller than its name, but never too small to read."""
     return max(SMALL, 0.78 * size)
 
 
@@ -95,12 +95,12 @@ def width_of_string(text: str, size: float, bold: bool = False) -> float:
 
 
 def text_width(label: str, size: float = TEXT, bold: bool = False) -> float:
-    """The width of a label, markup and all, as wide as it may become."""
+    """Largest width of a label without its markup."""
     return sum(width_of_string(run.text, index_size(size) if run.level else size, bold) for run in runs_of(label))
 
 
 class TextBox(NamedTuple):
-    """Where a text stands, by the estimate."""
+    """Estimated box of a text."""
 
     text: str
     left: float
@@ -115,7 +115,7 @@ class TextBox(NamedTuple):
 
 
 def text_boxes(source: str) -> list[TextBox]:
-    """The boxes of all texts of a drawing, from its source alone: what a test looks at."""
+    """The boxes of all texts of a drawing, from its source alone; for tests."""
     root = xml.fromstring(source)
     boxes = []
     for element in root.iter("text"):
@@ -136,15 +136,15 @@ def text_boxes(source: str) -> list[TextBox]:
 
 
 class Drawing:
-    """A picture while it is drawn. Coordinates are pixels at natural size, from the upper left corner."""
+    """A picture that is being drawn. Coordinates are pixels at natural size, from the upper left corner."""
 
     def __init__(self, name: str, width: float, height: float):
         self.name, self.width, self.height = name, width, height
-        self.addresses: set[str] = set()  # of its links
+        self.addresses: set[str] = set()  # link targets
         self._parts: list[str] = []
 
     def render(self, title: str, description: str, has_links: bool) -> str:
-        """The whole element. One with links is a group: in an image nobody could reach them."""
+        """The whole element. With links its role is a group: screen readers do not reach links in an image."""
         title_id, description_id = f"{self.name}-title", f"{self.name}-description"
         head = (
             f'<svg role="{"group" if has_links else "img"}" aria-labelledby="{title_id} {description_id}" '
@@ -161,7 +161,7 @@ class Drawing:
 
     @contextmanager
     def link(self, address: str, title: str) -> Iterator[None]:
-        """What is drawn inside is a link, with a title for those who point at it and for those who listen."""
+        """Makes a link of everything drawn inside. The title is shown to pointers and read by screen readers."""
         self.addresses.add(address)
         self.add(f'<a href="{escape(address)}"><title>{escape(title)}</title>')
         yield
@@ -202,7 +202,7 @@ class Drawing:
     def line(
         self, points: Sequence[Point], stroke: str = "ink", line: float = LINE, dashed: bool = False, radius: float = 0
     ) -> None:
-        """Through all points; corners are rounded by `radius`."""
+        """A line through all points; corners are rounded by `radius`."""
         outline = _rounded(points, radius) if radius else _outline(points)
         self.add(f'<path d="{outline}" fill="none"' + _stroke(stroke, line, dashed) + "/>")
 
@@ -215,7 +215,7 @@ class Drawing:
         radius: float = 0,
         both: bool = False,
     ) -> None:
-        """The same with a head at its end, or at both."""
+        """The same with a head at its end, or at both ends."""
         points = list(points)
         ends = [(points[-2], points[-1])] + ([(points[1], points[0])] if both else [])
         body = points[:]
@@ -230,7 +230,7 @@ class Drawing:
             self.polygon([tip, left, right], fill=stroke)
 
     def pair(self, points: Sequence[Point], gap: float = 5, dashed: bool = False) -> None:
-        """Values that flow along a path of horizontal and vertical pieces, and beside them, back, their gradient."""
+        """Two arrows along a path of horizontal and vertical pieces: values forward, their gradient backward."""
         radius = 6
         self.arrow(_beside(points, -gap), "forward", dashed=dashed, radius=radius)
         self.arrow(_beside(points, gap)[::-1], "backward", dashed=dashed, radius=radius)
@@ -247,7 +247,7 @@ class Drawing:
         stroke: str = "rule",
         ink: str = "ink",
     ) -> None:
-        """Elements of an array, side by side; those of one colour are one shape."""
+        """Elements of an array, side by side; neighbours of the same colour are one shape."""
         first = 0
         for i, fill in enumerate(fills):
             if i + 1 == len(fills) or fills[i + 1] != fill:
@@ -284,7 +284,7 @@ class Drawing:
         bold: bool = False,
         halo: bool = False,
     ) -> None:
-        """A label on its baseline. With a halo it stands out where a line passes behind it."""
+        """A label on its baseline. A halo keeps it readable over a line."""
         if not label or size < SMALL:
             raise ValueError(f"{self.name}: '{label}' cannot be read")
         attributes = "" if size == TEXT else f' font-size="{number(size)}"'
@@ -297,13 +297,13 @@ class Drawing:
     def centred(
         self, x: float, y: float, label: str, size: float = TEXT, room: float | None = None, **style: object
     ) -> None:
-        """A label whose middle is at (x, y). An error if it needs more room than there is."""
+        """A label with its middle at (x, y). An error if it is wider than `room`."""
         if room is not None and text_width(label, size, bool(style.get("bold"))) > room:
             raise ValueError(f"{self.name}: '{label}' does not fit into {number(room)} pixels")
         self.text(x, y + 0.35 * size, label, size, **style)
 
     def lines(self, x: float, y: float, labels: Sequence[str], leading: float = 16, **style: object) -> None:
-        """Several lines of text, the first one's baseline at y."""
+        """Several lines of text; y is the baseline of the first line."""
         for i, label in enumerate(labels):
             self.text(x, y + i * leading, label, **style)
 
@@ -344,7 +344,7 @@ def _outline(points: Sequence[Point]) -> str:
 
 
 def _towards(start: Point, end: Point, distance: float) -> Point:
-    """The point that lies so far from `start` on the way to `end`."""
+    """The point at this distance from `start` in the direction of `end`."""
     dx, dy = end[0] - start[0], end[1] - start[1]
     part = distance / ((dx * dx + dy * dy) ** 0.5)
     return start[0] + part * dx, start[1] + part * dy
@@ -358,7 +358,8 @@ def _rounded(points: Sequence[Point], radius: float) -> str:
 
 
 def _beside(points: Sequence[Point], distance: float) -> list[Point]:
-    """A path beside another one of horizontal and vertical pieces; to the left of one that goes down if below 0."""
+    """A path parallel to a path of horizontal and vertical pieces; a negative distance is to the left of a downward
+    path."""
     sides = []
     for (x, y), (next_x, next_y) in zip(points, points[1:]):
         length = abs(next_x - x) + abs(next_y - y)
@@ -371,7 +372,7 @@ def _beside(points: Sequence[Point], distance: float) -> list[Point]:
 
 
 def _spans(label: str, size: float) -> str:
-    """A label's pieces as elements. Each index moves the baseline, and what follows moves it back."""
+    """A label's pieces as elements. Each index moves the baseline; the next piece moves it back."""
     runs, spans, shift = runs_of(label), [], 0.0
     low, small = 0.25 * size, number(index_size(size))
     for run in runs:
@@ -382,7 +383,7 @@ def _spans(label: str, size: float) -> str:
         shift = wanted
         text = escape(run.text, quote=False)
         spans.append(f"<tspan{attributes}>{text}</tspan>" if attributes else text)
-    # Text between elements would be lost to those who look for it: a label has either none of them, or only them.
+    # Text searches lose plain text between elements, so a label consists of plain text only or of elements only.
     if any(span.startswith("<") for span in spans):
         spans = [span if span.startswith("<") else f"<tspan>{span}</tspan>" for span in spans]
     return "".join(spans)

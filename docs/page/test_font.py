@@ -1,4 +1,4 @@
-"""The font that is cut for the page has what the page needs, is small and always the same; a lack has a name."""
+"""The font cut for the page has all needed characters, is small and reproducible. A missing character is named."""
 
 import importlib.util
 import io

@@ -1,4 +1,4 @@
-"""Tests of the pages of kernels at work: costs counted by hand, traces, links to moments, what comes without script."""
+"""Tests of the kernel pages: costs counted by hand, traces, links to moments, and the page without script."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def access(kind: str, first: int, step: int, size: int, lanes: range = range(32)
     return Event(kind, 0, 0, list(lanes), {lane: first + lane * step for lane in lanes}, size)
 
 
-# Name, event, sectors or else phases and conflicts.
+# Name, event, and the sectors, or else phases and conflicts.
 BY_HAND = [
     ("an aligned row", access("r", 256, 4, 4), (4,)),
     ("a row that is not aligned", access("r", 260, 4, 4), (5,)),
@@ -65,7 +65,7 @@ class Requests(unittest.TestCase):
 
 
 class Recorded(unittest.TestCase):
-    """The traces of the repository."""
+    """Traces of the repository."""
 
     def of(self, name: str) -> Trace:
         return kernel_pages.levels(ROOT, "basics")[name]
@@ -100,7 +100,7 @@ class Recorded(unittest.TestCase):
         self.assertRegex(text, r"\nfault emulator: .*divergent barrier.*broken_kernels\.hpp:\d+.*broken_kernels\.hpp:\d+")
 
     def test_costs_of_whole_traces_are_those_of_the_tables(self) -> None:
-        """The tables are counted by the emulator. Traces of these two have every block."""
+        """The emulator has counted the tables. The traces of these two operations contain every block."""
         for operation in ("layernorm", "embedding_gradient"):
             chapter = (ROOT / kernel_pages.chapter_of(operation)).read_text(encoding="utf-8")
             for level, trace in kernel_pages.levels(ROOT, operation).items():

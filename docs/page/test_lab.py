@@ -1,4 +1,4 @@
-"""The lab: what the generator makes of its parts, with a module and without one."""
+"""The lab: output of the generator with and without a module."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 class Equations(unittest.TestCase):
-    """What the page knows of equations is what the headers and chapters say."""
+    """The equations of the page agree with the headers and chapters."""
 
     @classmethod
     def setUpClass(cls) -> None:
@@ -61,7 +61,7 @@ class Equations(unittest.TestCase):
 
 
 class Mixers(unittest.TestCase):
-    """All of them, and nothing else, can be chosen."""
+    """The page offers all of them, and nothing else."""
 
     def test_are_those_of_the_network(self) -> None:
         listed = re.search(
@@ -73,7 +73,7 @@ class Mixers(unittest.TestCase):
 
 
 class Scripts(unittest.TestCase):
-    """What the page loads."""
+    """Files that the page loads."""
 
     def test_the_style_alone_where_nothing_trains(self) -> None:
         self.assertEqual(list(lab.scripts(ROOT, False)), [lab.STYLE])
@@ -112,7 +112,7 @@ class Scripts(unittest.TestCase):
 
 
 class Page(unittest.TestCase):
-    """The page's main."""
+    """The main part of the page."""
 
     def body(self) -> str:
         chapters = {name: f"docs/blocks/{name}.md" for name in set(mixers(ROOT).values())}

@@ -1,4 +1,4 @@
-"""The generator, on a repository of one layer and one block: what it makes of them, and that it finds what is wrong."""
+"""The generator, on a repository of one layer and one block: its pages, and the faults that it finds."""
 
 import html
 import posixpath
@@ -98,14 +98,14 @@ for folder, end in (("cpu", "cpp"), ("cuda", "cu")):
 
 
 def picture(page: str, after: str, svg: str, caption: str = "") -> types.SimpleNamespace:
-    """What the generator takes from a picture."""
+    """The attributes of a picture that the generator uses."""
     return types.SimpleNamespace(name="p", page=page, after=after, caption=caption, script="", draw=lambda: svg)
 
 
 def built(
     files: dict[str, str], pictures: list | None = None, scripts: dict[str, str] | None = None
 ) -> tuple[dict[str, str], list[str]]:
-    """The site of a repository that holds these files, and its faults; a fault that stops the build is the only one."""
+    """The site of a repository with these files, and its faults. A fault that stops the build is the only one."""
     with tempfile.TemporaryDirectory() as folder:
         for path, text in files.items():
             file = Path(folder, path)
@@ -118,7 +118,7 @@ def built(
 
 
 class Faults(unittest.TestCase):
-    """One thing is wrong at a time, and the fault says which."""
+    """Each test plants one fault; the message must name it."""
 
     def assert_fault(self, expected: str, path: str, change: Callable[[str], str] | str, by: str = "") -> None:
         files = dict(GOOD)
@@ -141,7 +141,7 @@ class Faults(unittest.TestCase):
         self.assert_fault("lacks the equation (twice.2)", "docs/layers/twice.md", "\\qquad \\text{(twice.2)}")
 
     def test_tag_twice(self) -> None:
-        self.assert_fault("(twice.1) stands at 2 equations", "docs/layers/twice.md", "\\text{(twice.2)}", "\\text{(twice.1)}")
+        self.assert_fault("(twice.1) is the tag of 2 equations", "docs/layers/twice.md", "\\text{(twice.2)}", "\\text{(twice.1)}")
 
     def test_reference_to_no_equation(self) -> None:
         self.assert_fault("(twice.7) refers to no equation", "docs/layers/twice.md", "Not (twice.2)", "Not (twice.7)")
@@ -174,12 +174,12 @@ class Faults(unittest.TestCase):
         self.assert_fault("#backward names no place", "docs/layers/twice.md", "It doubles", "It [doubles](#backward)")
 
     def test_double_id(self) -> None:
-        self.assert_fault("the id forward stands twice", "docs/layers/twice.md", lambda text: text + "\n## Forward\n")
+        self.assert_fault("the id forward occurs twice", "docs/layers/twice.md", lambda text: text + "\n## Forward\n")
 
     def test_unnamed_image(self) -> None:
         files = dict(GOOD, **{"docs/layers/x.svg": "<svg></svg>"})
         files["docs/layers/twice.md"] = GOOD["docs/layers/twice.md"].replace("It doubles", "![](x.svg) It doubles")
-        self.assertEqual(built(files)[1], ["layers/twice.html: an image has no text in its place"])
+        self.assertEqual(built(files)[1], ["layers/twice.html: an image has no alt text"])
 
     def test_listing_without_the_line_of_an_equation(self) -> None:
         def nothing(source: sources.Source, number: int, context: int) -> set[int]:
@@ -232,7 +232,7 @@ class Faults(unittest.TestCase):
             equation = equation.replace("```", "```\n\n</details>", 1)
             return f"{before}<details>\n<summary>More</summary>\n\n```math\n{equation}"
 
-        self.assert_fault("layers/twice.html: the equation (twice.1) stands in a fold", "docs/layers/twice.md", folded)
+        self.assert_fault("layers/twice.html: the equation (twice.1) is in a fold", "docs/layers/twice.md", folded)
 
     def test_link_of_another_page_into_a_fold(self) -> None:
         fold = "\n<details>\n<summary>More</summary>\n\n### Why\n\nSo. [Again](#why).\n\n</details>\n\n### Behind\n"
@@ -279,7 +279,7 @@ class Faults(unittest.TestCase):
 
 
 class Pages(unittest.TestCase):
-    """What stands on a page."""
+    """Contents of a page."""
 
     files: dict[str, str]
 
@@ -329,7 +329,7 @@ class Pages(unittest.TestCase):
             files = GOOD | {"plain/twice.cpp": GOOD["plain/twice.cpp"].replace("// (twice.1)", comment)}
             page = built(files)[0]["layers/twice.html"]
             self.assertIn(shown, page[page.index('<ol class="excerpt">') :])
-            self.assertIn('<a href="../blocks/echo.html#echo.1">(echo.1)</a>', page, "the listing has the tag")
+            self.assertIn('<a href="../blocks/echo.html#echo.1">(echo.1)</a>', page, "the listing must have the tag")
 
     def test_listing_is_complete_and_verbatim(self) -> None:
         begin = self.twice.index('aria-label="cuda/twice.cu">') + len('aria-label="cuda/twice.cu">')
@@ -366,7 +366,7 @@ class Pages(unittest.TestCase):
     def test_order(self) -> None:
         for path, before, after in (("conventions", "index", "layers/twice"), ("layers/twice", "../conventions", "../blocks/echo")):
             page = self.files[f"{path}.html"]
-            self.assertEqual(page.count(f'rel="prev" href="{before}.html"'), 2, "above and below")
+            self.assertEqual(page.count(f'rel="prev" href="{before}.html"'), 2, "navigation above and below")
             self.assertEqual(page.count(f'rel="next" href="{after}.html"'), 2)
         self.assertNotIn('rel="prev"', self.files["index.html"])
         self.assertNotIn('rel="next"', self.files["blocks/echo.html"])
@@ -414,12 +414,12 @@ class Pages(unittest.TestCase):
         part = page[begin : page.index("</ol>", begin)]
         self.assertIn('<li\nclass=gap><a href="../files/cuda/twice_step.cu.html#L1">⋯ 1 line</a><li\n value=2 style=--n:2>void twice() {', part)
         self.assertIn("<li\nid=g3-4 data-t=1>    out = 2 * in;", part)
-        self.assertRegex(part, r'#L21">⋯ 986 lines</a>$')  # 16 lines behind it are shown, where there is room
-        self.assertEqual(page.count("<p>cuda/twice"), 2, "one place of a device has an excerpt, where there is little room")
+        self.assertRegex(part, r'#L21">⋯ 986 lines</a>$')  # 16 context lines after it are shown, because they fit
+        self.assertEqual(page.count("<p>cuda/twice"), 2, "near the size limit one place per device has an excerpt")
         self.assertIn('part of <a href="../../layers/twice.html">twice</a>', whole)
         self.assertIn('<a href="../../layers/twice.html#twice.1">(twice.1)</a>', whole)
         self.assertIn('href="../files/cuda/twice_step.cu.html">Steps</a>', written["blocks/echo.html"])
-        self.assertNotIn("files/cpu/twice_step.cpp.html", sorted(written))  # without the largest the page fits
+        self.assertNotIn("files/cpu/twice_step.cpp.html", sorted(written))  # without the largest file the page fits
         self.assertIn('aria-label="cpu/twice_step.cpp"', page)
 
     def test_less_is_shown_where_there_is_less_room(self) -> None:
@@ -429,7 +429,7 @@ class Pages(unittest.TestCase):
         written, faults = built(files)
         self.assertEqual([fault for fault in faults if "layers/twice.html" in fault], [])
         page = written["layers/twice.html"]
-        self.assertEqual(len(re.findall(r"id=c2-\d+ data-t=1>", page)), 160, "every line that computes something is there")
+        self.assertEqual(len(re.findall(r"id=c2-\d+ data-t=1>", page)), 160, "every line with a tag must be listed")
         self.assertLess(page.count("int a_line"), 160 * 32)
         self.assertGreater(page.count("int a_line"), 160)
 
@@ -448,7 +448,7 @@ class Pages(unittest.TestCase):
 
 
 def moved(*paths: tuple[str, str]) -> dict[str, str]:
-    """GOOD, whose files stand elsewhere, and are included and linked to there."""
+    """GOOD with its files in other folders, where they are included and linked to."""
     files = dict(GOOD)
     for old, new in paths:
         files[new] = files.pop(old)
@@ -460,7 +460,7 @@ def moved(*paths: tuple[str, str]) -> dict[str, str]:
 
 
 def of_feature(folder: str, name: str, chapter: str) -> list[tuple[str, str]]:
-    """The files of a layer, to be moved to a feature's folder."""
+    """The files of a layer, as they are moved to a feature's folder."""
     devices = [(f"{device}/{name}.{end}", f"{folder}/{name}_{device}.{end}") for device, end in DEVICES]
     return devices + [
         (f"src/layers/{name}.hpp", f"{folder}/{name}.hpp"),
@@ -474,7 +474,7 @@ THRICE = {path.replace("twice", "thrice"): text.replace("twice", "thrice") for p
 
 
 class Features(unittest.TestCase):
-    """Layers, blocks and documents in extras/: the addresses are those of their names."""
+    """Layers, blocks and documents in extras/: their addresses follow their names."""
 
     def assert_same_article(self, files: dict[str, str], *pages: str) -> None:
         written, faults = built(files)
@@ -549,7 +549,7 @@ class Features(unittest.TestCase):
 
 
 class Excerpts(unittest.TestCase):
-    """The lines that stand under an equation."""
+    """The lines under an equation."""
 
     def excerpt(self, text: str, number: int) -> list[str]:
         with tempfile.TemporaryDirectory() as folder:
@@ -566,7 +566,7 @@ class Excerpts(unittest.TestCase):
         self.assertEqual(self.excerpt(text, 5), ["for (a) { ...", "  for (b) {", "    x = 1;", "  } ...", "}"])
 
     def test_braces_match_in_every_excerpt_of_the_repository(self) -> None:
-        """And each begins at the margin."""
+        """Each begins at the margin, too."""
         root = Path(__file__).resolve().parents[2]
         for room in sources.rooms(root).values():
             for source in [source for files in room.devices.values() for source in files]:
@@ -579,7 +579,7 @@ class Excerpts(unittest.TestCase):
                     shown = {row.line.number for row in rows}
                     self.assertIn(line.number, shown, place)
                     self.assertEqual(min(row.line.indent - row.margin for row in rows if row.line.code), 0, place)
-                    if shown >= set(source.statement(line.number)):  # else a statement is shown in part
+                    if shown >= set(source.statement(line.number)):  # otherwise only a part of the statement is shown
                         self.assertEqual(braces.count("{"), braces.count("}"), place)
 
     def test_lines_of_other_layers_are_left_out(self) -> None:

@@ -1,4 +1,4 @@
-"""The pictures of the page: that they are whole, say what they show, and show what the source says."""
+"""The pictures of the page: complete, with a description, and in agreement with the source."""
 
 import math
 import posixpath
@@ -28,7 +28,7 @@ TREES = [(picture, xml.fromstring(DRAWN[picture.name])) for picture in PICTURES]
 
 
 def chapter(page: str) -> str:
-    """The text of a page's document."""
+    """Text of the document of a page."""
     return DOCUMENTS[f"{page}.html"].read_text(encoding="utf-8")
 
 
@@ -117,7 +117,7 @@ class Constants(unittest.TestCase):
         self.assertEqual([str(fault) for fault in constants_faults(ROOT)], [])
 
     def planted(self, file: str, old: str, new: str) -> list[str]:
-        """The faults in a copy of the source where `file` says something else."""
+        """The faults in a copy of the source with a change in `file`."""
         with changed_copy(file, old, new) as copy:
             return [str(fault) for fault in constants_faults(copy)]
 
@@ -150,7 +150,7 @@ class Constants(unittest.TestCase):
 
 
 class Map(unittest.TestCase):
-    """The map of the network, as the sources say."""
+    """The map of the network, compared with the sources."""
 
     def test_links_to_every_page_of_a_layer_or_block(self):
         links = {link.get("href") for link in xml.fromstring(DRAWN["map"]).iter("a")}
@@ -178,7 +178,7 @@ class Map(unittest.TestCase):
 
 @contextmanager
 def changed_copy(file: str, old: str, new: str) -> Iterator[Path]:
-    """A copy of the source where `file` says something else."""
+    """A copy of the source with a change in `file`."""
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder)
         for name in ("src/blocks", "src/layers", "docs/layers", "docs/blocks", "plain", "cpu", "cuda", "extras"):
@@ -189,13 +189,13 @@ def changed_copy(file: str, old: str, new: str) -> Iterator[Path]:
             shutil.copy(ROOT / name, copy / name)
         source = (copy / file).read_text(encoding="utf-8")
         if old not in source:
-            raise AssertionError(f"{file} does not say {old!r}")
+            raise AssertionError(f"{file} does not contain {old!r}")
         (copy / file).write_text(source.replace(old, new), encoding="utf-8")
         yield copy
 
 
 class Numbers(unittest.TestCase):
-    """What pictures compute, against what they say."""
+    """Numbers that pictures compute, compared with their texts."""
 
     def test_of_cross_entropy_are_the_derivatives(self):
         for row, smoothing in product(range(cross_entropy.COUNT), cross_entropy.SMOOTHINGS):
@@ -219,7 +219,7 @@ class Numbers(unittest.TestCase):
 
             found = rescale.backward(head, rescale.D_OUT)
             for gradient, difference in zip(found, differences(loss, head), strict=True):
-                self.assertAlmostEqual(gradient, difference, places=5)  # but for epsilon
+                self.assertAlmostEqual(gradient, difference, places=5)  # except epsilon
             self.assertAlmostEqual(math.hypot(*rescale.forward(head)), math.sqrt(rescale.K - 1), places=4)
 
     def test_of_gelu_are_the_derivatives(self):
@@ -237,7 +237,7 @@ class Numbers(unittest.TestCase):
             self.assertEqual(adamw.steps([2, -5]), [1, -0.59375])
 
     def test_of_dropout_are_drawn_by_the_generator(self):
-        """The first words of Philox4x32-10 for a counter and a key of zeros, as its authors publish them."""
+        """The first words of Philox4x32-10 for a counter and a key of zeros, as published by its authors."""
         words = dropout.philox_block(0, (0, 0, 0, 0))
         self.assertEqual(words, (0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8))
         ones = 0xFFFFFFFF
@@ -270,7 +270,7 @@ class Numbers(unittest.TestCase):
     def test_of_leap_have_one_row_of_weights(self):
         for c in range(leap.C):
             self.assertAlmostEqual(sum(leap.attention(c)), 1)
-            self.assertAlmostEqual(sum(leap.pooled(c)), 1, places=4)  # but for epsilon
+            self.assertAlmostEqual(sum(leap.pooled(c)), 1, places=4)  # except epsilon
             self.assertTrue(0 < leap.gate(c) < 1)
             for share, last in zip(leap.pooled(c), leap.pooled(leap.C - 1)):
                 self.assertAlmostEqual(share / leap.pooled(c)[0], last / leap.pooled(leap.C - 1)[0])
@@ -279,16 +279,16 @@ class Numbers(unittest.TestCase):
         done = []
         for j, direction, _ in chunks.rows():
             if direction == "forward":
-                self.assertTrue(j == 0 or (j - 1, "forward") in done, "nothing has entered the chunk")
+                self.assertTrue(j == 0 or (j - 1, "forward") in done, "the chunk has no input state")
             else:
-                self.assertEqual(done[-1], (j, "forward"), "what the chunk computed is gone")
-                self.assertTrue(j == chunks.CHUNKS - 1 or (j + 1, "backward") in done, "no gradient has come back")
+                self.assertEqual(done[-1], (j, "forward"), "the activations of the chunk are gone")
+                self.assertTrue(j == chunks.CHUNKS - 1 or (j + 1, "backward") in done, "the next chunk has passed no gradient back")
             done.append((j, direction))
         self.assertEqual(sorted(j for j, direction in done if direction == "backward"), list(range(chunks.CHUNKS)))
 
 
 def differences(loss, x) -> list[float]:
-    """Central differences of a function of several numbers."""
+    """Central differences of a function of several variables."""
     step = 1e-6
     moved = [[[value + (i == j) * by for j, value in enumerate(x)] for by in (step, -step)] for i in range(len(x))]
     return [(loss(up) - loss(down)) / (2 * step) for up, down in moved]

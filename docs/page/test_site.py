@@ -1,4 +1,4 @@
-"""tools/site.sh where there are no tools for WebAssembly: the site is written without what needs them."""
+"""tools/site.sh without tools for WebAssembly: it writes the site without the parts that need them."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import unittest
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-SAID = "the site is written without the lab and without pictures that can be touched"
+SAID = "the site is written without the lab and without interactive pictures"
 
 
 class WithoutTools(unittest.TestCase):
-    """A path with Python alone: nothing compiles, and nothing is installed."""
+    """A PATH with only Python: nothing can be compiled or installed."""
 
     @classmethod
     def setUpClass(cls) -> None:

@@ -1,4 +1,4 @@
-"""The page of the story: which line faces which, with which numbers, and what stops the build."""
+"""The page of the story: pairs of lines, their numbers, and faults that stop the build."""
 
 import unittest
 from unittest import mock
@@ -51,7 +51,7 @@ ALL = GOOD | TOLD | {"docs/index.md": GOOD["docs/index.md"].replace("1. ", "1. [
 
 
 def told(path: str = "src/apps/story.cpp", old: str = "", new: str = "") -> tuple[str, list[str]]:
-    """The page of the story with one thing changed, and what is wrong."""
+    """The page of the story with one change, and its faults."""
     files = dict(ALL)
     assert old in files[path]
     files[path] = files[path].replace(old, new)
@@ -111,7 +111,7 @@ class Faults(unittest.TestCase):
         last = "    twice_backward(d_x_bcd, d_y_bcd, scale_d);  // (twice.1) (twice.2)\n"
         self.assert_fault("forward has 2 lines, backward 1", code, last)
         self.assert_fault("thrice does not face twice, line 6", code, "twice_backward(plain", "thrice_backward(plain")
-        self.assert_fault("story.cpp:5: is no call with the tag", code, "scale_d);  // (twice.1)", "scale_d);")
+        self.assert_fault("story.cpp:5: is not a call with the tag", code, "scale_d);  // (twice.1)", "scale_d);")
         self.assert_fault("twice is no backward pass", code, "twice_backward(plain", "twice(plain")
         self.assert_fault("has no list forward", code, "void forward", "void forwards")
         self.assert_fault("the list backward does not end", code, "(twice.2)\n  }\n};\n", "(twice.2)")
@@ -120,7 +120,7 @@ class Faults(unittest.TestCase):
         code = "src/apps/story.cpp"
         self.assert_fault("#echo.9 names no place", code, "(twice.1) (twice.2)", "(twice.1) (echo.9)")
         self.assert_fault("(thrice.1) refers to no layer", code, "(twice.1) (twice.2)", "(twice.1) (thrice.1)")
-        self.assertIn("calls twice, of which story.py knows no equation", built(ALL)[1][0])
+        self.assertIn("calls twice, which has no equation in story.py", built(ALL)[1][0])
 
     def test_order(self) -> None:
         self.assertIn("has 0 items for docs/story.md", built(GOOD | TOLD)[1][0])

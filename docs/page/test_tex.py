@@ -1,4 +1,4 @@
-"""The equations of all chapters are read; what comes out of a few is compared, and what is wrong is refused by name."""
+"""All equations of all chapters can be parsed. A few outputs are compared, and errors have messages."""
 
 import re
 import unittest
@@ -18,7 +18,7 @@ HEADER = re.compile(r"^//   (\S.*?)\s+\((\w+\.\d+)\)$", re.MULTILINE)
 
 
 def equations() -> list:
-    """Every equation of every chapter: (file, equation, whether it is in display)."""
+    """Every equation of every chapter: (file, equation, true: displayed)."""
     found = []
     for path in CHAPTERS:
         text = (ROOT / path).read_text(encoding="utf-8")
@@ -52,7 +52,7 @@ class Chapters(unittest.TestCase):
         self.assertGreater(len(tagged()), 130)
 
     def test_plain_text_is_what_the_headers_write(self):
-        """Where both have the same names for everything. Elsewhere the header's names are those of the code."""
+        """Compared where chapter and header use the same names. Elsewhere the header has the names of the code."""
         headers = {}
         for files in PARTS:
             header = (ROOT / files.header).read_text(encoding="utf-8")
@@ -67,7 +67,7 @@ INFIX = '<mo form="infix">'
 
 
 def wrapping(*groups: str) -> str:
-    """A group that wraps itself is given as an element."""
+    """A group that breaks is given as an element."""
     rows = (group if group.startswith("<mrow class") else f"<mrow>{group}</mrow>" for group in groups)
     return f'<mrow class="wrap">{"".join(rows)}</mrow>'
 

@@ -1,4 +1,4 @@
-"""The pictures that can be touched: what computes them, and how they stand without script."""
+"""The interactive pictures: the code that computes them, and the pictures without script."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MOST_C, MOST_K = 16, 2
 
 
 def sections(wasm: bytes) -> set[int]:
-    """The numbers of the sections of a WebAssembly module; 2 is that of imports."""
+    """The numbers of the sections of a WebAssembly module; section 2 holds the imports."""
     found, at = set(), 8
     while at < len(wasm):
         found.add(wasm[at])
@@ -41,7 +41,7 @@ def sections(wasm: bytes) -> set[int]:
 
 
 class Layers(unittest.TestCase):
-    """What a page calls, with the layers of plain/, compiled for this machine and called in the same way."""
+    """The interface of a page with the layers of plain/, compiled for this machine and called in the same way."""
 
     @classmethod
     def setUpClass(cls) -> None:
@@ -93,7 +93,7 @@ class Layers(unittest.TestCase):
         self.assertClose(self.array("weight_cc", 64), sum(expected, []))
 
     def test_worked_example_of_attention(self) -> None:
-        # Its last row. The two channels of the values have the same weights, and their gradients add up.
+        # Its last row. Both channels of the values have the same weights, so their gradients add up.
         d_score = [0.0] * 3
         for value, out in (([3, 0, 1], 1), ([0, 3, 4], 3)):
             self.give(score_s=[0, math.log(2), math.log(3)], value_s=value, d_out_row=[6])
@@ -150,7 +150,7 @@ class Layers(unittest.TestCase):
 
 
 class Script(unittest.TestCase):
-    """What a page loads."""
+    """Files that a page loads."""
 
     @classmethod
     def setUpClass(cls) -> None:
@@ -184,7 +184,7 @@ class Script(unittest.TestCase):
 
 
 class Figures(unittest.TestCase):
-    """The drawings, as they stand without script."""
+    """The drawings without script."""
 
     def drawings(self):
         for figure in touch.figures(True):

@@ -1,24 +1,23 @@
-"""The equations of the chapters: TeX in, MathML or one line of plain text out.
+"""Converts the equations of the chapters from TeX to MathML or to a line of plain text.
 
-Why no converter that exists. katex converts nearly all of these equations, but it needs node, sets gaps into `+=` and
-before the 1 of `( -1`, shrinks a large bracket that has an exponent, and makes six identifiers of the name `weight`.
-latex2mathml loses the text of a command that it does not know without a word, and prints `\\_` as it stands. pandoc
-fails at a bracket with a size, and only warns. The chapters use few commands, so those few are understood here, and
-everything else is an error: a misspelt command stops the build instead of reaching a reader. And two things come out
-that none of the others has: places where a long equation may break, and the equation as a line of plain text in the
-form that the headers use.
+Existing converters are not sufficient. katex converts nearly all of these equations, but it needs node, sets gaps into
+`+=` and before the 1 of `( -1`, shrinks a large bracket that has an exponent, and makes six identifiers of the name
+`weight`. latex2mathml silently drops the text of an unknown command, and prints `\\_` unchanged. pandoc fails at a
+bracket with a size, and only warns. The chapters use few commands. This module converts these commands, and everything
+else is an error: a misspelt command stops the build instead of reaching a reader. It also marks where a long equation
+may break, and writes an equation as a line of plain text in the form of the headers. The other converters do neither.
 
-The MathML is that of MathML Core: a browser sets an `<mi>` of one letter in italics and of several upright, and takes
-the space around an operator from a dictionary; attributes say only where TeX does otherwise. No browser breaks a long
-equation by itself, so one in display is a row of rows: one for each of several equations, in it one for each operand,
-and in a long operand one for each factor; never in brackets. The style sheet must say
+The output is MathML Core. A browser sets an `<mi>` of one letter in italics and of several letters upright, and takes
+the space around an operator from a dictionary; attributes are set only where TeX differs. No browser breaks a long
+equation by itself. A displayed equation is therefore a row of rows: one row per equation, in it one row per operand,
+and in a long operand one row per factor. Rows never break inside brackets. The style sheet must contain
 
     math[display=block], .wrap { display: flex; flex-wrap: wrap; align-items: baseline }
     .wrap > mrow { padding-block: 0.15em }
     mtd { text-align: left }
 
-where the first line lets Chromium break them all (Firefox parts the equations, and a long one has to scroll), the
-second keeps the lines apart, and the third is for the columns of cases.
+With the first rule Chromium breaks all these rows (Firefox only separates the equations, and a long equation scrolls).
+The second rule keeps the lines apart. The third rule is for the columns of cases.
 """
 
 import re
@@ -41,10 +40,10 @@ SIZES = {
 }
 TIGHT = ' lspace="0" rspace="0"'
 WIDE = ("1em", "2em")
-NARROW = 32  # characters, about what a telephone shows
+NARROW = 32  # characters, about the width of a telephone
 THIN = '<mspace width="0.1667em"/>'
 
-# Letters that have one of their own among the mathematical italics, where h stands elsewhere.
+# Letters with a code point of their own among the mathematical italics; h has its code point elsewhere.
 ITALICS = {"h": "ℎ"} | {
     chr(int(unicodedata.decomposition(chr(code)).split()[1], 16)): chr(code)
     for code in (*range(0x1D434, 0x1D468), *range(0x1D6E2, 0x1D71C))
@@ -65,25 +64,27 @@ def mathml(tex: str, display: bool) -> str:
 
 
 def _cut(items: tuple, between: Callable[[Node, Node], bool]) -> list:
-    """The items in groups. Two neighbours are parted where `between` says so."""
+    """Splits the items into groups. A new group begins where `between` is true for two neighbours."""
     cuts = [at for at in range(1, len(items)) if between(items[at - 1], items[at])]
     return [items[start:end] for start, end in zip([0, *cuts], [*cuts, len(items)])]
 
 
 def _may_break(_: Node, item: Node) -> bool:
-    """Before an operator, or a term with a condition."""
+    """True: a line may break before this item, an operator or a term with a condition."""
     return item.kind in ("relation", "sign", "binary") or base(item).text == r"\{"
 
 
 def _may_break_if_long(before: Node, item: Node) -> bool:
-    """Between factors, where a gap or a sum parts them, and behind a comma. Never in brackets, which are one item."""
+    """True: a long line may break here: after a gap or a comma, or before a sum. Brackets are one item and do not
+    break."""
     return item.kind != "space" and (
         before.kind in ("space", "punctuation") or base(item).kind == "sum" and base(before).kind not in OPERATORS
     )
 
 
 def _wrapping(groups: list) -> str:
-    """A row that breaks between its groups; and within one that is too long for a narrow screen, between its factors."""
+    """A row that breaks between its groups. A group that is too wide for a narrow screen also breaks between
+    factors."""
     shown = ""
     for group in groups:
         parts = _cut(group, _may_break_if_long) if len(_line(group)) > NARROW else []
@@ -92,7 +93,7 @@ def _wrapping(groups: list) -> str:
 
 
 def _row(items: tuple, style: str) -> str:
-    """Elements side by side. `style` is `display`, `line` (as in a line of text) or `script`."""
+    """Elements side by side. `style` is `display`, `line` (inside a line of text) or `script`."""
     shown = ""
     before = None
     for at, item in enumerate(items):
@@ -108,14 +109,14 @@ def _row(items: tuple, style: str) -> str:
 
 
 def _apart(left: Node, right: Node) -> bool:
-    """TeX keeps a fraction and a bracket that grows at a distance from other values."""
+    """True: TeX adds space here, beside a fraction or a growing bracket."""
     pair = (base(left), base(right))
     grown = any(node.kind == "fraction" or node.text.startswith(r"\left") for node in pair)
     return grown and not any(node.kind in ("space", "text", *OPERATORS) for node in pair)
 
 
 def _applied(function: str, before: str | None, after: tuple) -> str:
-    """A function with the thin spaces that TeX sets around it, and the invisible sign that it is applied."""
+    """A function with TeX's thin spaces and the invisible sign for function application."""
     if before not in (None, *OPERATORS):
         function = THIN + function
     follows = next((base(item).kind for item in after if item.kind != "space"), "text")
@@ -125,7 +126,7 @@ def _applied(function: str, before: str | None, after: tuple) -> str:
 
 
 def _element(node: Node, style: str, before: str | None = None) -> str:
-    """`before` is the kind of what stands before it in its row."""
+    """`before` is the kind of the preceding item in the row."""
     text = escape(node.text, quote=False)
     match node.kind:
         case "number":
@@ -189,7 +190,8 @@ def _script(node: Node, style: str, before: str | None) -> str:
 
 
 def characters(element: str) -> set[str]:
-    """What a font must have to draw a `<math>`: a browser takes a single letter from the mathematical italics."""
+    """The characters of a `<math>` that a font must have: a browser takes a single letter from the mathematical
+    italics."""
     found = set()
     for node in ElementTree.fromstring(element).iter():
         text = node.text or ""
@@ -202,7 +204,7 @@ def characters(element: str) -> set[str]:
 
 
 def plain(tex: str) -> str:
-    r"""In the form of the headers: `\frac1D \sum_d \mathrm{in}_{bcd}` is `1/D sum_d in_bcd`."""
+    r"""Text in the form of the headers: `\frac1D \sum_d \mathrm{in}_{bcd}` is `1/D sum_d in_bcd`."""
     return _line(parse(tex).parts)
 
 
@@ -211,7 +213,7 @@ def _items(node: Node) -> tuple:
 
 
 def _line(items: tuple, gap: str = " ") -> str:
-    """`gap` stands between factors, which the indices of an array are not."""
+    """`gap` separates factors; the indices of an array have no gap."""
     line = ""
     joined = True
     for item in items:

@@ -1,8 +1,8 @@
-"""TeX as the chapters use it, read into a tree. tex.py makes MathML and plain text of the tree, and says why.
+"""Parses the TeX of the chapters into a tree. tex.py makes MathML and plain text of the tree; its text explains why.
 
-What is not in the tables below and not one of the few commands of `_Reader.atom` is an error that says what and where:
-an unknown command, a brace or a bracket without its partner, a second script in one place, an empty argument. A bracket
-closes with its own kind, so a half-open interval is one too; the chapters say `0 \\le x < 1`.
+Everything outside the tables below and the few commands of `_Reader.atom` is an error with its cause and its place: an
+unknown command, an unmatched brace or bracket, a second script in one place, an empty argument. A bracket must be
+closed by its own kind, so a half-open interval is also an error; the chapters write `0 \\le x < 1`.
 """
 
 import re
@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 
 class TexError(Exception):
-    """What is wrong with an equation, and at which of its characters."""
+    """An error in an equation, with the index of its character."""
 
     def __init__(self, text: str, offset: int):
         super().__init__(text, offset)
@@ -22,18 +22,18 @@ class TexError(Exception):
 
 
 class Node(NamedTuple):
-    """A symbol of a kind that SYMBOLS knows, a `number`, a `name`, or one of the following, with its parts:
+    """A symbol of a kind in SYMBOLS, a `number`, a `name`, or a node of one of the following kinds with its parts:
     `row`, `script` (base, subscript, superscript), `fraction`, `root` (body, degree), `mark`, `fence`, `cases`."""
 
     kind: str
-    text: str = ""  # as shown; of what has parts, as written
+    text: str = ""  # as shown; for a node with parts, as written in TeX
     plain: str = ""  # in plain text
     parts: tuple = ()
 
 
-# ---- What is known ----
+# ---- Tables of commands ----
 
-# Every command or character: what it shows, and what it is in plain text, where ~ is a space.
+# Each command or character: the symbol shown, and its plain text (~ stands for a space).
 SYMBOLS = {
     command: Node(kind, shown, plain.replace("~", " "))
     for kind, entries in {
@@ -61,10 +61,10 @@ SYMBOLS = {
     for command, shown, plain in re.findall(r"(\S+) (\S+) (\S+)", entries)
 } | {
     "\\ ": Node("space", "0.25em", " "),
-    "\\!": Node("space"),  # takes away a space of TeX's that MathML does not set
+    "\\!": Node("space"),  # removes a space that TeX sets and MathML does not
 }
 
-# Opening brackets: for each its closing bracket, the signs that both show, and both in plain text.
+# Each opening bracket: its closing bracket, both signs as shown, and both signs in plain text.
 FENCES = {
     "(": (")", "(", ")", "(", ")"),
     "[": ("]", "[", "]", "[", "]"),
@@ -77,10 +77,10 @@ FENCES = {
 }
 
 FUNCTIONS = ("function", "limit")
-# After one of these, and before anything, a sign is a prefix: it has one operand.
+# A sign is a prefix operator, with one operand, at the beginning and after one of these kinds.
 OPERATORS = FUNCTIONS + ("sum", "prefix", "sign", "binary", "relation", "slash", "punctuation")
 SCRIPTED = FUNCTIONS + ("sum", "letter", "upright", "name", "number", "row", "fraction", "root", "mark", "fence")
-# Separators of cells and lines, and the error message for each one outside an environment.
+# Separators of cells and lines, with the error message outside an environment.
 BETWEEN = {"&": "& outside an environment", r"\\": r"\\ outside an environment", r"\end": r"\end without \begin"}
 
 SIZED = r"\\(big|Big|left|right)(\\[A-Za-z]+|\\.|[^\sA-Za-z])"
@@ -93,7 +93,7 @@ TAG = re.compile(r"\s*\\qquad\s*\\text\{\(((?:[a-z]|\\_)+\.[0-9]+)\)\}\s*([.,]?)
 
 
 def split_tag(tex: str) -> tuple[str, str | None]:
-    """An equation without the tag at its end, and the tag, such as `gelu.1`."""
+    """Splits an equation into the equation and the tag at its end, such as `gelu.1`."""
     match = TAG.search(tex)
     return (tex[: match.start()] + match[2], match[1].replace("\\_", "_")) if match else (tex, None)
 
@@ -104,7 +104,7 @@ def size_and_bracket(token: str) -> tuple[str, str]:
 
 
 def base(node: Node) -> Node:
-    """A node without its scripts. Its kind decides how the whole stands beside others."""
+    """A node without its scripts. The spacing around the node depends on the kind of this base."""
     return base(node.parts[0]) if node.kind == "script" else node
 
 
@@ -118,7 +118,7 @@ def parse(tex: str) -> Node:
 
 
 class _Reader:
-    """Recursive descent: a method reads what it is named after, from the token at `at` on."""
+    """Recursive descent: each method parses the thing in its name, beginning at the token `at`."""
 
     def __init__(self, tex: str):
         self.tex = tex
@@ -130,7 +130,7 @@ class _Reader:
         return self.tokens[self.at - 1]
 
     def raw(self, pattern: re.Pattern, expected: str) -> str:
-        """Something that is not made of tokens."""
+        """Reads text that is not split into tokens."""
         start = self.tokens[self.at][1]
         match = pattern.match(self.tex, start)
         if not match:
@@ -140,7 +140,7 @@ class _Reader:
         return match[1].replace("\\_", "_")
 
     def row(self, stops: tuple, opener: str = "", start: int = 0) -> Node:
-        """Everything before one of `stops`, which is left to the caller."""
+        """Reads everything before one of `stops`; the caller reads the stop."""
         items = []
         while (token := self.tokens[self.at][0]) not in stops:
             if token == "" or token in BETWEEN or _closes(token):

@@ -1,6 +1,6 @@
-// Takes over the pictures that can be touched: finds their numbers by plain/pooling.cpp or plain/attention.cpp, which
-// stands here as WebAssembly (touch/), and moves the parts of the drawings that stand in the page (touch_pictures.py,
-// touch_row.py).
+// Makes the pictures interactive: computes their numbers with the compiled layer of the page (plain/pooling*.cpp,
+// plain/attention.cpp or kernel_regression_plain.cpp as WebAssembly, see touch/), and moves the parts of the drawings
+// (touch_pictures.py, touch_row.py, touch_bell.py).
 (async () => {
   const code = Uint8Array.from(atob("@WASM@"), (letter) => letter.charCodeAt(0));
   const {exports: plain} = (await WebAssembly.instantiate(code)).instance;
@@ -17,9 +17,9 @@
   const make = (name) => document.createElement(name);
   const set = (part, values) => Object.entries(values).forEach((pair) => part.setAttribute(...pair));
 
-  // `made` returns what draws. It gets what the picture was told, a way to put something into a part, by its class and
-  // number, and a way to make a control, which lies over what is dragged. A control is a real range, for the keyboard
-  // and for those who listen; a pointer moves it by as much as itself. Nothing moves by itself.
+  // `made` returns the function that draws. Its arguments: the picture's data; `put`, which changes a part, given by
+  // class and number; and `control`, which makes a control over a movable part. A control is a range input, for the
+  // keyboard and for screen readers. A pointer moves the part by its own distance. Nothing is animated.
   const picture = (kind, made) => {
     const place = document.querySelector(`[data-touch=${kind}]`);
     if (!place) return;
@@ -60,13 +60,13 @@
     hint.hidden = false;
   };
 
-  // The common parts of pictures in columns with a slider in each.
+  // Common parts of pictures in columns, with a slider in each column.
   const columns = (given, put, control) => {
     const {left, column, rows, most} = given;
     const at = (row, value) => rows[row][0] - rows[row][1] * value, middle = (c) => left + column * (c + 0.5);
     const upright = (name, c, row, start, end) =>
       put(name, c, {d: `M${middle(c)} ${at(row, start)}V${at(row, end)}`});
-    // A slider in each column; what is returned moves one, and tells the words that stand in its column.
+    // Makes a slider per column. Returns a function that moves a slider and sets the texts of its column.
     const sliders = (name, of, changed) => {
       const values = given[name];
       const moves = values.map((_, c) =>

@@ -1,9 +1,9 @@
-"""The pictures that can be touched, two of the pooling, one of attention and one of a regression, and the script that
-computes them.
+"""The interactive pictures (two of pooling, one of attention, one of a kernel regression) and their scripts.
 
-A reader without script sees them as touch_pictures.py, touch_row.py and touch_bell.py draw them. Where clang can make
-WebAssembly (Debian: clang, lld, wasi-libc, libc++-dev-wasm32) a script takes them over, which carries the layer of its
-page: plain/pooling*.cpp, plain/attention.cpp or extras/kernel_regression/kernel_regression_plain.cpp.
+Without script a reader sees them as touch_pictures.py, touch_row.py and touch_bell.py draw them. If clang can compile
+to WebAssembly (Debian: clang, lld, wasi-libc, libc++-dev-wasm32), a script makes them interactive. It contains the
+compiled layer of its page: plain/pooling*.cpp, plain/attention.cpp or
+extras/kernel_regression/kernel_regression_plain.cpp.
 """
 
 from __future__ import annotations
@@ -25,26 +25,26 @@ from touch_row import draw_row
 
 HERE = Path(__file__).resolve().parent
 LAYERS = ("pooling", "attention", "kernel_regression")
-STANDARD_LIBRARY = Path("/usr/include/wasm32-wasi/c++")  # of libc++-dev-wasm32, which asks for wasi-libc
-LARGEST_SCRIPT = 9_472  # as a reader gets it, without what is compiled
+STANDARD_LIBRARY = Path("/usr/include/wasm32-wasi/c++")  # from libc++-dev-wasm32, which needs wasi-libc
+LARGEST_SCRIPT = 9_472  # size for a reader, without the compiled code
 
 # ---- The scripts ----
 
 
 def interface(layer: str) -> str:
-    """What a page calls of a layer."""
+    """Source file of the C interface that a page calls."""
     return f"docs/page/touch/{layer}.cpp"
 
 
 def sources(layer: str) -> list[str]:
-    """What is compiled for a layer: its plain loops, and those of what its name is the beginning of."""
+    """Source files that are compiled for a layer: the plain loops of all layers whose names begin with its name."""
     files = layout.device_files(HERE.parent.parent, "plain")
     plain = [path for path in files if path.endswith(".cpp") and layout.stem(path).startswith(layer)]
     return [interface(layer), "docs/page/touch/device.cpp", *plain]
 
 
 def exported(source: str) -> list[str]:
-    """Arrays and functions of the C interface, as they stand in its source."""
+    """Arrays and functions of the C interface, in the order of the source."""
     interface = re.sub(r"//[^\n]*", "", source[source.index('extern "C" {') :])
     arrays = [
         name
@@ -68,12 +68,12 @@ def compiled(root: Path, layer: str) -> bytes:
         command += ["-Wl,--no-entry,--strip-all", *(f"-Wl,--export={name}" for name in exports), "-o", str(out)]
         done = subprocess.run(command, cwd=root, capture_output=True, text=True)
         if done.returncode:
-            raise Fault(interface(layer), f"does not become WebAssembly: {done.stderr.strip()}")
+            raise Fault(interface(layer), f"cannot be compiled to WebAssembly: {done.stderr.strip()}")
         return out.read_bytes()
 
 
 def without_comments(source: str) -> str:
-    """A script as it is sent: without lines of comment, and without indentation."""
+    """A script as it is delivered: without comment lines and without indentation."""
     return re.sub(r"^\s*(?://.*\n)?", "", source, flags=re.MULTILINE)
 
 
@@ -82,18 +82,18 @@ def name_of_script(layer: str) -> str:
 
 
 def script(root: Path, layer: str) -> str:
-    """touch.js with a compiled layer inside, as a page from a file may not fetch it."""
+    """touch.js with the compiled layer embedded, because a page opened from a file may not fetch it."""
     source = (HERE / "touch.js").read_text(encoding="utf-8")
     text = without_comments(source)
     if len(text.encode()) > LARGEST_SCRIPT:
         raise Fault("docs/page/touch.js", f"{len(text.encode())} bytes, more than {LARGEST_SCRIPT}")
     if text.count("@WASM@") != 1:
-        raise Fault("docs/page/touch.js", "has no place for a compiled layer, or more than one")
+        raise Fault("docs/page/touch.js", "must have exactly one placeholder for the compiled layer")
     return text.replace("@WASM@", base64.b64encode(compiled(root, layer)).decode())
 
 
 def scripts(root: Path) -> dict[str, str]:
-    """The scripts of all layers, by name; none without the tools."""
+    """The scripts of all layers, by name; empty without the tools."""
     return {name_of_script(layer): script(root, layer) for layer in LAYERS} if has_tools() else {}
 
 
@@ -102,7 +102,7 @@ def scripts(root: Path) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Figure:
-    """What the generator uses of a picture."""
+    """Data of a picture that the generator uses."""
 
     name: str
     page: str
@@ -113,7 +113,7 @@ class Figure:
 
 
 def figures(scripted: bool) -> list[Figure]:
-    """All of them, which the script takes over where there is one."""
+    """All interactive pictures. scripted: true if their scripts are available."""
     pooling, attention, regression = (name_of_script(layer) if scripted else "" for layer in LAYERS)
     return [
         Figure(

@@ -1,4 +1,4 @@
-"""The picture of a kernel regression that can be touched, as it stands without script: drawn from the definition."""
+"""The interactive picture of a kernel regression, as it is shown without script; drawn from the definition."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ BELL = {
     "x": [0.2, 0.45, 0.8, 1.1, 1.3, 1.75, 2.1, 2.3, 2.65, 3.0, 3.2, 3.65, 3.9, 4.2, 4.45, 4.8],
     "y": [1.0, 1.0, 2.6, 3.0, 2.9, 4.0, 3.3, 3.7, 2.7, 2.9, 2.3, 2.2, 1.2, 1.6, 1.1, 1.7],
     "query": 3.0,
-    "deviation": 0.5,  # of the bell; its inverse is the width
-    # Pixels: where x is 0 and what one is; of y the same; of the bell its foot and its height.
+    "deviation": 0.5,  # standard deviation of the Gaussian, the inverse of the width
+    # Pixels: position of x = 0 and length of one unit; the same for y; foot and height of the Gaussian.
     "left": 10,
     "column": 68,
     "plot": [214, 38],
     "bell": [306, 60],
-    "dot": 14,  # radius of a point that has all the weight
+    "dot": 14,  # radius of a point with weight 1
 }
-QUESTIONS = 60  # along the curve, from 0 to 5
+QUESTIONS = 60  # points of the curve, from 0 to 5
 END = 5
 HEIGHT = 392
 
 
 def shares(query: float, keys: Sequence[float], width: float) -> list[float]:
-    """How much every key counts for a query."""
+    """Weight of every key for a query."""
     powers = [math.exp(-0.5 * (width * (query - key)) ** 2) for key in keys]
     return [power / sum(powers) for power in powers]
 
 
 def loss(keys: Sequence[float], values: Sequence[float], width: float) -> float:
-    """Half the mean square of the errors of all points, each answered by the others."""
+    """Half the mean squared error of all points, each predicted from the others."""
     squares = 0.0
     for s, (key, value) in enumerate(zip(keys, values)):
         others = [*keys[:s], *keys[s + 1 :]], [*values[:s], *values[s + 1 :]]
@@ -41,7 +41,7 @@ def loss(keys: Sequence[float], values: Sequence[float], width: float) -> float:
 
 
 def d_width(keys: Sequence[float], values: Sequence[float], width: float) -> float:
-    """The loss's derivative, by central differences."""
+    """The derivative of the loss, by central differences."""
     step = 1e-5
     return (loss(keys, values, width + step) - loss(keys, values, width - step)) / (2 * step)
 

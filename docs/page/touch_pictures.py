@@ -1,7 +1,7 @@
-"""The two pictures of the pooling that can be touched, as they stand without script: drawn from the definition.
+"""The two interactive pictures of pooling, as they are shown without script; drawn from the definition.
 
-The script (touch.js) finds the parts that it moves by their class, and knows no number and no place but those that are
-handed to it in the frame of a drawing.
+The script (touch.js) finds the moving parts by their class. All numbers and places that it uses are in the data-given
+attribute of a drawing.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from svg import NAME, SMALL, TEXT, THICK, Drawing, decimal, number, text_width
 
 
 def weights(logits: Sequence[float], first: int, last: int) -> list[float]:
-    """How much each position counts in the average over first ... last: the softmax of their logits, else 0."""
+    """Weight of each position in the average over first ... last: the softmax of the logits there, 0 elsewhere."""
     inside = [math.exp(logit) if first <= s <= last else 0.0 for s, logit in enumerate(logits)]
     return [weight / sum(inside) for weight in inside]
 
@@ -31,7 +31,7 @@ def average(weight: Sequence[float], x: Sequence[float]) -> float:
 
 @dataclass(frozen=True)
 class State:
-    """Of the positions first ... last: the largest logit, the sum of weights relative to it, the average."""
+    """State of the positions first ... last: the largest logit, the sum of weights relative to it, the average."""
 
     max: float
     sum: float
@@ -47,7 +47,7 @@ def state(logits: Sequence[float], x: Sequence[float], first: int, last: int) ->
 
 
 def gradients(logits: Sequence[float], x: Sequence[float], d_out: Sequence[float]) -> list[float]:
-    """Of the logits: each reaches every average from its position on."""
+    """Gradients of the logits: each logit affects the averages at its position and later."""
     d_logits = [0.0] * len(x)
     for c, gradient in enumerate(d_out):
         weight = weights(logits, 0, c)
@@ -65,7 +65,7 @@ COLUMN = 44
 
 
 class Board(Drawing):
-    """A drawing with parts that the script finds by their class, in the order in which they were drawn."""
+    """A drawing with parts that the script finds by their class and their order."""
 
     def part(self, element: str, kind: str, **attributes: object) -> None:
         values = {key.replace("_", "-"): v if isinstance(v, str) else number(v) for key, v in attributes.items()}
@@ -77,7 +77,7 @@ class Board(Drawing):
 
     @contextmanager
     def group(self, **attributes: object) -> Iterator[None]:
-        """What all parts inside have in common."""
+        """Adds common attributes to all parts inside."""
         self.add("<g " + " ".join(f'{key.replace("_", "-")}="{value}"' for key, value in attributes.items()) + ">")
         yield
         self.add("</g>")
@@ -91,7 +91,7 @@ class Board(Drawing):
         self.text(LEFT + text_width(name, NAME) + 8, y, says, SMALL, "start", "faint")
 
     def page(self, kind: str, title: str, description: str, hint: str, given: dict[str, object]) -> str:
-        """The drawing in its frame, with what the script is told."""
+        """The drawing in its frame, with the data for the script."""
         told = escape(json.dumps(given, separators=(",", ":")))
         picture = self.render(title, description, False)
         frame = f'<div style="position:relative;max-width:{number(self.width)}px;margin:auto">{picture}</div>'
@@ -106,9 +106,9 @@ LOGIT = {
     "logit": [0.5, -0.5, 1.0, 0.0, 1.5, -1.0, 0.5, 0.0],
     "x": [3.0, 1.0, 4.0, 2.0, 0.5, 3.0, 1.5, 3.5],
     "d_out": [0.0, 0.0, 0.0, 2.0, 0.0, -2.0, 0.0, 3.0],
-    "most": 3,  # a logit's largest size
+    "most": 3,  # largest absolute value of a logit
     "chosen": 2,
-    # Pixels: a column; then for each row its zero and what one is.
+    # Pixels: width of a column; for each row, the position of zero and the length of one unit.
     "left": LEFT,
     "column": COLUMN,
     "rows": {"logit": [102, 16], "share": [276, 60], "out": [382, 17], "gradient": [518, 19]},
@@ -201,9 +201,9 @@ WINDOW = {
     "last": 8,
     "left": LEFT,
     "column": 22,
-    "row": [118, 21],  # of x: the pixel of its zero and what one is
-    "dot": 10,  # radius of a position that has all the weight
-    "cells": [154, 28],  # their upper edge and their height
+    "row": [118, 21],  # row of x: position of zero and length of one unit, in pixels
+    "dot": 10,  # radius of a position with weight 1
+    "cells": [154, 28],  # upper edge and height
     "rail": 216,
 }
 

@@ -1,4 +1,4 @@
-"""The picture of a row of attention that can be touched, as it stands without script: drawn from the definition."""
+"""The interactive picture of a row of attention, as it is shown without script; drawn from the definition."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ ROW = {
     "score": [0.5, -1.0, 2.0, 0.0, 1.0, -0.5, -2.0, 1.5],
     "value": [3.0, 1.0, 4.0, 2.0, 0.5, 3.0, 1.5, 3.5],
     "d_out": 2.0,
-    "most": 3,  # a score's largest size
-    # Pixels, as those of the logits.
+    "most": 3,  # largest absolute value of a score
+    # Pixels, as for the logits.
     "left": LEFT,
     "column": COLUMN,
     "rows": {"score": [102, 16], "weight": [286, 66], "out": [402, 16], "d_score": [492, 22]},
@@ -21,7 +21,7 @@ HEIGHT = 558
 
 
 def gradients(weight: Sequence[float], value: Sequence[float], d_out: float) -> list[float]:
-    """Of the scores: a key gets as much as its value lies above the mean, by its weight."""
+    """Gradients of the scores: weight times (value - mean), times d_out."""
     out = average(weight, value)
     return [w * d_out * (v - out) for w, v in zip(weight, value)]
 

@@ -6,11 +6,11 @@ from figures.rounding import to_float
 
 
 def figures() -> None:
-    """How long a step can be, and what the corrections and a complement formed in float are worth."""
+    """Largest length of a step, and the effect of bias corrections and of a complement computed in float."""
     beta1, beta2 = 0.9, 0.99
     bound = (1 - beta1) / math.sqrt((1 - beta2) * (1 - beta1**2 / beta2))
     print(f"beta1 {beta1}, beta2 {beta2}: a step is at most {bound:.4f} learning rates long")
-    # The gradients for which the bound is met: each is beta2 / beta1 times the one before.
+    # Gradients that reach the bound: each is beta2 / beta1 times the previous one.
     first = second = 0.0
     for step in range(1000):
         gradient = (beta2 / beta1) ** step

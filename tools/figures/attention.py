@@ -8,7 +8,7 @@ from figures.rounding import to_float
 
 
 def float_dot(x: Vector, y: Vector, lanes: int) -> float:
-    """In float, a product and a sum rounded once, in so many sums that take turns and are then added in order."""
+    """Dot product in float with `lanes` partial sums: each product and sum is rounded once, then the sums are added."""
     sums = [0.0] * lanes
     for k, (a, b) in enumerate(zip(x, y)):
         sums[k % lanes] = to_float(sums[k % lanes] + a * b)
@@ -19,17 +19,17 @@ def float_dot(x: Vector, y: Vector, lanes: int) -> float:
 
 
 def attention_in_vain(C: int, lanes: int) -> None:
-    """Scores that the CPU's forward pass computes on the diagonal, in groups of two lane vectors of queries."""
+    """Scores that the CPU's forward pass computes on the diagonal, in groups of two SIMD vectors of queries."""
     group = 2 * lanes
     computed = sum(group * (first + lanes) + lanes * lanes for first in range(0, C, group))
     seen = C * (C + 1) // 2
-    print(f"scores computed at C = {C} with {lanes} lanes: {computed}, of which {seen} are seen;"
-          f" in vain: {100 * (computed - seen) / computed:.1f} %")
+    print(f"scores computed at C = {C} with {lanes} lanes: {computed}, of which the mask allows {seen};"
+          f" unused: {100 * (computed - seen) / computed:.1f} %")
 
 
 def attention_order_of_delta(K: int, queries: int) -> None:
-    """A query whose one weight is 1, at a score of 10,000: out is that key's value, d_score and d_key are 0. What is
-    left of d_key where delta and d_out . value are summed in different orders, in float."""
+    """Error of d_key in float if delta and d_out . value are summed in different orders. A query has one key, with
+    weight 1 and a score of 10,000: out is the key's value, so the exact d_score and d_key are 0."""
     numbers = random.Random(1)
     most = {1: 0.0, 8: 0.0}
     for _ in range(queries):
@@ -44,7 +44,7 @@ def attention_order_of_delta(K: int, queries: int) -> None:
 
 
 def attention_errata(C: int, N: int, K: int) -> None:
-    """What the code of the Metaformer README computes instead, standard normal queries, keys and values."""
+    """Errors of the code of the Metaformer README, for normally distributed queries, keys and values."""
     numbers = random.Random(1)
     out, wrong_axis, sums = [], [], []
     for _ in range(N):
@@ -53,7 +53,7 @@ def attention_errata(C: int, N: int, K: int) -> None:
         out.append(product(weight, value))
         wrong_axis.append(product(transposed(weight), value))
         sums += [sum(column) for column in zip(*weight)]
-    # (n, k, c) read as (c, n k), against (c, n k) as it should be.
+    # (n, k, c) interpreted as (c, n k), compared with the correct (c, n k).
     rows = [[out[h // K][c][h % K] for h in range(N * K)] for c in range(C)]
     flat = [out[n][c][k] for n in range(N) for k in range(K) for c in range(C)]
     reinterpreted = [flat[c * N * K : (c + 1) * N * K] for c in range(C)]
@@ -64,7 +64,7 @@ def attention_errata(C: int, N: int, K: int) -> None:
 
 
 def figures() -> None:
-    """What tiles compute in vain, why delta has an order of summation, and how wrong other code is."""
+    """Unused scores of tiles, the order of summation of delta, and errors of other code."""
     attention_in_vain(64, 8)
     attention_order_of_delta(64, 1000)
     attention_errata(12, 3, 5)

@@ -1,5 +1,5 @@
-"""What the charts of tools/ are drawn with. Ink on paper for light, the reverse for dark, as in the pictures of the
-programs (src/pictures)."""
+"""Charts of the scripts in tools/: dark lines on a light background or the reverse, as in the pictures of the programs
+(src/pictures)."""
 
 _STYLE = """<style>
 text{{font-family:system-ui,-apple-system,"Segoe UI","DejaVu Sans",sans-serif;font-size:12px;fill:#59636e}}
@@ -21,7 +21,7 @@ text{{fill:#9aa4af}}
 
 
 def ticks(low, high, digits=(1, 2, 5)):
-    """These digits times powers of ten, from the last that is not above `low` to the first that is not below `high`."""
+    """`digits` times powers of ten, from the last value <= `low` to the first value >= `high`."""
     steps = [digit * 10.0**power for power in range(-6, 13) for digit in digits]
     first = max(i for i, step in enumerate(steps) if step <= low)
     last = min(i for i, step in enumerate(steps) if step >= high)
@@ -43,7 +43,7 @@ class Chart:
         self.parts.append(f'<polyline class="{style}" points="{path}"/>\n')
 
     def file(self, name, width, height, title, description, light, dark):
-        """The whole file. light and dark: rules of its own for lines, a line each."""
+        """The complete SVG file. light and dark: additional style rules, one rule per line."""
         return (
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
             f'role="img" aria-labelledby="{name}-title {name}-desc">\n'

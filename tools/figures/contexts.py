@@ -4,7 +4,7 @@ import math
 
 from figures.chart import Chart, ticks
 
-# Curves that grow with the length have one colour, constant ones another; the dense network, the reference, is in ink.
+# Curves that grow with the length have one colour, constant curves another. The reference, dot, has the text colour.
 LIGHT = """.dense{stroke:#1f2328}
 .part{stroke:#c2410c}
 .state{stroke:#2f74c0}
@@ -25,7 +25,7 @@ def style_of(name):
 
 
 def spread(wanted, low, high):
-    """Heights of labels in this order, as near to those wanted as they may be with APART between them."""
+    """Heights of labels in this order, with a distance of at least APART, as close to `wanted` as possible."""
     heights = []
     for each in wanted:
         heights.append(max(each, heights[-1] + APART if heights else low))
@@ -36,7 +36,7 @@ def spread(wanted, low, high):
 
 
 def draw_panel(chart, top, title, series):
-    """series: the values of each name, (length, value) each."""
+    """series: name -> [(length, value), ...]."""
     values = [value for points in series.values() for _, value in points]
     levels = ticks(min(values), max(values), digits=(1, 3))
     lengths = sorted({length for points in series.values() for length, _ in points})
@@ -60,7 +60,7 @@ def draw_panel(chart, top, title, series):
     for name, points in series.items():
         places = [place(*point) for point in points]
         chart.curve(f"line {style_of(name)}", places)
-        ends.setdefault(round(places[-1][1], 1), []).append(name)  # lines that end together share a label
+        ends.setdefault(round(places[-1][1], 1), []).append(name)  # lines with the same end share a label
     ordered = sorted(ends)
     for y, at in zip(ordered, spread(ordered, top, top + HEIGHT)):
         chart.line("lead", LEFT + PANEL + 2, y, LEFT + PANEL + 14, at)
@@ -68,7 +68,8 @@ def draw_panel(chart, top, title, series):
 
 
 def drawn(time, state):
-    """Microseconds a token in training, and bytes that inference keeps: of each name, (length, value) each."""
+    """time: microseconds per token in training; state: bytes of the inference state. Both: name -> [(length, value),
+    ...]."""
     chart = Chart()
     chart.text(24, 32, "What a longer context costs", "title")
     draw_panel(chart, TOP, "microseconds a token, in training", time)

@@ -4,7 +4,7 @@ import math
 
 
 def figures() -> None:
-    """How far the two forms are apart, and how steep the exact one is, on a grid."""
+    """Largest difference of the two forms, and extreme slopes of the exact form, on a grid."""
 
     def density(x: float) -> float:
         return math.exp(-x * x / 2) / math.sqrt(2 * math.pi)

@@ -1,4 +1,4 @@
-"""Figures of extras/kernel_regression/README.md: digits of a mean far from all keys, by what is kept of a row."""
+"""Figures of extras/kernel_regression/README.md: errors of a mean far from all keys, for two ways to compute it."""
 
 import math
 import random
@@ -7,7 +7,7 @@ from figures.rounding import to_float
 
 
 def figures() -> None:
-    """Largest errors of an output in float, from scores and their logarithm of a sum, and from gaps."""
+    """Largest errors of an output in float, computed from scores and their log-sum-exp, and from gaps."""
     keys, queries, seeds = 20, 20, range(1, 11)
 
     def total(values: list[float]) -> float:

@@ -4,7 +4,7 @@ import math
 
 from figures.chart import Chart, ticks
 
-# Widths differ in brightness as well as in hue, and rescaled runs in dashes.
+# Widths have different brightness and hue; rescaled runs have dashed lines.
 LIGHT = """.rescaled{stroke-dasharray:5 5}
 .ink{stroke:#1f2328}
 .width0{stroke:#4f94d8}
@@ -20,7 +20,7 @@ WIDTH, PANEL, LEFT, BETWEEN, TOP, HEIGHT, BELOW = 720, 296, 56, 48, 124, 220, 76
 
 
 def drawn(found, rates, widths, rescale):
-    """found: the points of each (mixer, rate, width, rescale or 0); one row of panels a learning rate."""
+    """found: (mixer, rate, width, rescale or 0) -> points. The chart has one row of panels per learning rate."""
     points = [point for series in found.values() for point in series]
     steps = max(point["step"] for point in points)
     levels = ticks(min(point["score"] for point in points), max(point["score"] for point in points))

@@ -7,11 +7,12 @@ from figures.rounding import to_float
 
 
 def figures() -> None:
-    """Errors of a row in float, the variance from two passes and from the mean of the squares."""
+    """Errors of a row in float, with the variance computed in two passes and from the mean of the squares."""
     rows, D, lanes, epsilon, seeds = 16, 384, 32, to_float(1e-5), range(1, 11)
 
     def total(values: list[float]) -> float:
-        """A sum of floats as the CPU forms it: `lanes` running sums, which are then added half to half."""
+        """Sum of floats in the order of the CPU: `lanes` partial sums, which are then added pairwise, first half to
+        second half."""
         sums = [0.0] * lanes
         for i, value in enumerate(values):
             sums[i % lanes] = to_float(sums[i % lanes] + value)

@@ -29,12 +29,12 @@ def largest(x: Matrix) -> float:
 
 
 def error(x: Matrix, y: Matrix) -> float:
-    """The largest difference of two elements."""
+    """Largest absolute difference of two elements."""
     return max(abs(a - b) for row, other in zip(x, y) for a, b in zip(row, other))
 
 
 def causal_weights(score_cc: Matrix) -> Matrix:
-    """The softmax of every row over the positions up to its own; 0 behind them."""
+    """Softmax of every row over its own and earlier positions; 0 for later positions."""
     weight_cc = []
     for c, score in enumerate(score_cc):
         power = [math.exp(s - max(score[: c + 1])) for s in score[: c + 1]]

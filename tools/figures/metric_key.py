@@ -16,7 +16,7 @@ def metric_cost() -> None:
 
 
 def metric_errata(C: int, K: int) -> None:
-    """What the Metaformer README derives, against what is right. All scores are before 1/sqrt(K), as in the README."""
+    """Errors of the formulas in the Metaformer README. All scores are before the factor 1/sqrt(K), as in the README."""
     numbers = random.Random(1)
     p = normal_matrix(numbers, C, K)
     d_out = normal_matrix(numbers, C, K)
@@ -64,7 +64,7 @@ def metric_errata(C: int, K: int) -> None:
     # Backward: out = weight p.
     out = product(weight, p)
     d_score = [[weight[c][s] * (dot(d_out[c], p[s]) - dot(d_out[c], out[c])) / math.sqrt(K) for s in range(C)]
-               for c in range(C)]  # of the scores before 1/sqrt(K)
+               for c in range(C)]  # gradients of the scores before the factor 1/sqrt(K)
     G = [[sum(d_score[c][s] * p[c][f] * p[s][g] for c, s in seen) for g in range(K)] for f in range(K)]
     d_metric = [[G[f][g] + (G[g][f] if f < g else 0) for f, g in packed]]
     with_factors = [[sum(d_score[c][s] * factor(c, s, f, g) * p[c][f] * p[s][g] for c, s in seen)
@@ -84,7 +84,7 @@ def metric_errata(C: int, K: int) -> None:
 
 
 def figures() -> None:
-    """What the scores cost in three forms, and how wrong the formulas of the README are."""
+    """Cost of the scores in three forms, and errors of the formulas in the README."""
     print("multiply-adds:")
     metric_cost()
     metric_errata(12, 5)

@@ -13,7 +13,7 @@ def bf16(x: numpy.ndarray) -> numpy.ndarray:
 
 
 def split(x: numpy.ndarray) -> tuple[numpy.ndarray, numpy.ndarray]:
-    """A high and a low part in bf16."""
+    """High and low bf16 parts of x."""
     high = bf16(x)
     return high, bf16(x - high)
 
@@ -29,7 +29,7 @@ def split_product(a: numpy.ndarray, b: numpy.ndarray) -> numpy.ndarray:
 
 
 def step_error(gradient: numpy.ndarray, split_rounds: int) -> float:
-    """The error of five rounds, the first ones in split products, the others in bf16."""
+    """Error of five rounds: the first `split_rounds` with split products, the others in bf16."""
     wanted = got = gradient / numpy.linalg.norm(gradient)
     for r in range(5):
         gram = wanted @ wanted.T
@@ -43,7 +43,7 @@ def step_error(gradient: numpy.ndarray, split_rounds: int) -> float:
 
 
 def figures() -> None:
-    """The rounds and a singular value, the length of the step, the error in bf16, and the cost."""
+    """Effect of rounds on a singular value, length of a step, error in bf16, and cost."""
 
     def rounds(value: float, count: int) -> float:
         for _ in range(count):

@@ -1,4 +1,4 @@
-"""Figures of docs/layers/parts/pooling_digits.md, pooling_decay.md and pooling_sliding_window.md, in the form of their
+"""Figures of docs/layers/parts/pooling_digits.md, pooling_decay.md and pooling_sliding_window.md, as rows of their
 tables."""
 
 from typing import Optional
@@ -7,9 +7,10 @@ import numpy as np
 
 
 def decayed(slope, logit_sc, x_sc, how: str):
-    """Averages that decay by a slope a position, in the type of its inputs, by (pooling_decay.2), (pooling_decay.3), the pair,
-    or in ways that the chapter argues against: logits grown by slope c and no decay; a maximum that stays while the sum
-    is multiplied by e^-slope; a maximum lowered by the slope at every position."""
+    """Averages with decay `slope` per position, in the data type of the inputs. how: "pair" is (pooling_decay.2) and
+    (pooling_decay.3). The chapter rejects the other methods: "grown" adds slope c to the logits and has no decay;
+    "faded" keeps the maximum and multiplies the sum by e^-slope; "lowered" lowers the maximum by the slope at every
+    position."""
     number = logit_sc.dtype.type
     top, age = logit_sc[:, 0], np.zeros_like(logit_sc[:, 0])
     total, fade = np.ones_like(top), np.exp(-slope) if how == "faded" else number(1)
@@ -28,11 +29,12 @@ def decayed(slope, logit_sc, x_sc, how: str):
 
 
 def figures() -> None:
-    """What float32 does to the formulas of pooling, and to those that it argues against.
+    """Errors in float32 of the formulas of pooling, and of alternatives that the chapter rejects.
 
-    20 sequences, of the seeds 0 to 19, of 4,096 positions and 16 channels; an error is printed as its median and its
-    maximum over them. Sums run from the first position to the last, one term at a time, the order of np.cumsum. The
-    reference is the recurrence in float64. With decay the seeds are 20 to 39, of 65,536 positions and one channel.
+    There are 20 sequences (seeds 0 to 19) of 4,096 positions and 16 channels; printed errors are the median and the
+    maximum over the sequences. Sums run from the first position to the last, one term at a time, the order of
+    np.cumsum. The reference is the recurrence in float64. With decay the seeds are 20 to 39, with 65,536 positions and
+    one channel.
     """
     seeds, C, K = 20, 4096, 16
     generators = [np.random.default_rng(seed) for seed in range(seeds)]
@@ -41,7 +43,7 @@ def figures() -> None:
     d_out_sck = np.stack([g.standard_normal((C, K)) for g in generators]).astype(np.float32)
 
     def recurrence(logit_sc, x_sck, block: int = C, backwards: bool = False):
-        """(pooling.2) to (pooling.5), started anew in every block: max, sum, average; in the type of its inputs."""
+        """(pooling.2) to (pooling.5), restarted in every block: max, sum, average; in the data type of the inputs."""
         max_sc, sum_sc = np.empty_like(logit_sc), np.empty_like(logit_sc)
         out_sck = np.empty_like(x_sck)
         for c in range(C - 1, -1, -1) if backwards else range(C):
@@ -71,7 +73,7 @@ def figures() -> None:
         return out_sck
 
     def sums(logit_sc, x_sck, w: Optional[int] = None):
-        """The formula as it stands: two cumulative sums, for a window the differences of two of each."""
+        """The formula as written: two cumulative sums. A window uses the differences of the sums at its ends."""
         weight = np.exp(logit_sc)
         top, bottom = np.cumsum(weight[:, :, None] * x_sck, axis=1), np.cumsum(weight, axis=1)
         if w:
@@ -79,7 +81,7 @@ def figures() -> None:
         return top / bottom[:, :, None]
 
     def lost(got) -> float:
-        """The share of results that are not finite, in percent."""
+        """Percentage of results that are not finite."""
         return 100 * (1 - np.isfinite(got).mean())
 
     def number(x: float) -> str:
@@ -89,14 +91,14 @@ def figures() -> None:
         return f"{x:.2g} %" if x < 99.5 else f"{x:.0f} %"
 
     def cell(got, expected) -> str:
-        """The largest error among the finite results of a seed: its median, its maximum over the seeds."""
+        """Largest error among the finite results of each seed: median and maximum over the seeds."""
         finite = np.isfinite(got)
         error_s = np.where(finite, np.abs(np.where(finite, got, 0) - expected), 0).reshape(seeds, -1).max(axis=1)
         words = [] if lost(got) == 100 else [f"{number(np.median(error_s))}, {number(error_s.max())}"]
         return "; ".join(words + ([f"{percent(lost(got))} not finite"] if lost(got) > 0 else []))
 
     def backward(logit_sc, x_sck, d_out_sck):
-        """d_logit twice: from kappa and drift, (pooling.6) to (pooling.11), and from x . d_x and rho."""
+        """d_logit by two methods: from kappa and drift, (pooling.6) to (pooling.11), and from x . d_x and rho."""
         max_sc, sum_sc, out_sck = recurrence(logit_sc, x_sck)
         alpha_sc = np.exp(logit_sc - max_sc) / sum_sc
         beta_sc = np.zeros_like(alpha_sc)
@@ -116,7 +118,7 @@ def figures() -> None:
         return by_drift, by_rho
 
     def by_zeta(logit_sc, x_sck):
-        """The recurrence with one number, zeta = max + log sum, in the place of two."""
+        """The recurrence with one number, zeta = max + log sum, instead of two."""
         zeta, out_sck = logit_sc[:, 0], x_sck.copy()
         for c in range(1, C):
             logit = logit_sc[:, c]

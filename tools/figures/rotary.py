@@ -1,4 +1,4 @@
-"""Figures of extras/positions/rotary.md: how exact a sine of rotary positions is, by how its angle comes about."""
+"""Figures of extras/positions/rotary.md: errors of the sines, for several ways to compute the angle."""
 
 import math
 

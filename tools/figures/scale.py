@@ -1,26 +1,26 @@
-"""The model of costs of extras/distributed/README.md, as a table."""
+"""The cost model of extras/distributed/README.md, as a table."""
 
 from math import log2
 
-FLOPS = 0.4 * 989e12  # of a GPU: an assumed 40 % of the peak in bf16
-BOX, NET = 370e9, 47e9  # bytes a second, in one direction, of a GPU: within its box, to another one
-LATENCY = 19e-6  # seconds of an exchange
-GPUS = 8  # in a box
+FLOPS = 0.4 * 989e12  # per second and GPU: an assumed 40 % of the peak in bf16
+BOX, NET = 370e9, 47e9  # bytes per second, GPU and direction: inside a box, and to another box
+LATENCY = 19e-6  # seconds per message
+GPUS = 8  # per box
 
-# mixer: its matrices, of D^2 weights each. batch: sequences.
+# mixer: number of its weight matrices of size D^2. batch: number of sequences.
 baby = dict(name="baby", weights=9_015_168, layers=6, D=384, C=256, V=65, mixer=2, batch=64)
 gpt2 = dict(name="124M", weights=124_000_000, layers=12, D=768, C=1024, V=50257, mixer=4, batch=512)
 
 
 def pieces_on_cpus(m):
-    """Of a sum: 2^20 numbers at most, and they end where a block does."""
+    """Number of pieces of a sum on CPUs: at most 2^20 numbers each, and a piece ends at the end of a block."""
     of = lambda numbers: -(-numbers // 2**20)
     blocks = m["layers"] * (of(m["mixer"] * m["D"] ** 2) + of(8 * m["D"] ** 2))
     return blocks + of(m["V"] * m["D"]) + 1
 
 
 def pieces_on_gpus(m):
-    """2^22 numbers, of as many blocks as it takes."""
+    """Number of pieces on GPUs: 2^22 numbers each, from several blocks."""
     return -(-m["weights"] // 2**22)
 
 
@@ -30,7 +30,8 @@ def flops_a_token(m):
 
 
 def sum_seconds(m, processes, messages):
-    """Halving and doubling, neighbours first: what leaves a box is an eighth of the gradient a GPU."""
+    """Seconds of an all-reduce by halving and doubling, first within a box: each GPU sends an eighth of the gradient
+    out."""
     inside = min(processes, GPUS)
     boxes = processes / inside
     moved = (1 - 1 / inside) / BOX + (1 / inside) * (1 - 1 / boxes) / NET
@@ -50,7 +51,8 @@ def figures():
                 continue
             compute = whole / processes
             sums = [sum_seconds(m, processes, n) for n in (pieces_on_cpus(m), pieces_on_gpus(m), 1)]
-            # Two thirds of a step are its backward pass. Pieces go on beside it, a single one begins at its end.
+            # Two thirds of a step are its backward pass. Pieces are summed during it; a single piece is summed after
+            # it.
             times = [compute + max(0, sum - compute * 2 / 3) for sum in sums[:2]] + [compute + sums[2]]
             print(
                 f"| {m['name']} | {processes} | {m['batch'] // processes} | {1e3 * compute:.2f} | "

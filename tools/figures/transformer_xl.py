@@ -1,10 +1,10 @@
-"""Figures of extras/transformer_xl/README.md: how far off an angle of a distance is in float, as a table."""
+"""Figures of extras/transformer_xl/README.md: errors in float of the angle of a distance, as a table."""
 
 from figures.rounding import to_float
 
 
 def figures() -> None:
-    """The largest error of an angle over the channels, where frequency and product are rounded to float."""
+    """Largest error of an angle over the channels if frequency and product are rounded to float."""
     print("| distance | $D = 64$ | $D = 256$ |\n|---|---|---|")
     for exponent in (4, 5):
         distance = 10**exponent

@@ -1,4 +1,4 @@
-"""For measure.sh: runs the program of a library, and compares what it prints with the column in docs/peers.md."""
+"""Runs the program of a library for measure.sh, and compares its output with the column in docs/peers.md."""
 
 import os
 import pathlib
@@ -20,7 +20,7 @@ for line in (folder.parents[1] / "docs/peers.md").read_text().splitlines():
 asked = os.environ["PEERS_ROWS"].split()
 command = [sys.executable, folder / program, *options, *asked]
 run = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-known = {row for row, _ in table}  # packages print lines of their own
+known = {row for row, _ in table}  # packages may print other lines
 found = {row: value for row, value in re.findall("^([a-z0-9_]+) (.+)$", run.stdout, re.MULTILINE) if row in known}
 differ = 0
 for row, value in found.items():

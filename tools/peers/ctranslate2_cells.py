@@ -1,4 +1,4 @@
-"""CTranslate2, on a CPU: beam search with a GPT-2 of transformers, which is made here with random weights."""
+"""CTranslate2, on a CPU: beam search with a GPT-2 of transformers with random weights."""
 
 import pathlib
 import tempfile
@@ -22,7 +22,7 @@ MODEL = GPT2LMHeadModel(GPT2Config(**SIZES, initializer_range=0.8)).eval()
 
 
 def best(length_penalty):
-    """The best hypothesis of a beam of 2: score, log probability, tokens with the end, whether it ended."""
+    """Best hypothesis with a beam of 2: score, log probability, number of tokens with the end, true: it ended."""
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         MODEL.save_pretrained(folder / "theirs")
@@ -52,7 +52,7 @@ def _():
 
 @cell("beam_default")
 def _():
-    """The default length_penalty, as the score of a call without it shows."""
+    """The default length_penalty, derived from the score of a call without it."""
     score, log, count, ended = best(1)
     return "penalty 1, patience 1" if abs(score - log / (count if abs(score - log / count) < 1e-3 else count - ended)) < 1e-3 else "?"
 

@@ -1,4 +1,4 @@
-"""fla-core on a CPU: its reference functions, as its kernels need a GPU."""
+"""fla-core on a CPU: its reference functions, because its kernels need a GPU."""
 
 import warnings
 
@@ -15,7 +15,7 @@ from fla.ops.linear_attn.naive import naive_chunk_linear_attn
 @cell("later_tokens")
 def _():
     def outputs(x):
-        x = torch.nn.functional.pad(torch.from_numpy(x), (0, 0, 0, 40))[None, :, None]  # to a whole chunk
+        x = torch.nn.functional.pad(torch.from_numpy(x), (0, 0, 0, 40))[None, :, None]  # padded to a whole chunk
         out = naive_chunk_linear_attn(x, x, x)
         return (out[0] if isinstance(out, tuple) else out)[0, :24, 0]
 

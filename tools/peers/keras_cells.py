@@ -1,4 +1,4 @@
-"""Keras 3 on the backend JAX."""
+"""Keras 3 with the backend JAX."""
 
 import os
 
@@ -46,7 +46,7 @@ def _():
 
 @cell("module_training", "module_inference")
 def module(row):
-    """With dropout of attention weights, so small that it drops nothing."""
+    """With dropout of attention weights, at a rate too small to drop anything."""
     training = row == "module_training"
     return rows.masked_row(lambda *arrays: attend(*arrays, dropout=1e-7, training=training), MIXED)
 

@@ -1,7 +1,7 @@
 #!/bin/sh
 # tools/peers/measure.sh LIBRARY [ROW...]: measures cells of docs/peers.md in an empty virtual environment, with the
-# versions below and in constraints.txt, and compares them with the table. LIBRARY: a word before the colon; ours takes
-# the build folder from BUILD (default build). PYTHON names a Python that is used instead if it has these versions.
+# versions below and in constraints.txt, and compares them with the table. LIBRARY: a word before a colon below; `ours`
+# takes the build folder from BUILD (default build). PYTHON names a Python to use instead, if it has these versions.
 # Status: 1 if a cell differs or was not measured, 2 if the packages cannot be installed.
 set -u
 folder=$(cd "$(dirname "$0")" && pwd)

@@ -17,7 +17,7 @@ OPSET = [helper.make_opsetid("", 23), helper.make_opsetid("com.microsoft", 1)]
 
 
 def run(nodes, inputs, output="y", output_type=TensorProto.FLOAT):
-    """The output of some nodes for arrays by name."""
+    """Outputs of nodes for arrays by name."""
     types = {name: helper.np_dtype_to_tensor_dtype(array.dtype) for name, array in inputs.items()}
     graph = helper.make_graph(nodes, "g", [helper.make_tensor_value_info(name, types[name], array.shape) for name, array in inputs.items()], [helper.make_tensor_value_info(output, output_type, None)])
     model = helper.make_model(graph, opset_imports=OPSET, ir_version=10)
@@ -54,7 +54,7 @@ def masked(row):
 
 @cell("module_weights")
 def _():
-    """The attention weights as a further output (mode 3)."""
+    """The attention weights as another output (mode 3)."""
 
     def with_weights(query, key, value, mask):
         inputs = {"q": query[None, None], "k": key[None, None], "v": value[None, None], "mask": mask}

@@ -1,5 +1,5 @@
-// Layers of plain/ in float as functions that Python calls (ours_cells.py), so that they are measured as other
-// libraries are. Matrices are (position, channel).
+// Layers of plain/ in float as functions that Python calls (ours_cells.py), so that the same measurements apply to them
+// as to other libraries. Matrices are (position, channel).
 #include <vector>
 
 #include "blocks/parts/positions.hpp"

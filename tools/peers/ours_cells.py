@@ -1,5 +1,5 @@
-"""This project: the layers of plain/ in float, compiled from ours.cpp; the cells of beam search with the program golden of
-the build folder BUILD, which compares them with tools/reference_model.py (needs PyTorch)."""
+"""This project: the layers of plain/ in float, compiled from ours.cpp. The cells of beam search use the program golden
+of the build folder BUILD, which compares them with tools/reference_model.py (needs PyTorch)."""
 
 import ctypes
 import os
@@ -57,7 +57,7 @@ def size(*numbers):
 
 
 def attend_all(query, key, value, mask=None, causal=False, window=0):
-    """The output and the three gradients. A query after others stands behind more keys, as in a cache."""
+    """The output and the three gradients. The last query is at the position of the last key, as with a KV cache."""
     query, key, value = floats(query), floats(key), floats(value)
     found = [np.zeros_like(array) for array in (query, query, key, value)]
     C, S = len(query), len(key)
@@ -71,7 +71,7 @@ def attend(query, key, value, **options):
 
 
 def without_keys(query, key, value, _):
-    """The mask of keys is one for all queries here: none is real."""
+    """All queries share one mask of keys here: it masks every key."""
     return attend_all(query, key, value, mask=np.zeros(3, np.int32))
 
 
@@ -165,8 +165,8 @@ def _():
 
 @cell("mean")
 def _():
-    """The mean of 2^20 losses, each of which is the logarithm of 2: by --device cpu, and by the loops of plain/. On the
-    CPU with the lanes that every machine has: each instruction set adds in its own number of lanes."""
+    """Mean of 2^20 losses of log 2 each: with --device cpu, and with the loops of plain/. The CPU uses the baseline
+    instruction set, because the order of summation depends on the number of lanes."""
 
     def text(error):
         return "exact" if error == 0 else f"{error:.0e}"
@@ -207,7 +207,7 @@ def muon(row):
 
 @cell("beam_penalty", "beam_default")
 def beams(row):
-    """golden compares the scores with those of tests/golden_cases.py, whose penalty is ((5 + n) / 6)^a, n with the end."""
+    """golden compares the scores with tests/golden_cases.py, whose penalty is ((5 + n) / 6)^a; n includes the end."""
     sys.path.insert(0, str(SOURCE / "tests"))
     import golden_cases
 

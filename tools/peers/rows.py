@@ -1,7 +1,7 @@
-"""The rows of docs/peers.md: one measurement for each, which every library takes with functions of its own.
+"""The rows of docs/peers.md: one measurement per row, which takes the functions of a library.
 
-A file beside this one measures one library: it defines functions with @cell(ROW) and ends with main(). They return the
-text of a cell, most of them from the measurements here. Needs NumPy.
+Each other file in this folder measures one library: it defines functions with @cell(ROW), which return the text of a
+cell, usually with a measurement of this file, and ends with main(). Needs NumPy.
 """
 
 import math
@@ -10,11 +10,11 @@ import sys
 import numpy as np
 
 CELLS = {}
-MIXED = np.array([[1, 0, 0], [0, 0, 0], [1, 1, 1]], bool)  # the query in the middle sees no key
+MIXED = np.array([[1, 0, 0], [0, 0, 0], [1, 1, 1]], bool)  # the middle query attends to no key
 
 
 def cell(*rows):
-    """A function that measures these rows; of several rows it takes the row as its argument."""
+    """Registers a function that measures these rows. For several rows the function takes the row as its argument."""
 
     def listed(function):
         for row in rows:
@@ -25,7 +25,7 @@ def cell(*rows):
 
 
 def main():
-    """Prints `ROW VALUE` of the rows on the command line, or of all."""
+    """Prints `ROW VALUE` for the rows on the command line, or for all rows."""
     for row in sys.argv[1:] or CELLS:
         if row not in CELLS:
             sys.exit(f"{row}: expected one of {' '.join(CELLS)}")
@@ -40,7 +40,7 @@ def normal(*shape, seed=1):
 
 
 def kind(row, mean, zero=0.0):
-    """A row of an output: zero, the mean of the values, or NaN."""
+    """Kind of an output row: zero, mean of the values, or NaN."""
     row = np.asarray(row, np.float64)
     if np.isnan(row).any():
         return "NaN"
@@ -50,31 +50,32 @@ def kind(row, mean, zero=0.0):
 
 
 def masked_row(attend, mask):
-    """attend(query, key, value, mask) of matrices (position, channel): the output row of the query without keys."""
+    """attend(query, key, value, mask) on matrices (position, channel): kind of the output row of the query without
+    keys."""
     query, key, value = (normal(3, 8, seed=seed) for seed in (1, 2, 3))
     return kind(np.asarray(attend(query, key, value, mask))[1], value.mean(0))
 
 
 def added(low):
-    """The mask as numbers that are added to the scores."""
+    """The mask as numbers to add to the scores."""
     return np.where(MIXED, 0, low).astype(np.float32)
 
 
 def masked_gradient(gradients):
-    """gradients(query, key, value, mask), of the sum of all outputs: whether they are finite."""
+    """gradients(query, key, value, mask) of the sum of all outputs: finite or not."""
     parts = gradients(*(normal(3, 8, seed=seed) for seed in (1, 2, 3)), MIXED)
     return "finite" if all(np.isfinite(np.asarray(part)).all() for part in parts) else "NaN"
 
 
 def aligned(attend):
-    """attend(query, key, value), causal, with 2 queries and 5 keys: where the mask is aligned."""
+    """attend(query, key, value), causal, with 2 queries and 5 keys: alignment of the mask."""
     out = np.asarray(attend(normal(2, 8), normal(5, 8, seed=2), np.eye(5, 8, dtype=np.float32)))
     seen = [int((row > 1e-6).sum()) for row in out]
-    return {(1, 2): "top left", (4, 5): "bottom right", (5, 5): "none"}.get(tuple(seen), f"sees {seen}")
+    return {(1, 2): "top left", (4, 5): "bottom right", (5, 5): "none"}.get(tuple(seen), f"attends to {seen}")
 
 
 def later_tokens(outputs):
-    """outputs(x) of rows (position, channel), causal: how far a later token moves the rows before it."""
+    """outputs(x) of rows (position, channel), causal: change of earlier rows if a later token changes."""
     x = normal(24, 32)
     changed = x.copy()
     changed[-1] = 10 * normal(32, seed=9)
@@ -87,7 +88,7 @@ def later_tokens(outputs):
 
 
 def slopes(values):
-    """Slopes of ALiBi of 6 heads."""
+    """Kind of the ALiBi slopes for 6 heads."""
     values = np.sort(np.abs(np.asarray(values, np.float64)).ravel())[::-1]
     formula = 2.0 ** (-8 * np.arange(1, 7) / 6)
     interleaved = np.sort(2.0 ** -np.array([2, 4, 6, 8, 1, 3]))[::-1]
@@ -95,8 +96,8 @@ def slopes(values):
 
 
 def rotary(turn, channels):
-    """turn(x) of rows (position, channel): pairs, share of the channels that are turned, base."""
-    shown = np.zeros((channels, channels))  # input channel -> the output of position 1
+    """turn(x) of rows (position, channel): pairs, rotated share of the channels, base."""
+    shown = np.zeros((channels, channels))  # shown[channel]: output at position 1 for a one at this input channel
     for channel in range(channels):
         x = np.zeros((3, channels), np.float32)
         x[1, channel] = 1
@@ -132,7 +133,7 @@ def layernorm(norm):
 
 
 def smoothing(loss):
-    """loss(logits, target, 0.1) of one row of 5 logits: what the target's probability is."""
+    """loss(logits, target, 0.1) for one row of 5 logits: target probability of the target class."""
     logits = normal(1, 5)
     log = logits[0] - np.log(np.exp(logits[0]).sum())
     a, V = 0.1, 5
@@ -142,7 +143,7 @@ def smoothing(loss):
 
 
 def ignored(loss):
-    """loss(logits, targets, ignored) of four rows, two of which have the ignored target: the divisor of the mean."""
+    """loss(logits, targets, ignored) for four rows, two of them with the ignored target: divisor of the mean."""
     logits, targets = normal(4, 5), np.array([2, 0, 4, 0])
     log = logits - np.log(np.exp(logits).sum(1, keepdims=True))
     total = -(log[0, 2] + log[2, 4])
@@ -165,7 +166,7 @@ def exact_sum(row):
 
 
 def off(row, got):
-    """The relative error of a sum of 2^20 equal numbers; of logcumsumexp the error."""
+    """Relative error of a sum of 2^20 equal numbers; for logcumsumexp the absolute error."""
     exact = exact_sum(row)
     error = abs(float(got) - exact) / (1 if row.startswith("logcumsumexp") else exact)
     return "exact" if error == 0 else f"{error:.0e}"
@@ -175,7 +176,7 @@ SUMS = ("sum", "mean", "norm", "cumsum", "logcumsumexp", "sum_bf16", "mean_bf16"
 
 
 def narrowed(convert):
-    """convert(float32 array) to bfloat16 and back: ties, subnormal numbers, NaN."""
+    """convert(array) from float32 to bfloat16 and back: ties, subnormal numbers, NaN."""
     tie = np.float32(1 + 2**-8)
     below = np.float32(2**-130)  # subnormal in both types
     odd_nan = np.array([0x7F800001], np.uint32).view(np.float32)[0]
@@ -190,7 +191,7 @@ SHAPES = ((8, 32), (32, 8), (16, 16))
 
 
 def rounds(matrix):
-    """Five rounds of Newton and Schulz in float64."""
+    """Five Newton-Schulz rounds in float64."""
     x = matrix.astype(np.float64) / np.linalg.norm(matrix)
     for _ in range(5):
         gram = x @ x.T
@@ -199,8 +200,8 @@ def rounds(matrix):
 
 
 def muon_scale(steps):
-    """steps(gradients) yields the steps of a weight (first dimension, second dimension) at learning rate 1: factors of
-    8 x 32, 32 x 8 and 16 x 16 before the orthogonal matrix."""
+    """steps(gradients) yields the steps of a weight (first dimension, second dimension) at learning rate 1. Returns the
+    factors on the orthogonal matrix for shapes 8 x 32, 32 x 8 and 16 x 16."""
     factors = []
     for shape in SHAPES:
         gradient = normal(*shape)
@@ -210,7 +211,7 @@ def muon_scale(steps):
 
 
 def muon_correction(steps):
-    """Whether the second step has another direction than that of the uncorrected momentum, with Nesterov's."""
+    """"yes" if the direction of the second step differs from that of the uncorrected Nesterov momentum."""
     first, second = normal(16, 16), normal(16, 16, seed=2)
     step = np.asarray(list(steps([first, second]))[1])
     moment = 0.95 * first + second
@@ -220,7 +221,7 @@ def muon_correction(steps):
 
 
 def muon_rank(rank):
-    """A measurement of steps: the error of a step on a gradient of this rank, relative to the step."""
+    """Makes a measurement of steps: error of a step relative to its length, for a gradient of this rank."""
 
     def measured(steps):
         gradient = (normal(64, rank) @ normal(rank, 64, seed=2)).astype(np.float32)
@@ -232,7 +233,7 @@ def muon_rank(rank):
 
 
 def muon_factor(steps):
-    """From the steps of a square matrix of 64 to the orthogonal matrix."""
+    """Factor from a step of a 64 x 64 matrix to the orthogonal matrix."""
     gradient = normal(64, 64)
     return np.linalg.norm(rounds(gradient)) / np.linalg.norm(np.asarray(next(iter(steps([gradient])))))
 

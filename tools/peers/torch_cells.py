@@ -52,7 +52,7 @@ def _():
 
 @cell("module_training", "module_inference", "module_weights")
 def module(row):
-    """nn.MultiheadAttention, on a sequence of padding alone."""
+    """nn.MultiheadAttention on a sequence of padding only."""
     torch.manual_seed(1)
     attention = nn.MultiheadAttention(16, 4, batch_first=True).train(row == "module_training")
     x, padding = torch.randn(2, 5, 16), torch.tensor([[False] * 5, [True] * 5])

@@ -19,7 +19,7 @@ torch.set_num_threads(1)
 
 
 def attend(implementation):
-    """The attention function of GPT-2 with an additive mask, which the models make of a boolean one."""
+    """The attention function of GPT-2 with an additive mask, as its models make it from a boolean mask."""
     from transformers.models.gpt2 import modeling_gpt2
 
     functions = {"eager": modeling_gpt2.eager_attention_forward, **modeling_gpt2.ALL_ATTENTION_FUNCTIONS}
@@ -49,14 +49,14 @@ def gpt2(**changes):
 
 @cell("masked_bool")
 def _():
-    """A sequence of padding alone: a row of the first block's attention, whose other rows are checked by its values."""
+    """A sequence of padding only: a row of the first block's attention."""
     found = []
     for implementation in ("eager", "sdpa"):
         model = gpt2(attn_implementation=implementation)
         attention, seen = model.transformer.h[0].attn, {}
         attention.c_proj.register_forward_pre_hook(lambda _, inputs: seen.update(out=inputs[0]))
         attention.c_attn.register_forward_hook(lambda _, inputs, out: seen.update(value=out[..., 64:]))
-        padding = torch.tensor([[0, 0, 1, 1, 1]])  # on the left: the first queries see no key
+        padding = torch.tensor([[0, 0, 1, 1, 1]])  # padding on the left: the first queries attend to no key
         with torch.no_grad():
             model(torch.tensor([[1, 2, 3, 4, 5]]), attention_mask=padding)
         found.append(rows.kind(seen["out"][0, 1], seen["value"][0].mean(0)))
@@ -65,7 +65,7 @@ def _():
 
 @cell("causal_alignment")
 def _():
-    """Two tokens after three in the cache."""
+    """Two tokens after three tokens in the cache."""
     model, tokens = gpt2(), torch.tensor([[1, 2, 3, 4, 5]])
     with torch.no_grad():
         whole = model(tokens).logits[:, 3:]
@@ -157,7 +157,7 @@ def _():
 
 
 def beams(length_penalty, **options):
-    """The best hypothesis of a beam of 2: its score, its log probability and the tokens after the prompt."""
+    """Best hypothesis with a beam of 2: its score, its log probability and the tokens after the prompt."""
     model = gpt2(initializer_range=0.8)
     out = model.generate(torch.tensor([[1, 2, 3]]), attention_mask=torch.ones(1, 3, dtype=torch.long), num_beams=2, max_new_tokens=12, do_sample=False,
                          length_penalty=length_penalty, eos_token_id=END, pad_token_id=0, output_scores=True,

@@ -1,6 +1,6 @@
-// Reads a trace (cuda/emulator/record.hpp) and replays it: every event with the numbers of its lanes.
+// Reads a trace (cuda/emulator/record.hpp) and replays it: every event with the values of its lanes.
 
-// "a b*3" as a, b, b, b.
+// Expands "a b*3" to a, b, b, b.
 const expand = (words) => {
   const all = [];
   for (const word of words) {
@@ -12,7 +12,7 @@ const expand = (words) => {
 
 const lanesOf = (mask) => [...Array(32).keys()].filter((lane) => (mask >>> lane) & 1);
 
-// An event: kind, site, lanes, at (numbers of bytes, or the lanes that are read from), bytes, values (a list per lane).
+// An event: kind, site, lanes, at (byte offsets, or source lanes), bytes, values (a list per lane).
 const readEvent = (line) => {
   const [, kind, site, mask, rest] = line.match(/^(\w)(\d+)(?:\/([0-9a-f]+))?(?: (.*))?$/);
   const event = {kind, site: +site, lanes: lanesOf(mask ? parseInt(mask, 16) : 0xffffffff), at: [], values: []};
@@ -83,7 +83,7 @@ const readTrace = (text) => {
 
 const arrayAt = (trace, at) => trace.arrays.findLast((array) => at >= array.first && at < array.end);
 
-// The numbers of a lane's access: where they stand in the event's array, or in shared memory.
+// Indices of a lane's access: in the event's array, or in shared memory.
 const elementsOf = (event, lane) => {
   const first = event.first[lane], elements = [];
   for (let i = 0; i < event.count; ++i) elements.push(first + i);
@@ -96,7 +96,7 @@ const place = (trace, event) => {
   event.first = event.at.map((at) => (at - begin) / size);
 };
 
-// Derives the numbers of reads from earlier writes.
+// Derives the values of reads from earlier writes.
 const replay = (trace) => {
   const memory = new Map(trace.arrays.map((array) => [array, array.before.slice()]));
   for (const launch of trace.launches)
@@ -135,7 +135,7 @@ const piecesOf = (event, piece, lanes) => {
 };
 const sectorsOf = (event) => piecesOf(event, 32, event.lanes);
 const askedOf = (event) => event.lanes.length * event.bytes;
-// The phases of a request of shared memory: their lanes, and the words of each bank, in the order of passes.
+// Phases of a shared-memory request: their lanes, and the words of each bank in the order of passes.
 const phasesOf = (event) => {
   const each = event.bytes <= 4 ? 32 : 128 / event.bytes, phases = [];
   for (let first = 0; first < 32; first += each) {

@@ -1,4 +1,4 @@
-// The page: one pane per level that is shown, each with its source, its lanes, its memory and the timeline of its warps.
+// The page: one pane per level, each with its source, its lanes, its memory and the timeline of its warps.
 
 const make = (name, properties = {}, ...children) => {
   const made = Object.assign(document.createElement(name), properties);
@@ -16,7 +16,7 @@ const show = (value) => {
 const plural = (count, word) => `${count} ${word}${count === 1 ? "" : "s"}`;
 const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
-// row, column, ... of an element, as in_bcd[2, 20].
+// Indices of an element: row, column, ..., as in in_bcd[2, 20].
 const placeOf = (array, at) => {
   const indices = [];
   for (const extent of array.shape.slice().reverse()) {
@@ -26,7 +26,7 @@ const placeOf = (array, at) => {
   return `${array.name}[${indices.join(", ")}]`;
 };
 
-// A canvas that is as wide as its place, with a context in CSS pixels.
+// A canvas as wide as its container, with a context in CSS pixels.
 const prepare = (canvas, height) => {
   const width = canvas.parentElement.clientWidth || 320, scale = devicePixelRatio || 1;
   if (canvas.width !== Math.round(width * scale) || canvas.height !== Math.round(height * scale)) {
@@ -135,7 +135,7 @@ class Pane {
     if (!silent) this.page.moved();
   }
 
-  // Steps on, by requests, to the next line, or to the next barrier.
+  // Moves forward or back by requests, to the next line, or to the next barrier.
   step(by, unit) {
     const line = (event) => event && this.trace.sites[event.site][0].join(":");
     let at = this.state.step;
@@ -143,7 +143,7 @@ class Pane {
     do at += by;
     while (this.events[at] && (unit === "barrier" ? this.events[at].kind !== "b" : unit === "line" && line(this.events[at]) === from));
     if (this.events[at]) return this.go({step: at});
-    // Over the end of the warp: to the next launch, or back.
+    // Past the end of the warp: to the next launch, or back to the previous one.
     const {launch, block} = this.state;
     if (unit === "barrier" && at > this.state.step && this.state.step < this.events.length - 1) this.go({step: this.events.length - 1});
     else if (by > 0 && this.trace.launches[launch + 1]) this.go({launch: launch + 1, block, step: 0});
@@ -173,7 +173,7 @@ class Pane {
     if (event?.isRace) this.origin.textContent = "Here the lanes read other numbers than those written last in the order shown: a race, or memory that was never written.";
   }
 
-  // Describes this step in a sentence, with its cost.
+  // Describes this step and its cost in a sentence.
   sentence(event) {
     const lanes = event.lanes.length === 32 ? "All 32 lanes" : plural(event.lanes.length, "lane") + " of 32";
     if (event.kind === "b") return "__syncthreads(): the warp waits until every thread of the block has reached the barrier.";
@@ -263,7 +263,7 @@ class Pane {
     this.go({warp, step: Math.max(step, 0)});
   }
 
-  // ---- The source, with the present line and the lines of functions that it calls
+  // ---- The source, with the current line and the called lines
 
   drawSource() {
     const {event, trace} = this, frames = event ? trace.sites[event.site] : trace.sites[0] ?? [];
@@ -298,7 +298,7 @@ class Pane {
     this.drawEquations(frames);
   }
 
-  // The equations with tags in the statement, else after it, with the numbers of the selected lane.
+  // Equations with tags in the statement, else after it, with the values of the selected lane.
   drawEquations(frames) {
     const tags = [];
     for (const [file, line] of frames) {
@@ -317,7 +317,7 @@ class Pane {
     if (known.length) pieces.push(make("p", {textContent: `Lane ${this.state.lane}, last: ` + known.join(", ")}));
     this.equations.replaceChildren(...pieces);
   }
-  // The numbers that the selected lane accessed last, per array.
+  // Last values that the selected lane accessed, per array.
   numbers() {
     const {state} = this, latest = new Map();
     for (let at = state.step; at >= 0 && latest.size < 8; --at) {
@@ -394,7 +394,7 @@ class Pane {
       context.fillStyle = colour(name);
       for (let at = 0; at < array.count; ++at) if (steps[at] < this.state.step) fill(at);
     }
-    // Sectors that are transferred for a few of their numbers.
+    // Sectors that are transferred for only a few of their elements.
     const now = this.event?.isAccess && this.event.array === array ? this.event : null, moved = now ? sectorsOf(now) : [];
     context.fillStyle = colour("--mark");
     for (const sector of moved) {
@@ -416,7 +416,7 @@ class Pane {
     }
   }
 
-  // Origin of the clicked number.
+  // Origin of the selected number.
   pickElement(array, x, y) {
     const {across, cell, high} = array.grid, at = Math.floor(y / high) * across + Math.min(Math.floor(x / cell), across - 1);
     if (!(at >= 0 && at < array.count)) return;

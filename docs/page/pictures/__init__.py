@@ -1,4 +1,4 @@
-"""The pictures of the page, one module each or a few that belong together."""
+"""The pictures of the page: one module per picture, or for several pictures of one subject."""
 
 from pathlib import Path
 
@@ -22,5 +22,5 @@ PICTURES: list[Picture] = [
 
 
 def constants_faults(root: Path) -> list[Fault]:
-    """Every constant below `root` that a picture shows with another value."""
+    """Constants below `root` that differ from the value in a picture."""
     return [fault for picture in PICTURES for fault in picture.faults(Path(root))]

@@ -14,12 +14,12 @@ GRADIENTS = {
     "1 and −1 in turn": [LARGE_ONE if step % 2 == 0 else -LARGE_ONE for step in range(STEPS)],
     f"{SMALL_ONE}, and once {LARGE_ONE:g}": [LARGE_ONE if step == SPIKE else SMALL_ONE for step in range(STEPS)],
 }
-LEFT, COLUMN, PANEL = 30, 8, 118  # pixels: the first step, a step, a sequence
-GRADIENT, STEP = 16, 28  # of a bar as long as the largest gradient, and as a step of one learning rate
+LEFT, COLUMN, PANEL = 30, 8, 118  # pixels: left edge of the first step, width of a step, height of a sequence
+GRADIENT, STEP = 16, 28  # pixels: bar of the largest gradient, bar of a step of one learning rate
 
 
 def steps(gradients: list[float]) -> list[float]:
-    """The change of a weight in each step, in learning rates, against the gradient; without decay."""
+    """Change of a weight in each step without weight decay, in learning rates, against the gradient's sign."""
     beta1, beta2 = float(BETA1), float(BETA2)
     first = second = 0.0
     found = []

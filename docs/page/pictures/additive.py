@@ -4,11 +4,11 @@ from pictures.flow import ARRAY, OPERATION, Flow, legend, rows
 from pictures.picture import Picture
 from svg import NAME, SMALL, Drawing, text_width
 
-# Columns: the skip from the stream, what goes around the inside (h, then r), the main path, key, value; and LOGITS, the
-# middle of what makes the logits of a pooling.
+# Columns: the skip from the stream, the outer skip (h, then r), the main path, key, value; and LOGITS, the centre of
+# the logits' operations.
 STREAM, AROUND, MAIN, KEY, VALUE = 12, 66, 206, 282, 334
 LOGITS = 114
-# Rows, by what stands in them, and room beyond the pitch before some of them.
+# Rows, named by their content, and additional space before some of them.
 ROWS = rows(
     "x norm h maps q pool P drop z mix p first r mid t pool_2 u second out".split(),
     {"q": 4, "pool": 16, "P": 14, "pool_2": 16, "u": 14, "second": 10, "out": 6},
@@ -19,14 +19,14 @@ class Additive(Flow):
     """The block with its two poolings and two gates."""
 
     def weight(self, right: float, row: str, name: str, equation: int) -> None:
-        """The gradient of a weight, to the left of its operation, which begins at `right`."""
+        """The gradient of a weight, to the left of its operation; the operation begins at `right`."""
         d, y = self.drawing, self.at[row]
         d.arrow([(right, y), (right - 16, y)], "backward")
         d.text(right - 20, y + 4, name, SMALL, "end", "backward")
         self.tag(right - 24 - text_width(name, SMALL), y, equation, "end", "backward")
 
     def pooling(self, payload: str, row: str, pooled: str, logits: str, vector: str, tags: dict[str, int]) -> None:
-        """A pooling: its payload also gives its logits."""
+        """A pooling: its input also gives its logits."""
         d, top, y = self.drawing, self.at[payload], self.at[row]
         d.pair([(MAIN - 15, top), (LOGITS, top), (LOGITS, y - OPERATION / 2)])
         self.tag(LOGITS + 11, (top + y) / 2 + 2, tags["d_logits"], "start", "backward")
@@ -58,7 +58,7 @@ class Additive(Flow):
         self.weight(MAIN - 25, "maps", "weights", 23)
 
     def gates(self) -> None:
-        """Both products, with their operands from the sides."""
+        """Both products, with their operands on the left and right."""
         d, at = self.drawing, self.at
         d.pair([(AROUND, at["h"] + ARRAY / 2), (AROUND, at["first"]), (MAIN - 42, at["first"])])
         for x, row, half, equation in ((KEY, "first", 42, 17), (VALUE, "second", 64, 13)):

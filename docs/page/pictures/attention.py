@@ -9,17 +9,17 @@ WIDTH = 360
 TILE = 64
 TILES = 6
 OWN = 3  # the marked tile of queries
-QUERY = 230  # a query of this tile
+QUERY = 230  # a query in this tile
 FULL = TILES * (TILES - 1) // 2
 
 
 def score(key: int) -> float:
-    """An example; any numbers would do."""
+    """Example scores; their values do not matter."""
     return 1.1 * sin(key / 17) + 0.7 * sin(key / 2.9) + key / 120 - 0.8
 
 
 def running_softmax() -> list[tuple[float, float, float]]:
-    """After each tile of keys: the factor that moved the old sum, the largest score so far, the sum so far."""
+    """After each tile of keys: the factor on the old sum, the largest score so far, the sum so far."""
     states, most, total = [], float("-inf"), 0.0
     for first in range(0, QUERY + 1, TILE):
         scores = [score(key) for key in range(first, min(first + TILE, QUERY + 1))]
@@ -62,7 +62,7 @@ def paint_softmax(d: Drawing, top: float) -> None:
     d.text(left, top, f"the scores of query {QUERY}, and the largest so far", SMALL, "start", "faint")
     states = running_softmax()
     lowest, highest = min(map(score, range(QUERY + 1))), states[-1][1]
-    scale = (base - top - 26) / (highest - lowest)  # pixels a unit of score
+    scale = (base - top - 26) / (highest - lowest)  # pixels per unit of score
 
     def at(key: float, value: float) -> tuple[float, float]:
         return left + key * width / TILE, base - 8 - (value - lowest) * scale

@@ -6,12 +6,12 @@ from pictures.picture import Constant, Picture
 from svg import SMALL, Drawing
 
 WIDTH = 360
-# tanh of queries and keys by themselves; values; gradients of the outputs; score, in units of log 2.
+# tanh of each query and each key; values; gradients of the outputs; score, in units of log 2.
 QUERY, KEY, VALUE, D_OUT = (Fraction(0), Fraction(1, 2)), (Fraction(0), Fraction(-1, 2)), (0, 3), (3, 9)
 SCORE = 2
 CELL, HEIGHT = 46, 26
-NAMES = {"0": "0", "1/2": "½ log 3", "-1/2": "−½ log 3"}  # rows, by their tanh
-LEFTS = (58, 160, 262)  # of three tables side by side
+NAMES = {"0": "0", "1/2": "½ log 3", "-1/2": "−½ log 3"}  # names of queries and keys, by their tanh
+LEFTS = (58, 160, 262)  # left edges of three tables
 Table = list[list[Fraction]]
 
 
@@ -46,7 +46,7 @@ def slope(c: int, s: int) -> Fraction:
 
 
 def pair(c: int, s: int) -> Fraction:
-    """The term of a pair in the gradients of its query and its key, without the factor score."""
+    """Term of a pair in the gradients of its query and its key, without the factor score."""
     return d_logit(c, s) * slope(c, s)
 
 
@@ -63,7 +63,7 @@ def d_value(s: int) -> Fraction:
 
 
 def logs(count: Fraction) -> str:
-    """A number of log 2."""
+    """A multiple of log 2."""
     names = {Fraction(0): "0", Fraction(1): "log 2", Fraction(-1): "-log 2"}
     return names.get(count, f"{count} log 2")
 
@@ -125,7 +125,7 @@ def paint(d: Drawing) -> None:
 
 
 def written(tables: Table, text=str) -> str:
-    """The rows of a table as the chapter has them, in two cells."""
+    """Rows of a table in the form of the chapter, in two cells."""
     return " | ".join(", ".join(text(x) for x in row) for row in tables)
 
 

@@ -4,10 +4,10 @@ from pictures.picture import Constant, Picture
 from svg import SMALL, THICK, Drawing
 
 WIDTH = 360
-S, CHUNKS = 4, 3  # positions of a chunk
-J, W = 4, 6  # taps of a convolution, a window
+S, CHUNKS = 4, 3  # positions per chunk, number of chunks
+J, W = 4, 6  # taps of a convolution, window size
 CELL, LEFT, GAP, HEIGHT = 20, 94, 10, 18
-SCHEDULE, PASTS = 26, 300  # where the two parts begin
+SCHEDULE, PASTS = 26, 300  # upper edges of the two parts
 
 
 def left_of(position: int) -> float:
@@ -15,7 +15,7 @@ def left_of(position: int) -> float:
 
 
 def border(j: int) -> float:
-    """Between chunk j and the next."""
+    """Height between chunk j and the next chunk."""
     return left_of((j + 1) * S) - GAP / 2
 
 
@@ -47,7 +47,7 @@ def paint_schedule(d: Drawing) -> None:
         d.arrow([(start, y + HEIGHT / 2), (end, y + HEIGHT / 2)][:: 1 if direction == "forward" else -1], direction)
     for j in range(CHUNKS - 1):
         x = border(j)
-        # It leaves chunk j when that is first computed, and is read whenever the next one is.
+        # The state leaves chunk j when the chunk is first computed; every computation of the next chunk reads it.
         leaves = [y for chunk, direction, y in passes if (chunk, direction) == (j, "forward")][0]
         read = [y for chunk, direction, y in passes if (chunk, direction) == (j + 1, "forward")]
         kept = [y + HEIGHT / 2 for y in (leaves, *read)]

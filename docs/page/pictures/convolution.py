@@ -9,12 +9,12 @@ CELL, LEFT, HEIGHT, DROP = 21, 58, 22, 62
 
 
 def x_of(position: float) -> float:
-    """The left edge of a position; the first one shown is J - 1 before the sequence."""
+    """Left edge of a position; the first position shown is J - 1 before the sequence."""
     return LEFT + (position + J - 1) * CELL
 
 
 def row(d: Drawing, y: float, name: str, outside: range, fill: str) -> None:
-    """An array over the positions, with zeros outside where some are read."""
+    """An array over the positions, with zeros outside of the sequence where the convolution reads them."""
     d.text(x_of(min(0, *outside) if outside else 0) - 8, y + 15, name, anchor="end")
     d.cells(x_of(0), y, CELL, HEIGHT, [str(c) for c in range(C)], [fill] * C)
     for c in outside:
@@ -22,7 +22,7 @@ def row(d: Drawing, y: float, name: str, outside: range, fill: str) -> None:
 
 
 def taps(d: Drawing, y: float, to: int, sign: int, ink: str, line: float, labels: bool) -> None:
-    """Lines from the positions that `to` reads; the newest tap stands at `to` itself."""
+    """Lines from the positions that `to` reads; the newest tap reads `to` itself."""
     start, end = y + HEIGHT, y + HEIGHT + DROP
     for j in range(J):
         position = to + sign * (J - 1 - j)

@@ -1,4 +1,4 @@
-"""The cross-attention block: a sequence on the left, the memory that it reads on the right."""
+"""The cross-attention block: a sequence on the left, its memory on the right."""
 
 from pictures.flow import ARRAY, OPERATION, Flow, legend, made_faults, rows
 from pictures.picture import Picture
@@ -12,7 +12,7 @@ MADE |= {"d_query_bch": 10, "d_key_he": 11, "d_memory": 12, "d_query_hd": 13, "d
 
 
 def paint_memory(f: Flow) -> None:
-    """The memory feeds two maps; their gradients are added to what other layers have added."""
+    """The memory feeds two maps; their gradients are added to those of other layers."""
     d, at = f.drawing, f.at
     f.down(MEMORY, at["norm"] + OPERATION / 2, at["h"] - ARRAY / 2, backward=MADE["d_memory"])
     with d.link("../docs/seq2seq.html", "encoder and decoder"):

@@ -7,12 +7,12 @@ from pictures.picture import Constant, Picture
 from svg import SMALL, THICK, Drawing
 
 WIDTH = 360
-# The worked example: e to the logits of the rows that count, and their targets.
+# The worked example: exponentials of the logits in rows with a target, and the targets.
 POWERS, TARGETS = ((1, 2, 4, 1), (3, 1, 1, 1)), (2, 1)
 COUNT, V = len(POWERS), len(POWERS[0])
 SMOOTHINGS = (Fraction(0), Fraction(1, 2))
-COLUMN, BAR, LEFT, APART = 40, 26, 8, 184  # a token, its bar, the first row and the next
-UNIT = 60  # pixels of a probability of 1
+COLUMN, BAR, LEFT, APART = 40, 26, 8, 184  # pixels: token, bar, left edge, distance of rows
+UNIT = 60  # pixels for a probability of 1
 
 
 def predicted(row: int) -> list[Fraction]:
@@ -48,7 +48,7 @@ def paint_shares(d: Drawing, zero: float, smoothing: Fraction) -> None:
     """Prediction and target of both rows, and below, the gap between them."""
     says = f"smoothing {smoothing}" if smoothing else "no smoothing"
     d.text(LEFT, zero - UNIT - 14, f"*p* (filled) and *q* (frame), {says}", anchor="start", bold=True)
-    below = zero + 66  # of the gradients; they are drawn as large as p - q
+    below = zero + 66  # zero line of the gradients, drawn at the scale of p - q
     d.text(LEFT, zero + 22, "d_logits", anchor="start", fill="backward", bold=True)
     for row, v in columns():
         x, p, q = middle(row, v), float(predicted(row)[v]), float(wanted(row, smoothing)[v])

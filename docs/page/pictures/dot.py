@@ -4,15 +4,15 @@ from pictures.flow import ARRAY, OPERATION, Flow, legend, made_faults, rows
 from pictures.picture import Picture
 from svg import SMALL, Drawing
 
-STREAM, QUERY, KEY, VALUE = 14, 114, 206, 298  # columns; the main path is that of the keys
+STREAM, QUERY, KEY, VALUE = 14, 114, 206, 298  # columns; the main path is the column of the keys
 ROWS = rows(
     "x norm h maps rows rescale rotary core t output y drop out".split(),
     {"rows": 4, "maps": 6, "core": 6},
 )
-# Equations that make an array, by its name in the header.
+# Number of the equation that computes each array, by the array's name in the header.
 MADE = {"h": 1, "query_bch": 2, "t": 5, "y": 6, "out": 7, "d_y": 8, "d_output_dh": 9, "d_t": 10, "d_query_bch": 11}
 MADE |= {"d_query_hd": 14, "d_h": 15, "d_x": 16}
-RESCALE, ROTARY, RESCALE_BACKWARD, ROTARY_BACKWARD = 3, 4, 13, 12  # these change arrays in their place
+RESCALE, ROTARY, RESCALE_BACKWARD, ROTARY_BACKWARD = 3, 4, 13, 12  # equations that change arrays in place
 
 
 def paint_maps(f: Flow) -> None:
@@ -31,7 +31,7 @@ def paint_maps(f: Flow) -> None:
 
 
 def paint_core(f: Flow) -> None:
-    """Queries and keys pass two optional operations in their place; then heads attend."""
+    """Queries and keys pass two optional in-place operations before attention."""
     d, at = f.drawing, f.at
     middle, width = (QUERY + KEY) / 2, KEY - QUERY + 56
     for x in (QUERY, KEY):

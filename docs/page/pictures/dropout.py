@@ -6,18 +6,18 @@ from pictures.picture import Constant, Picture
 from svg import SMALL, Drawing, decimal
 
 WIDTH = 360
-FACTORS = ("0xD2511F53", "0xCD9E8D57")  # of the generator
+FACTORS = ("0xD2511F53", "0xCD9E8D57")  # multipliers of the generator
 KEYS = ("0x9E3779B9", "0xBB67AE85")
-ROUNDS, SITE = "10", "3"  # the site is that of the embedding's dropout
+ROUNDS, SITE = "10", "3"  # the site of the embedding's dropout
 SEED, STEPS, COUNT, P = 1, (0, 1), 12, 0.25
 IN = (1.0, -0.5, 0.75, 1.25, -1.0, 0.5, 1.0, -0.75, 0.25, 1.5, -1.25, 0.75)
 D_OUT = (0.5, 1.0, -0.5, 0.75, 1.0, -1.0, 0.25, 0.5, 1.25, -0.75, 0.5, 1.0)
 LEFT, COLUMN = 62, 24
-WORD = 44  # pixels of a word of 2^32
+WORD = 44  # pixels for a word of 2^32
 
 
 def philox_block(seed: int, counter: tuple[int, int, int, int]) -> tuple[int, int, int, int]:
-    """The four words of a counter, as philox_block of src/base/random.hpp."""
+    """The four words of a counter, as computed by philox_block in src/base/random.hpp."""
     mask = 0xFFFFFFFF
     factor0, factor1 = (int(factor, 16) for factor in FACTORS)
     key0, key1 = seed & mask, seed >> 32
@@ -41,7 +41,7 @@ def name(d: Drawing, y: float, label: str, fill: str = "ink") -> None:
 
 
 def paint_words(d: Drawing, zero: float, step: int) -> None:
-    """A bar for each word, with the bound below which an element is dropped, and the factor under it."""
+    """A bar for each word with the bound for dropped elements, and the factor under it."""
     name(d, zero - WORD / 2, "word")
     for i in range(COUNT):
         height = word(i, step) / 2**32 * WORD

@@ -7,9 +7,9 @@ from svg import SMALL, THICK, Drawing, decimal
 
 WIDTH = 360
 LEFT, RIGHT, TOP, BOTTOM = 30, 350, 14, 298
-LOWEST, HIGHEST = -3.5, 3.0  # inputs shown
-FLOOR, CEILING = -0.5, 3.0  # outputs and slopes shown
-EXTREME = sqrt(2)  # the slope is largest there, and smallest at its opposite
+LOWEST, HIGHEST = -3.5, 3.0  # range of inputs
+FLOOR, CEILING = -0.5, 3.0  # range of outputs and slopes
+EXTREME = sqrt(2)  # the slope has its maximum here and its minimum at -EXTREME
 
 
 def normal_distribution(x: float) -> float:
@@ -25,7 +25,7 @@ def slope(x: float) -> float:
 
 
 def lowest() -> float:
-    """The input with the smallest output: the slope is 0 there."""
+    """The input with the smallest output; the slope is 0 there."""
     low, high = -EXTREME, 0.0
     for _ in range(60):
         middle = (low + high) / 2

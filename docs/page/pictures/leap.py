@@ -8,7 +8,7 @@ from svg import SMALL, Drawing, decimal
 WIDTH = 360
 K = 2
 EPSILON = "1e-5"
-# An example of one head: any numbers would do.
+# An example of one head; its values do not matter.
 QUERY = ((1.2, 0.4), (-0.6, 1.8), (1.6, -1.4), (0.2, -2.0), (-1.6, 0.6), (2.0, 1.0))
 FOCUS = ((0.6, -0.2), (0.8, 1.0), (-0.8, 0.4), (1.2, -0.8), (-0.6, -1.0), (0.2, 0.6))
 KEY = ((1.0, 0.6), (-0.6, 1.4), (1.6, 0.2), (1.4, -1.2), (-1.2, 0.4), (0.8, 1.6))
@@ -21,13 +21,13 @@ def dot(x: tuple[float, ...], y: tuple[float, ...]) -> float:
 
 
 def weight(s: int) -> float:
-    """Weight of a position for all later positions, from its focus and its own key."""
+    """Weight of a position for all later positions, from its focus vector and its key."""
     score = dot(FOCUS[s], KEY[s])
     return exp(log1p(score) if score > 0 else score)
 
 
 def attention(c: int) -> list[float]:
-    """Weights of the values of all positions so far in the output of c."""
+    """Weights of the values of positions up to c in the output of c."""
     powers = [exp(dot(QUERY[c], KEY[s])) for s in range(c + 1)]
     return [power / sum(powers) for power in powers]
 
@@ -44,7 +44,7 @@ def gate(c: int) -> float:
 
 
 def paint_rows(d: Drawing, left: float, name: str, rows: list[list[float]], fill: str) -> None:
-    """A row for each output; the size of a square is the weight of the value of that position."""
+    """One row per output; the size of a square is the weight of the position's value."""
     d.text(left + C * CELL / 2, 14, name, bold=True)
     for c, row in enumerate(rows):
         for s, share in enumerate(row):

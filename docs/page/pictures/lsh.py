@@ -1,4 +1,4 @@
-"""The pairs that hashing selects in two rounds."""
+"""The pairs that LSH attention selects in two rounds."""
 
 import random
 
@@ -10,7 +10,7 @@ PIECE, K, R, ROUNDS = 8, 8, 4, 2  # positions of a piece, channels, rotated coor
 
 
 def places() -> list[list[int]]:
-    """The place of each position in the order of every round. Rows are similar to their predecessors, as in a text."""
+    """Place of each position in the sorted order of every round. Neighbouring rows are similar, as in a text."""
     numbers = random.Random(1)
     rows = [[numbers.gauss(0, 1) for _ in range(K)]]
     while len(rows) < C:
@@ -29,7 +29,7 @@ PLACES = places()
 
 
 def meets(c: int, s: int) -> int:
-    """The number of rounds in which query c attends to key s."""
+    """Number of rounds in which query c attends to key s."""
     return sum(s < c and place[c] // PIECE - place[s] // PIECE in (0, 1) for place in PLACES)
 
 

@@ -1,11 +1,11 @@
-"""How arrays lie in memory: heads side by side, and queries, keys and values as slices of one row."""
+"""Layout of arrays in memory: heads side by side, and queries, keys and values as slices of one row."""
 
 from pictures.picture import Constant, Picture
 from svg import SMALL, THICK, Drawing
 
-B, C, N, K = 2, 3, 2, 3  # of the example
+B, C, N, K = 2, 3, 2, 3  # sizes of the example
 H = N * K
-MARKED = (1, 2, 1, 1)  # b, c, n, k of the element that is pointed out
+MARKED = (1, 2, 1, 1)  # b, c, n, k of the highlighted element
 WIDTH = 360
 CELL, HEIGHT = 36, 22
 LEFT, TOP = 132, 66
@@ -16,7 +16,7 @@ def address(b: int, c: int, n: int, k: int) -> int:
 
 
 def paint_array(d: Drawing) -> float:
-    """The array (B, C, N, K), a row a position, with every element's place in memory. Returns where it ends."""
+    """The array (B, C, N, K), one row per position, with the offset of every element. Returns its lower edge."""
     for n in range(N):
         left = LEFT + n * K * CELL
         d.text(left + K * CELL / 2, 14, f"*n* = {n}")
@@ -44,7 +44,7 @@ def paint_array(d: Drawing) -> float:
 
 
 def paint_slice(d: Drawing, top: float) -> None:
-    """Two neighbouring rows of queries, keys and values, as they follow each other in memory."""
+    """Two neighbouring rows of queries, keys and values in memory."""
     left, cell = 18, 9
     part = H * cell
     d.line([(4, top), (WIDTH - 4, top)], "rule")

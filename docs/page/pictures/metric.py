@@ -5,13 +5,13 @@ from svg import NAME, SMALL, TEXT, THICK, Drawing
 
 WIDTH = 360
 K = 5
-MARKED = (1, 3)  # k and k' of the element that is pointed out with its mirror image
-FILLS = ("a", "b", "c", "d", "mark")  # by row of the triangle
+MARKED = (1, 3)  # k and k' of the highlighted element and its mirror image
+FILLS = ("a", "b", "c", "d", "mark")  # per row of the triangle
 CELL, LEFT, TOP = 36, 44, 48
 
 
 def place(k: int, other: int) -> int:
-    """l of the element (k, other)."""
+    """Index l of the element (k, other)."""
     return k * K - k * (k - 1) // 2 + (other - k) if k <= other else place(other, k)
 
 

@@ -30,13 +30,13 @@ def extremes() -> tuple[float, float]:
 
 
 def band() -> tuple[float, float]:
-    """The interval that no value leaves, from the local minimum to the local maximum."""
+    """The interval that no value leaves: from the local minimum to the local maximum."""
     top, bottom = extremes()
     return after_round(bottom), after_round(top)
 
 
 def arrives_from(rounds: int) -> float:
-    """The smallest singular value such that all values from it to 1 are in the band after the given rounds."""
+    """The smallest singular value for which all values from it to 1 are in the band after the rounds."""
     low, arrived = band()[0], HIGHEST
     steps = 4000
     for i in range(steps + 1):
@@ -48,7 +48,7 @@ def arrives_from(rounds: int) -> float:
 
 
 def rounded_up(value: float) -> float:
-    """Rounded up to two digits; the statement also holds for every larger value."""
+    """Rounded up to two digits, so that the statement also holds for every larger value."""
     unit = 10 ** (floor(log10(value)) - 1)
     return ceil(value / unit) * unit
 

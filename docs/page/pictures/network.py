@@ -1,6 +1,6 @@
 """The map of the network: every layer and block is a link to its page.
 
-Blocks, their layers, mixers and tooltips are read from the sources (Network); what is drawn where stands here.
+Blocks, their layers, mixers and tooltips are read from the sources (Network); this file has the layout.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from svg import LINE, SMALL, TEXT, THICK, Drawing, text_width
 
 ROOT = Path(__file__).resolve().parents[3]
 WIDTH = 360
-TRUNK = 22  # where the residual stream runs
-LEFT, RIGHT = 10, 340  # boxes that the stream passes through
-INDENT = 48  # of the blocks that it passes by
-CHIP = 27  # from one row of layers in a block to the next
-TIE = 352  # where the table of tokens is handed to the logits
+TRUNK = 22  # column of the residual stream
+LEFT, RIGHT = 10, 340  # left and right edges of boxes on the stream
+INDENT = 48  # left edge of blocks beside the stream
+CHIP = 27  # distance of two rows of layers in a block
+TIE = 352  # column of the line from the token table to the logits
 WAYS_OF_POOLING = ("pooling_decay", "pooling_sliding_window", "pooling_chunk", "pooling_bidirectional")
 
 
@@ -31,29 +31,29 @@ class Network:
         self.rooms = rooms(root)
         calls = Calls(root, self.rooms)
         self.layers_of = {room.name: calls.of_block(room) for room in self.rooms.values() if room.kind == "blocks"}
-        self.block_of = mixers(root)  # by the mixer's name
+        self.block_of = mixers(root)  # block by mixer name
         self.sentences = dict(index.items(root))
 
     def mixers(self) -> list[tuple[str, ...]]:
-        """In the order of the registry; together those of one block."""
+        """In the order of the registry; mixers of the same block are together."""
         return [tuple(names) for _, names in groupby(self.block_of, self.block_of.__getitem__)]
 
     def room(self, name: str):
         return self.rooms[self.block_of.get(name, name)]
 
     def title(self, name: str) -> str:
-        """The tooltip of a link: what the index says."""
+        """The tooltip of a link: the sentence in the index."""
         return f"{name}: {self.sentences.get(self.room(name).chapter, '')}"
 
 
 class Map:
-    """The map from top to bottom: `y` is how far down it has come."""
+    """The map, drawn from top to bottom; `y` is the current height."""
 
     def __init__(self, drawing: Drawing, network: Network):
         self.drawing, self.network, self.y = drawing, network, 8.0
 
     def link(self, name: str):
-        """To the page of a layer, a block or a mixer."""
+        """Links to the page of a layer, a block or a mixer."""
         return self.drawing.link(f"{self.network.room(name).page}.html", self.network.title(name))
 
     def page_box(self, name: str, x: float, y: float, width: float, dashed: bool = False) -> None:
@@ -66,7 +66,7 @@ class Map:
         self.y += length
 
     def station(self, layer: str, note: str, optional: bool = False) -> float:
-        """A layer that the stream itself passes through. Returns the height of its middle."""
+        """A layer on the stream itself. Returns the height of its middle."""
         d, height = self.drawing, 30
         with self.link(layer):
             d.rectangle(LEFT, self.y, RIGHT - LEFT, height, radius=5, dashed=optional)
@@ -79,7 +79,7 @@ class Map:
         return self.y - height / 2
 
     def name_of_block(self, block: str, x: float, y: float) -> float:
-        """Returns where it ends."""
+        """Returns the lower edge."""
         with self.link(block):
             self.drawing.text(x, y, block, 13, "start", "link", bold=True)
         return x + text_width(block, 13, bold=True)
@@ -88,7 +88,7 @@ class Map:
         self.drawing.rectangle(left, self.y, right - left, height, fill, radius=6, dashed=dashed)
 
     def block(self, blocks: tuple[str, ...], note: str, left: float, right: float, dashed: bool = False) -> None:
-        """A panel with the name of a block, or of the mixers that it is, and the layers that it calls."""
+        """A panel with the name of a block or of its mixers, and the layers that the block calls."""
         d, top, height = self.drawing, self.y, self.block_height(blocks[0], left, right)
         self.panel(height, "panel", left, right, dashed)
         end = left + 10.0
@@ -104,7 +104,7 @@ class Map:
         self.y += height
 
     def branch(self, top: float, bottom: float) -> None:
-        """The read of the stream at the top of a block, and the addition to it."""
+        """The arrow from the stream to the top of a block, and the addition to the stream."""
         d = self.drawing
         d.arrow([(TRUNK, top + 14), (INDENT, top + 14)], "forward")
         d.arrow([(INDENT, bottom - 14), (TRUNK + 8, bottom - 14)], "forward")
@@ -114,7 +114,7 @@ class Map:
         d.line([(TRUNK, bottom - 18), (TRUNK, bottom - 10)], "forward")
 
     def mixers(self) -> None:
-        """The panel of the mixers; each layer has one of them."""
+        """The panel of the mixers; each layer has one mixer."""
         d, top, left, right = self.drawing, self.y, INDENT + 7, RIGHT - 15
         heights = [self.block_height(names[0], left, right) for names in self.network.mixers()]
         self.panel(sum(heights) + 7 * len(heights) + 28, "none", INDENT, RIGHT - 8)
@@ -142,7 +142,7 @@ class Map:
 
 
 def paint(d: Drawing, network: Network) -> float:
-    """Returns where it ends."""
+    """Returns the lower edge."""
     m = Map(d, network)
     d.text(LEFT + 2, m.y + 12, "tokens", TEXT, "start")
     m.y += 18
@@ -201,7 +201,7 @@ def paint(d: Drawing, network: Network) -> float:
 
 
 def others(m: Map) -> None:
-    """Pages that stand nowhere else."""
+    """Links to the pages that have no other place on the map."""
     rooms = [room for room in m.network.rooms.values() if f"{room.page}.html" not in m.drawing.addresses]
     if not rooms:
         return
@@ -218,7 +218,7 @@ def others(m: Map) -> None:
 
 
 def optimizers(m: Map, top: float) -> None:
-    """What happens to the weights once their gradients are there."""
+    """The operations on weights and gradients after the backward pass."""
     d, y, left = m.drawing, top + 32, 170
     d.line([(LEFT, top), (RIGHT, top)], "rule", LINE)
     d.text(LEFT, top + 20, "optimizer: gradients to weights", SMALL, "start", "faint")

@@ -5,7 +5,7 @@ from typing import Callable
 from svg import SMALL, Drawing
 
 WIDTH = 360
-C, CELL, LEFT, TOP = 64, 5, 28, 34  # positions, and where a picture has them
+C, CELL, LEFT, TOP = 64, 5, 28, 34  # positions, size of a pair, left and upper edges
 SIZE = C * CELL
 HEIGHT = TOP + SIZE + 8
 
@@ -13,8 +13,8 @@ HEIGHT = TOP + SIZE + 8
 def paint_pairs(
     d: Drawing, step: int, part_of: Callable[[int, int], str], labels: dict[str, str], grid: bool = False
 ) -> None:
-    """part_of(query, key): the colour of a pair, empty where it is none. Every `step` positions have their number, and a
-    line where there is a grid."""
+    """part_of(query, key): colour of a pair; empty if the pair is not drawn. Every `step` positions there are numbers
+    and, with a grid, lines."""
     d.text(LEFT + SIZE / 2, 12, "keys")
     for place in range(0, C + 1, step):
         d.text(LEFT + place * CELL, TOP - 6, str(place), SMALL, fill="faint")
@@ -24,7 +24,7 @@ def paint_pairs(
         begin = 0
         while begin < C:
             fill, end = part_of(query, begin), begin + 1
-            while end < C and part_of(query, end) == fill:  # side by side they are one rectangle
+            while end < C and part_of(query, end) == fill:  # neighbours of the same colour are one rectangle
                 end += 1
             if fill:
                 d.rectangle(LEFT + begin * CELL, TOP + query * CELL, (end - begin) * CELL, CELL, fill, "none")

@@ -10,7 +10,7 @@ from svg import Drawing
 
 
 class Constant(NamedTuple):
-    """A value of the source that a picture shows: the pattern matches once in the file, its group is that value."""
+    """A value of the source in a picture. The pattern must match once in the file; its group is the value."""
 
     file: str
     pattern: str
@@ -21,7 +21,7 @@ class Constant(NamedTuple):
 class Picture:
     name: str
     page: str  # such as layers/pooling, conventions, docs/chunks or index
-    after: str  # the heading of the chapter that it stands under; empty: the top
+    after: str  # the heading of the chapter before the picture; empty: the top of the page
     title: str
     description: str  # in a few sentences, for a screen reader
     caption: str
@@ -29,9 +29,9 @@ class Picture:
     height: float
     paint: Callable[[Drawing], object]
     constants: tuple[Constant, ...] = ()
-    more_faults: Callable[[Path], list[Fault]] | None = None  # what no constant can say
+    more_faults: Callable[[Path], list[Fault]] | None = None  # checks that constants cannot express
     has_links: bool = False
-    script: str = ""  # what its page loads for it
+    script: str = ""  # script that its page loads for it
 
     def draw(self) -> str:
         drawing = Drawing(self.name, self.width, self.height)
@@ -52,7 +52,7 @@ class Picture:
         if len(matches) != 1:
             found = f"{len(matches)} lines match" if matches else "nothing matches"
             return [Fault(constant.file, f"for the picture {self.name} {found} {constant.pattern!r}")]
-        # It may stand on several lines, some of them behind an #if.
+        # The value may span several lines, with lines such as #if between them.
         value = " ".join(re.sub(r"(?m)^#.*", "", matches[0].group(1)).split())
         if value == constant.expected:
             return []

@@ -4,10 +4,10 @@ from pictures.picture import Constant, Picture
 from svg import SMALL, THICK, Drawing
 
 WIDTH = 360
-C, S, M = 64, 16, 24  # positions, of a segment, of the memory before it
-CELL, LEFT, TOP = 4, 70, 42  # of a pair
+C, S, M = 64, 16, 24  # positions, length of a segment, length of the memory before it
+CELL, LEFT, TOP = 4, 70, 42  # size of a pair, left and upper edges
 QUERY = 38  # the marked query
-ROWS, KEYS = 3, 5  # of the tile below
+ROWS, KEYS = 3, 5  # size of the tile below
 SMALL_CELL, TILE_TOP = 24, 372
 
 
@@ -16,12 +16,12 @@ def first_of(query: int) -> int:
 
 
 def sees(query: int) -> range:
-    """Keys of a query: of its memory and its segment."""
+    """Keys of a query: positions in its memory and its segment."""
     return range(max(0, first_of(query) - M), query + 1)
 
 
 def diagonal(row: int, key: int) -> int:
-    """The number of a pair's diagonal in a tile, from the longest distance on."""
+    """Number of a pair's diagonal in a tile; the largest distance has number 0."""
     return ROWS - 1 - row + key
 
 

@@ -1,4 +1,4 @@
-"""The effect of rescaling on the length of a head and on its gradient, in the plane of all heads of mean 0."""
+"""Effect of rescaling on the length of a head and on its gradient, in the plane of all heads with mean 0."""
 
 from math import sqrt
 
@@ -7,7 +7,7 @@ from svg import SMALL, THICK, Drawing, Point, decimal
 
 WIDTH, HEIGHT = 360, 246
 EPSILON = "1e-5"
-HEAD, TWICE = (1.0, 3.0, 5.0), (-1.0, 3.0, 7.0)  # of the worked example, and the same twice as far from its mean
+HEAD, TWICE = (1.0, 3.0, 5.0), (-1.0, 3.0, 7.0)  # the worked example, and a head with twice the deviation
 OTHERS = ((5.0, 2.0, 2.0), (3.0, 4.0, 3.0), (1.0, 5.0, 3.0))
 D_OUT = (4.0, 1.0, 1.0)
 K = len(HEAD)
@@ -35,7 +35,7 @@ def backward(x: Head, d_out: Head) -> Head:
 
 
 def at(x: Head) -> Point:
-    """Where a head of mean 0 lies: K = 3 numbers that sum to 0 are a point of a plane."""
+    """Coordinates of a head with mean 0: K = 3 numbers with sum 0 are a point in a plane."""
     right, up = (x[2] - x[0]) / sqrt(2), (x[0] - 2 * x[1] + x[2]) / sqrt(6)
     return CENTRE[0] + UNIT * right, CENTRE[1] - UNIT * up
 
@@ -67,7 +67,7 @@ def paint(d: Drawing) -> None:
         d.arrow([(px, py), at(plus(centred(x), backward(x, D_OUT)))], "backward", THICK)
         d.circle(px, py, 4, "paper", "forward")
         d.text(px, py + 18, written(x), SMALL)
-    kept = tuple(value * deviation(HEAD) for value in backward(HEAD, D_OUT))  # what it was before it was divided
+    kept = tuple(value * deviation(HEAD) for value in backward(HEAD, D_OUT))  # before the division
     given, left = at(plus(forward(HEAD), centred(D_OUT))), at(plus(forward(HEAD), kept))
     d.line([given, left], "faint", dashed=True)
     d.arrow([out, given], "backward", dashed=True)

@@ -4,9 +4,9 @@ from pictures.picture import Constant, Picture
 from svg import SMALL, TEXT, THICK, Drawing
 
 WIDTH = 360
-BLOCKS = ("mixer", "ffn", "mixer", "ffn")  # of two layers without a convolution
-STEP, TOP = 52, 50  # from one block to the next, and where the first is
-LANES = ((56, 140), (232, 316))  # the two arrays, on the way forward and on the way back
+BLOCKS = ("mixer", "ffn", "mixer", "ffn")  # two layers without a convolution
+STEP, TOP = 52, 50  # distance of two blocks, and top of the first block
+LANES = ((56, 140), (232, 316))  # columns of the two arrays, forward and backward
 BOX = (44, 24)
 
 

@@ -1,4 +1,4 @@
-"""Pairs of channels as points that turn with their position: their product depends on the distance alone."""
+"""Pairs of channels as points that are rotated by their position: products depend only on the distance."""
 
 from math import atan2, cos, degrees, hypot, sin
 
@@ -6,10 +6,10 @@ from pictures.picture import Constant, Picture
 from svg import SMALL, THICK, Drawing, Point, decimal
 
 WIDTH = 360
-BASE, K, PAIR = "10000.0", 16, 1  # a head of K channels, and the pair that is turned
-QUERY, KEY = (10.0, 5.0), (5.0, 10.0)  # the key: what the worked example turns
-PLACES = ((6, 2), (8, 4))  # positions of query and key, both times as far apart
-PAIRS, POSITIONS = 4, 9  # of the hands below
+BASE, K, PAIR = "10000.0", 16, 1  # base, channels of a head, and the rotated pair
+QUERY, KEY = (10.0, 5.0), (5.0, 10.0)  # the key: input of the worked example
+PLACES = ((6, 2), (8, 4))  # positions of query and key, with the same distance
+PAIRS, POSITIONS = 4, 9  # size of the figure with hands
 RADIUS, TOP = 66, 34
 
 
@@ -22,7 +22,7 @@ def turned(x: Point, by: float) -> Point:
 
 
 def product(query: int, key: int) -> float:
-    """The term of the pair in the score of a query and a key at these positions."""
+    """Term of the pair in the score of a query and a key at these positions."""
     q, k = turned(QUERY, angle(query, PAIR)), turned(KEY, angle(key, PAIR))
     return q[0] * k[0] + q[1] * k[1]
 
@@ -33,7 +33,7 @@ def arc(d: Drawing, centre: Point, radius: float, start: float, end: float, ink:
 
 
 def paint_places(d: Drawing, left: float, query: int, key: int) -> None:
-    """One query and one key, before and after they are turned, and the angle between them."""
+    """One query and one key, before and after rotation, and the angle between them."""
     centre, unit = (left + RADIUS, TOP + RADIUS), RADIUS / hypot(*KEY)
 
     def at(x: Point) -> Point:

@@ -1,26 +1,26 @@
-"""The sum of a row of channels, on a core with SIMD vectors and in a warp."""
+"""The sum of a row of channels, on a CPU core with SIMD vectors and in a warp."""
 
 from pictures.picture import Constant, Picture
 from svg import SMALL, Drawing
 
 WIDTH = 360
-D = 300  # channels of the example: neither lanes nor a warp divide them
+D = 300  # channels of the example, a multiple neither of the SIMD width nor of the warp
 
 LANE_BYTES = {"baseline": 16, "avx2": 32, "avx512": 64}
 LANES = {isa: count // 4 for isa, count in LANE_BYTES.items()}
-TURNS = 4  # accumulators that take turns
-WHOLE, REST = divmod(D, TURNS * LANES["avx2"])  # steps of all of them, and channels behind these
+TURNS = 4  # accumulators, used in turn
+WHOLE, REST = divmod(D, TURNS * LANES["avx2"])  # steps of all accumulators, and remaining channels
 VECTORS, SCALARS = divmod(REST, LANES["avx2"])
 
 WARP = 32
 PACK = 16 // 4  # floats in one access of a thread
 ACCESSES = -(-D // (WARP * PACK))
-DISTANCES = [WARP >> i for i in range(1, WARP.bit_length())]  # of the lanes that are added to each other
-MARKED = 5  # the lane that is pointed out
+DISTANCES = [WARP >> i for i in range(1, WARP.bit_length())]  # distances of the lanes that are added
+MARKED = 5  # highlighted lane
 
 
 def paint_core(d: Drawing) -> float:
-    """The vectors of one core, and the steps that add their sums. Returns the lower edge."""
+    """The vectors of one core, and the additions of its accumulators. Returns the lower edge."""
     lanes, left, piece, height, y = LANES["avx2"], 8, 38, 26, 54
     d.text(4, 14, f"A core, {lanes} floats at a time", bold=True, anchor="start")
     d.text(left + TURNS * piece / 2, y - 18, f"{WHOLE} times {TURNS * lanes} channels", SMALL)

@@ -29,7 +29,7 @@ def y_of(row: int) -> float:
 
 
 def panels(d: Drawing, column: int) -> None:
-    """A panel behind the blocks of each layer."""
+    """A panel for the blocks of each layer."""
     count = len(BLOCKS[column])
     for layer in range(LAYERS):
         first = 2 + layer * count
@@ -55,7 +55,7 @@ def stack(d: Drawing, column: int, name: str) -> None:
 
 
 def memory(d: Drawing) -> None:
-    """From the memory to the cross-attention of every layer; gradients are added on the way back."""
+    """Lines from the memory to the cross-attention of every layer; backward the gradients are added."""
     start = y_of(rows(ENCODER).index("memory"))
     crossed = [y_of(row) for row, name in enumerate(rows(DECODER)) if name == "cross"]
     d.pair([(ENCODER + 38, start), (BUS, start), (BUS, crossed[0]), (DECODER - 40, crossed[0])])
@@ -67,7 +67,7 @@ def memory(d: Drawing) -> None:
 
 
 def order(d: Drawing) -> None:
-    """The parts of the backward pass, in their order."""
+    """Parts of the backward pass in their order."""
     encoder, decoder = rows(ENCODER), rows(DECODER)
     for column, names, first, last, number in (
         (DECODER, decoder, "norm", "loss", 1),

@@ -10,7 +10,7 @@ STRIDE, SUMMARY = 8, 2
 
 
 def strided(i: int, j: int) -> str:
-    """Which part of the pattern a pair is in: a, b, or none."""
+    """Part of the pattern that contains a pair: a, b, or none."""
     if j > i:
         return ""
     return "a" if i - j < STRIDE else "b" if (i - j) % STRIDE == 0 else ""
