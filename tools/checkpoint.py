@@ -338,7 +338,7 @@ def settings_of(metadata, shapes, path, others=OF_MODELS):
     if bool(s.decoder_layers) != bool(s.encoder_layers):
         fail("decoder_layers", f"expected {'at least 1' if s.encoder_layers else '0 without an encoder'}")
     if s.embeddings == "shared" and s.source_vocabulary_size != s.vocabulary_size:
-        fail("embeddings", "expected separate or target, where source and target have vocabularies of their own")
+        fail("embeddings", "expected separate or target, because source and target have different vocabularies")
     if bool(s.vocabulary_size) == bool(s.patch_inputs):
         fail("vocabulary_size", f"expected {'none beside patch_inputs' if s.patch_inputs else 'at least 1'}")
     for feature in FEATURES:

@@ -531,7 +531,7 @@ class Lab(InBrowser):
         self.assertIn("after step 0", self.browser.run(said))
         self.train(5)
         step = self.browser.run(STEP)
-        self.assertRegex(self.browser.run(said), rf"of 168 test answers correct after step {step}, held-back loss \d\.\d+")
+        self.assertRegex(self.browser.run(said), rf"of 168 test answers correct after step {step}, validation loss \d\.\d+")
 
     def test_every_row_of_small_weights_has_arcs(self) -> None:
         # 48 characters with nearly equal weights, each far below 0.1.
@@ -567,21 +567,21 @@ class Lab(InBrowser):
         self.browser.run("for (const one of document.querySelectorAll('#lab details')) one.open = true")
         self.assertNotIn("blocks.0", self.browser.run("return document.getElementById('lab').innerText"))
 
-    def test_the_held_back_loss_is_in_the_curve_and_its_rise_is_told(self) -> None:
+    def test_the_validation_loss_is_in_the_curve_and_its_rise_is_told(self) -> None:
         self.open("task=text&more=--steps+400")
         held = "return document.querySelector('#curve path.held')?.getAttribute('d').split('L').map((point) => -point.split(' ')[1]) ?? []"
         note = "return document.getElementById('overfit').checkVisibility() && document.getElementById('overfit').textContent"
         self.assertFalse(self.browser.run(note))
         self.click("document.getElementById('train')")
         self.until(f"return (() => {{ {note} }})() !== false")
-        self.assertRegex(self.browser.run(note), r"^The held-back loss rises: 2\.\d+ after step \d+, [23]\.\d+ now")
+        self.assertRegex(self.browser.run(note), r"^The validation loss has risen from 2\.\d+ after step \d+ to [23]\.\d+, ")
         self.click("document.getElementById('train')")
         heights = self.browser.run(held)
         self.assertGreater(len(heights), 4)
         self.assertGreater(heights[-1], min(heights))
         self.assertEqual(
             self.browser.run("return [...document.querySelectorAll('#curve .name')].map((one) => one.textContent).sort()"),
-            ["held-back loss", "training loss"],
+            ["training loss", "validation loss"],
         )
         self.assertEqual((self.browser.run(FAULT), self.browser.messages()), ("", []))
 

@@ -125,7 +125,7 @@ def body(root: Path, *, address: Callable[[str], str], sentences: dict[str, str]
         for path, caption in STILLS.items()
     )
     given = {
-        "LOSSES": "The losses equal those of a terminal in every digit.",
+        "LOSSES": "The losses equal the losses of the program in a terminal, digit by digit.",
         "MIXERS": "".join(f'<option value="{name}"{" selected" if name == "dot" else ""}>{name}</option>' for name in order),
         "TEXT": html.escape(text),
         "PICTURES": address("extras/figures/README.md") + "#attention-is-not-an-explanation",

@@ -28,7 +28,7 @@ class AnswerEvaluation : public TaskCommand {
   }
 
   int run(Trained trained, const std::string& source, const Machine& machine, const Flags&) override {
-    if (own_.all && own_.path.empty()) throw UsageError("--all: expected --data beside it, found none");
+    if (own_.all && own_.path.empty()) throw UsageError("--all: expected together with --data");
     const std::unique_ptr<AnswerTask> task = make_(trained.task, trained.config, own_, source);
     constexpr Index most = 64, most_tokens = 1 << 14;
     const Index examples = task->validation_rows(), C = trained.config.context;

@@ -57,7 +57,7 @@ const Rows<GoldenExample> examples([] {
 });
 
 const Rows<GoldenFault> golden_faults([] {
-  return std::vector<GoldenFault>{{network_inputs(), "chunk=2", "metadata chunk: the case has no use for it"}};
+  return std::vector<GoldenFault>{{network_inputs(), "chunk=2", "metadata chunk: the case does not use it"}};
 });
 
 const Rows<FlagNotes> notes = {

@@ -236,7 +236,7 @@ class DigitsTraining : public TaskTraining {
       if (!fault.empty()) throw UsageError("--patch: " + fault);
     }
     if (flags.given("context")) {
-      throw UsageError("--context: expected none, as a picture has as many positions as patches");
+      throw UsageError("--context: expected no value, because the patches of a picture are its positions");
     }
   }
 
@@ -257,7 +257,7 @@ class DigitsTraining : public TaskTraining {
     const bool has_cls = request.model.class_pooling == "cls";
     const Metadata* stored = request.stored();
     if (data.empty() && stored && is_of_file(*stored)) {
-      throw Error(request.source + ": learned the pictures of a file, expected --data FILE or FOLDER");
+      throw Error(request.source + ": was trained on pictures of a file, expected --data FILE or FOLDER");
     }
     LabelledPictures pictures{.height = drawn_side, .width = drawn_side};
     if (!data.empty()) {
@@ -289,7 +289,7 @@ std::unique_ptr<AnswerTask> digits_again(const Metadata& task, const ModelConfig
                                          const std::string& source) {
   const PatchGrid grid = grid_of_task(task, source);
   if (own.path.empty() && is_of_file(task)) {
-    throw Error(source + ": learned the pictures of a file, expected --data FILE or FOLDER");
+    throw Error(source + ": was trained on pictures of a file, expected --data FILE or FOLDER");
   }
   if (own.path.empty()) return std::make_unique<DigitsTask>(grid.patch, config.has_cls());
   LabelledPictures pictures = read_pictures(own.path, own.all);
@@ -309,7 +309,7 @@ class DrawnPictures : public TaskFigures {
 
   FigureExample subject(const Trained& trained, const FigureRequest& request, Index,
                         const std::string& source) override {
-    if (request.text) throw UsageError("--text: expected --example, as " + source + " has learned pictures");
+    if (request.text) throw UsageError("--text: expected --example, because " + source + " was trained on pictures");
     grid_ = grid_of_task(trained.task, source);
     has_cls_ = trained.config.has_cls();
     const std::unique_ptr<AnswerTask> task = digits_again(trained.task, trained.config, {.path = data_}, source);
@@ -317,7 +317,7 @@ class DrawnPictures : public TaskFigures {
     FigureExample subject{.title = "picture " + to_text(request.example),
                           .batch = task->test_batch(request.example, 1)};
     if (constexpr Index most = 2 * longest_drawn + 1; subject.batch.C > most) {
-      throw Error(source + ": expected at most " + to_text(most) + " patches, to be drawn, found " +
+      throw Error(source + ": expected at most " + to_text(most) + " patches for a drawing, found " +
                   to_text(subject.batch.C));
     }
     subject.title += ", a " + to_text(Index{subject.batch.target_r.front()});

@@ -19,7 +19,7 @@ void require_sides(Index height, Index width, const std::string& path) {
   const auto is_side = [](Index side) { return 1 <= side && side <= largest_side; };
   if (is_side(height) && is_side(width)) return;
   throw Error(path + ": pictures of " + size_text(height, width) + ", expected 1 to " + to_text(largest_side) +
-              " either way");
+              " per side");
 }
 
 // A word as a number up to `most`.
@@ -79,14 +79,14 @@ Index word_at(std::string_view bytes, std::size_t position) {
 
 void require_head(std::string_view bytes, Index magic, std::size_t head, const std::string& path, const char* what) {
   if (bytes.size() >= head && word_at(bytes, 0) == magic) return;
-  throw Error(path + ": expected an IDX file of " + what + ", with a head of " + to_text(static_cast<Index>(head)) +
+  throw Error(path + ": expected an IDX file of " + what + ", with a header of " + to_text(static_cast<Index>(head)) +
               " bytes that begins with " + to_text(magic));
 }
 
 // Requires `count` bytes of data after a header.
 void require_bytes(std::string_view behind, Index count, const std::string& path, const std::string& of_what) {
   if (static_cast<Index>(behind.size()) == count) return;
-  throw Error(path + ": expected " + to_text(count) + " bytes of " + of_what + ", as its head says, found " +
+  throw Error(path + ": expected " + to_text(count) + " bytes of " + of_what + ", as its header says, found " +
               to_text(static_cast<Index>(behind.size())));
 }
 
@@ -144,7 +144,7 @@ PictureSet pictures_of_lines(std::string_view bytes, const std::string& path) {
     const std::string where = path + ": line " + to_text(number) + ": ";
     const std::vector<std::string_view> fields = fields_of(line, separator);
     if (number == 1 && is_header(fields)) {
-      set.notes.push_back(where + "names the columns, and is no picture");
+      set.notes.push_back(where + "contains column names, and is not a picture");
       continue;
     }
     if (fields.size() != pixels + 1) {
@@ -235,7 +235,8 @@ PictureSet picture_of_pgm(std::string_view bytes, const std::string& path) {
       picture.pixels.push_back(static_cast<std::uint8_t>(words.number("pixel " + to_text(i), 0, most)));
     }
     if (const std::string_view more = words.next(); !more.empty()) {
-      throw Error(path + ": expected the end behind " + to_text(pixels) + " pixels, found " + in_quotes(more));
+      throw Error(path + ": expected the end of the file after " + to_text(pixels) + " pixels, found " +
+                  in_quotes(more));
     }
   }
   set.pictures.push_back(std::move(picture));

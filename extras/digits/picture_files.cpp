@@ -43,7 +43,7 @@ bool is_digit(char c) { return '0' <= c && c <= '9'; }
   const std::string command = path.ends_with(".gz")
                                   ? "gunzip " + shell_word(file)
                                   : "gunzip <" + shell_word(file) + " >" + shell_word(file + ".unpacked");
-  throw Error(path + ": is a gzip file, expected what is in it; " + command + " unpacks it");
+  throw Error(path + ": is a gzip file, expected its content; " + command + " unpacks it");
 }
 
 // Bytes of a file. If only a gzip file exists, or it is an archive, the error explains what to do.
@@ -73,7 +73,7 @@ PictureSet idx_set(const std::string& images_path, const std::string& images) {
   if (labels) labels = turned(*labels, "idx3", "idx1");
   if (!labels) {
     throw Error(images_path + ": expected a name with images and idx3 in it, such as train-images-idx3-ubyte, " +
-                "by which that of the labels is known");
+                "from which the name of the label file follows");
   }
   const std::string labels_path = with_name(path, *labels);
   return pictures_of_idx(images, images_path, bytes_of(labels_path), labels_path);
@@ -264,12 +264,12 @@ void require_teaching(const LabelledPictures& pictures, const std::string& path)
     if (static_cast<Index>(i) < pictures.training) {
       ++of_label;
     } else if (of_label == 0) {
-      throw Error(path + ": the test set has a " + to_text(Index{pictures.pictures[i].label}) +
-                  ", and no picture to train on shows one");
+      throw Error(path + ": the test set contains the digit " + to_text(Index{pictures.pictures[i].label}) +
+                  ", which no training picture shows");
     }
   }
   if (std::count(count.begin(), count.end(), 0) == digit_count - 1) {
-    throw Error(path + ": all pictures to train on show one digit, expected two at least");
+    throw Error(path + ": all training pictures show the same digit, expected at least two digits");
   }
 }
 

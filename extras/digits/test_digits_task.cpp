@@ -210,19 +210,19 @@ TEST_CASE("digits: faults in user pictures are reported in one line", "[digits]"
   CHECK(of_idx(images, labels.substr(0, 7)) ==
         "l: expected an IDX file of labels, with a head of 8 bytes that begins with 2049");
   CHECK(of_idx(images, images) == of_idx(images, labels.substr(0, 7)));
-  CHECK(of_idx(images.substr(0, 33), labels) == "i: expected 18 bytes of pixels, as its head says, found 17");
-  CHECK(of_idx(images + "x", labels) == "i: expected 18 bytes of pixels, as its head says, found 19");
-  CHECK(of_idx(images, labels.substr(0, 10)) == "l: expected 3 bytes of labels, as its head says, found 2");
-  CHECK(of_idx(images, labels + "x") == "l: expected 3 bytes of labels, as its head says, found 4");
+  CHECK(of_idx(images.substr(0, 33), labels) == "i: expected 18 bytes of pixels, as its header says, found 17");
+  CHECK(of_idx(images + "x", labels) == "i: expected 18 bytes of pixels, as its header says, found 19");
+  CHECK(of_idx(images, labels.substr(0, 10)) == "l: expected 3 bytes of labels, as its header says, found 2");
+  CHECK(of_idx(images, labels + "x") == "l: expected 3 bytes of labels, as its header says, found 4");
   CHECK(of_idx(images, labels_of("70")) == "l: expected 3 labels, as many as there are images in i, found 2");
   CHECK(of_idx(images, changed(labels, 9, 10)) == "l: label number 2: expected 0 to 9, found 10");
-  CHECK(of_idx(changed(images, 11, 0), labels) == "i: pictures of 0 x 3 pixels, expected 1 to 1024 either way");
-  CHECK(of_idx(changed(images, 14, 5), labels) == "i: pictures of 2 x 1283 pixels, expected 1 to 1024 either way");
+  CHECK(of_idx(changed(images, 11, 0), labels) == "i: pictures of 0 x 3 pixels, expected 1 to 1024 per side");
+  CHECK(of_idx(changed(images, 14, 5), labels) == "i: pictures of 2 x 1283 pixels, expected 1 to 1024 per side");
   // Counts that no memory has: all of four bytes.
   const std::string all = words_of_idx({0x803, 0xFFFFFFFF, 0xFFFFFFFF, 0xFFFFFFFF});
-  CHECK(of_idx(all, labels) == "i: pictures of 4294967295 x 4294967295 pixels, expected 1 to 1024 either way");
+  CHECK(of_idx(all, labels) == "i: pictures of 4294967295 x 4294967295 pixels, expected 1 to 1024 per side");
   CHECK(of_idx(words_of_idx({0x803, 0xFFFFFFFF, 1024, 1024}), words_of_idx({0x801, 0xFFFFFFFF})) ==
-        "i: expected 4503599626321920 bytes of pixels, as its head says, found 0");
+        "i: expected 4503599626321920 bytes of pixels, as its header says, found 0");
 
   const auto of_lines = [](const std::string& bytes) { return error_of([&] { pictures_of_lines(bytes, "f"); }); };
   const std::string good = line_of("1", "2");
@@ -258,14 +258,14 @@ TEST_CASE("digits: faults in user pictures are reported in one line", "[digits]"
       {"P5 1024 1025 9", "p: height: expected 1 to 1024, found \"1025\""},
       {"P5 1 1 65535 xx", "p: its largest value: expected 1 to 255, found \"65535\""},
       {"P5 1 1 0 x", "p: its largest value: expected 1 to 255, found \"0\""},
-      {"P5 1024 1024 9", "p: expected 1048576 bytes of pixels, as its head says, found 0"},
-      {"P5 2 1 9\n\1", "p: expected 2 bytes of pixels, as its head says, found 1"},
-      {"P5 2 1 9\n\1\2\3", "p: expected 2 bytes of pixels, as its head says, found 3"},
+      {"P5 1024 1024 9", "p: expected 1048576 bytes of pixels, as its header says, found 0"},
+      {"P5 2 1 9\n\1", "p: expected 2 bytes of pixels, as its header says, found 1"},
+      {"P5 2 1 9\n\1\2\3", "p: expected 2 bytes of pixels, as its header says, found 3"},
       {"P5 2 1 9\n\1\12", "p: pixel 2: expected 0 to 9, found 10"},
       {"P2 2 1 9 1", "p: pixel 2: expected 0 to 9, found the end"},
       {"P2 2 1 9 1 10", "p: pixel 2: expected 0 to 9, found \"10\""},
       {"P2 2 1 9 1 -1", "p: pixel 2: expected 0 to 9, found \"-1\""},
-      {"P2 2 1 9 1 2 3", "p: expected the end behind 2 pixels, found \"3\""}};
+      {"P2 2 1 9 1 2 3", "p: expected the end of the file after 2 pixels, found \"3\""}};
   for (const auto& [bytes, message] : faults) {
     CAPTURE(bytes);
     CHECK(error_of([&, &given = bytes] { picture_of_pgm(given, "p"); }) == message);
@@ -287,13 +287,13 @@ TEST_CASE("digits: user pictures are found by path, and a part is held out", "[d
   const std::string images = folder / "mnist/train-images-idx3-ubyte", labels = at("mnist/train-labels-idx1-ubyte");
   CHECK(error(folder / "mnist") == labels + ": cannot be opened: No such file or directory");
   write_bytes(labels + ".gz", "\x1F\x8B");
-  CHECK(error(images) == labels + ".gz: is a gzip file, expected what is in it; gunzip " + labels + ".gz unpacks it");
+  CHECK(error(images) == labels + ".gz: is a gzip file, expected its content; gunzip " + labels + ".gz unpacks it");
   write_bytes(labels, labels_of("0123456"));
   CHECK(shown(images) == "01234|56");
   CHECK(shown(folder / "mnist") == "01234|56");
   const std::string test = at("mnist/t10k-images-idx3-ubyte");
   write_bytes(test + ".gz", "\x1F\x8B");
-  CHECK(error(images) == test + ".gz: is a gzip file, expected what is in it; gunzip " + test + ".gz unpacks it");
+  CHECK(error(images) == test + ".gz: is a gzip file, expected its content; gunzip " + test + ".gz unpacks it");
   write_bytes(test, images_of("87"));
   write_bytes(at("mnist/t10k-labels-idx1-ubyte"), labels_of("87"));
   CHECK(shown(images) == "0123456|87");
@@ -309,8 +309,8 @@ TEST_CASE("digits: user pictures are found by path, and a part is held out", "[d
   write_bytes(at("pictures"), images_of("01234"));
   CHECK(error(folder / "pictures") ==
         folder / "pictures" +
-            ": expected a name with images and idx3 in it, such as train-images-idx3-ubyte, by which "
-            "that of the labels is known");
+            ": expected a name with images and idx3 in it, such as train-images-idx3-ubyte, from which "
+            "the name of the label file follows");
   write_bytes(at("dots/train-images.idx3-ubyte"), images_of("01234"));
   write_bytes(at("dots/train-labels.idx1-ubyte"), labels_of("01234"));
   CHECK(shown(folder / "dots") == "0123|4");
@@ -355,7 +355,7 @@ TEST_CASE("digits: user pictures are found by path, and a part is held out", "[d
   CHECK(digits_shown(marked) == "01234567|890");
   REQUIRE(marked.notes.size() == 2);
   CHECK(marked.notes[0] == folder / "mark.csv" + ": begins with a UTF-8 byte order mark, which is dropped");
-  CHECK(marked.notes[1] == folder / "mark.csv" + ": line 1: names the columns, and is no picture");
+  CHECK(marked.notes[1] == folder / "mark.csv" + ": line 1: contains column names, and is not a picture");
   CHECK(fingerprint_of(marked) == fingerprint_of(read_pictures(folder / "digits.csv")));
   for (const bool has_mark : {false, true}) {
     std::string wide = has_mark ? "\xFF\xFE" : "";
@@ -375,8 +375,8 @@ TEST_CASE("digits: user pictures are found by path, and a part is held out", "[d
         folder / "one.csv" + ": holds 1 pictures, expected 5 at least: a fifth is held back");
   write_bytes(at("packed.csv"), "\x1F\x8B\x08");
   const std::string packed = folder / "packed.csv";
-  CHECK(error(packed) == packed + ": is a gzip file, expected what is in it; gunzip <" + packed + " >" + packed +
-                             ".unpacked unpacks it");
+  CHECK(error(packed) ==
+        packed + ": is a gzip file, expected its content; gunzip <" + packed + " >" + packed + ".unpacked unpacks it");
   write_bytes(at("empty"), "");
   CHECK(error(folder / "empty") == folder / "empty" + ": is empty, expected pictures of digits");
   CHECK(error(folder / "none") == folder / "none" + ": cannot be opened: No such file or directory");
@@ -434,8 +434,8 @@ TEST_CASE("digits: user pictures are found by path, and a part is held out", "[d
     return error_of([&] { require_teaching(read_pictures(folder / "t"), "t"); });
   };
   CHECK(teaching("12121") == "no error");
-  CHECK(teaching("12123") == "t: the test set has a 3, and no picture to train on shows one");
-  CHECK(teaching("11111") == "t: all pictures to train on show one digit, expected two at least");
+  CHECK(teaching("12123") == "t: the test set contains the digit 3, which no training picture shows");
+  CHECK(teaching("11111") == "t: all training pictures show the same digit, expected at least two digits");
 
   // The same pictures in another folder have the same fingerprint; other pictures, or another order, do not.
   const auto known = [&](const std::string& all) {
@@ -542,12 +542,12 @@ TEST_CASE("digits: programs train, resume and report the accuracy", "[digits][pr
   CHECK(last_line(evaluated.out).starts_with("evaluate: digits, 2000 examples, "));
   CHECK(evaluated.out.find("\nwrong: example ") != std::string::npos);
   CHECK(read_bytes(place.run + "/sample.txt").find("\n    ") != std::string::npos);
-  require_refusal(run_program_of_build("generate", {"--checkpoint", place.run}), 1, {"nothing to do", "digits"});
+  require_refusal(run_program_of_build("generate", {"--checkpoint", place.run}), 1, {"models of task digits"});
   require_success(train_digits({"--init-from", place.run, "--steps", "1", "--out", place / "second"}));
 
   require_refusal(train_digits({"--patch", "3"}), 2, {"--patch: expected 1, 2, 4, 8 or 16, which divides"});
   require_refusal(train_digits({"--patch", "32"}), 2, {"--patch", "16"});
-  require_refusal(train_digits({"--context", "9"}), 2, {"--context: expected none"});
+  require_refusal(train_digits({"--context", "9"}), 2, {"--context: expected no value"});
   require_refusal(train_digits({"--labels", "tone"}), 2, {"--labels", "reviews"});
   require_refusal(train_digits(words("--causal 1 --chunk 4") + Arguments{"--out", place / "chunks"}), 2,
                   {"--chunk: expected a language model"});
@@ -581,9 +581,9 @@ TEST_CASE("digits: programs learn user pictures, and recognise them in evaluatio
   const Outcome judged = require_success(evaluated({"--data", own, "--all"}));
   CHECK(judged.out.starts_with(own + ": begins with a UTF-8 byte order mark"));
   CHECK(last_line(judged.out).starts_with("evaluate: digits, 3 examples, "));
-  require_refusal(evaluated({"--all"}), 2, {"--all: expected --data beside it"});
+  require_refusal(evaluated({"--all"}), 2, {"--all: expected together with --data"});
   require_refusal(evaluated({}), 1,
-                  {"model.safetensors: learned the pictures of a file, expected --data FILE or FOLDER"});
+                  {"model.safetensors: was trained on pictures of a file, expected --data FILE or FOLDER"});
   // The same pictures, as PGM: one in five is scored.
   const PictureSet set = pictures_of_lines(read_bytes(csv), csv);
   std::filesystem::create_directories(folder / "pgm");
@@ -622,14 +622,14 @@ TEST_CASE("digits: programs learn user pictures, and recognise them in evaluatio
   require_refusal(run_program_of_build("train", {"--resume", run, "--steps", "16"}), 1, {csv + ": is empty"});
   std::filesystem::remove(run + "/data.txt");
   require_refusal(run_program_of_build("train", {"--resume", run, "--steps", "16"}), 1,
-                  {"learned the pictures of a file, expected --data FILE or FOLDER"});
+                  {"was trained on pictures of a file, expected --data FILE or FOLDER"});
 
   require_refusal(train_digits({"--data", ""}), 2, {"--data: expected a file or a folder"});
   require_refusal(train_digits({"--data", folder / "none"}), 1, {folder / "none" + ": cannot be opened"});
   require_refusal(train_digits({"--data", images, "--patch", "2"}), 1,
                   {images + ": --patch: expected 1, which divides pictures of 2 x 3 pixels, found 2"});
   require_refusal(train_digits({"--data", images, "--patch", "513"}), 2, {"--patch", "512"});
-  require_refusal(train_digits({"--data", images, "--context", "9"}), 2, {"--context: expected none"});
+  require_refusal(train_digits({"--data", images, "--context", "9"}), 2, {"--context: expected no value"});
 }
 
 TEST_CASE("digits: metadata of impossible pictures are refused", "[digits]") {

@@ -35,7 +35,7 @@ TEST_CASE("import: a network with patches gets its sizes from the tensors, and m
     return error_of([&] { read_checkpoint(path); });
   };
   CHECK(error_without({"task"}) ==
-        path + ": metadata has no task, and the tensor embedding.patch_di is of no text: expected digits");
+        path + ": metadata has no task, and the tensor embedding.patch_di is not of a text model: expected digits");
   CHECK(error_without({"classes", "mixer"}).starts_with(path + ": metadata has no mixer, classes: expected a file"));
   CHECK(error_without({}, {{"patch_inputs", "60"}}).starts_with(path + ": metadata has no patch: expected a file"));
   CHECK(error_without({}, {{"patch", "4"}}) ==

@@ -159,7 +159,7 @@ one=$line
 with --learning-rate 0.001 --out "$folder/none"
 line="$one : -np 1 $train $line"
 run 1
-refused "processes with other settings" 1 "process 1 is not like process 0: expected learning_rate 0.003, found"
+refused "processes with other settings" 1 "process 1 differs from process 0: expected learning_rate 0.003, found"
 check "no folder is written for nothing" test ! -e "$folder/none/log.csv"
 
 echo "== signals"

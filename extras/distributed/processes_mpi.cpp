@@ -274,7 +274,7 @@ class MpiProcesses : public Processes {
     if (ended || silent_looks_ > most_silent_looks) {
       end_all("process " + std::to_string(previous_) + " of " + std::to_string(size_) +
                   (ended ? " has ended" : " gives no sign of life") +
-                  ": all others end, too, and save nothing; go on with --resume",
+                  ": all other processes also end and save nothing; continue with --resume",
               1);
     }
     if (leaves_) end_all(reason_, status_);

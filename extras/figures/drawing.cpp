@@ -63,7 +63,7 @@ std::vector<std::string> older_pictures(const std::string& index) {
   std::error_code none;
   if (!std::filesystem::is_regular_file(index, none) || std::filesystem::file_size(index, none) == 0) return {};
   const auto files = pictures_named_by(read_text_file(index));
-  if (!files) throw Error(index + ": is no page of draw, expected another --out");
+  if (!files) throw Error(index + ": was not written by draw, expected another --out");
   return *files;
 }
 
@@ -106,7 +106,7 @@ class Drawing : public TaskCommand {
   int run(Trained trained, const std::string& source, const Machine& machine, const Flags& flags) override {
     TaskFigures::FigureRequest request;
     if (flags.given("text")) request.text = flags.value("text");
-    if (request.text && flags.given("data")) throw UsageError("--data: expected --example beside it, found --text");
+    if (request.text && flags.given("data")) throw UsageError("--data: expected together with --example, found --text");
     if (flags.given("example")) request.example = *from_text<Index>(flags.value("example"));
     const ModelConfig& config = trained.config;
     const Index longest = config.has_position_table() ? std::min(longest_drawn, config.context) : longest_drawn;

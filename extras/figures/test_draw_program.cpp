@@ -162,7 +162,7 @@ TEST_CASE("programs: draw shows each task in its own form", "[programs][drawing]
     if (*example == '0') require_page(shown, folder / "a");
     if (*example != '0') {
       require_refusal(draw(shown + Arguments{"--out", folder / "a"}), 1,
-                      {"at most 128 characters, to be drawn, found "});
+                      {"at most 128 characters for a drawing, found "});
     }
   }
 
@@ -197,7 +197,7 @@ TEST_CASE("programs: draw shows each task in its own form", "[programs][drawing]
   require_page({"--checkpoint", own, "--example", "3", "--data", folder / "texts.tsv"}, folder / "d");
   require_refusal(draw({"--checkpoint", own, "--example", "3", "--out", folder / "d"}), 1, {"expected --data FILE"});
   require_refusal(draw({"--checkpoint", own, "--text", "a", "--data", folder / "texts.tsv", "--out", folder / "d"}), 2,
-                  {"--data: expected --example beside it, found --text"});
+                  {"--data: expected together with --example, found --text"});
 }
 
 TEST_CASE("programs: a large network is drawn in part, and a long text is cut", "[programs][drawing]") {
@@ -236,7 +236,7 @@ TEST_CASE("programs: draw refuses invalid settings", "[programs][drawing]") {
   asked({"--text", "a", "--example", "1"}, 2, {"found both"});
   asked({"--text", ""}, 2, {"--text: expected a text"});
   asked({"--example", "-1"}, 2, {"--example"});
-  asked({"--example", "1"}, 2, {"--example: expected --text", "learned texts"});
+  asked({"--example", "1"}, 2, {"--example: expected --text", "trained on texts"});
   asked({"--txt", "a"}, 2, {"--text"});
   asked({"--text", "t"}, 1, {"--text: expected at least 2 characters, found 1"});
   asked({"--text", "the \u00e9"}, 1, {"--text", "U+00E9"});
@@ -260,7 +260,8 @@ TEST_CASE("programs: draw refuses invalid settings", "[programs][drawing]") {
   // A page of another program is not changed, nor are other files.
   std::filesystem::create_directories(folder / "mine");
   write_bytes(folder / "mine/index.html", "<html><img src=\"mine.svg\"/></html>");
-  require_refusal(draw({"--checkpoint", run, "--text", "the", "--out", folder / "mine"}), 1, {"is no page of draw"});
+  require_refusal(draw({"--checkpoint", run, "--text", "the", "--out", folder / "mine"}), 1,
+                  {"was not written by draw"});
   std::filesystem::remove(folder / "mine/index.html");
   write_bytes(folder / "mine/mine.svg", "<svg/>");
   require_success(draw({"--checkpoint", run, "--text", "the", "--out", folder / "mine"}));

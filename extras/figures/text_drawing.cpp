@@ -42,7 +42,7 @@ class DrawnText : public TaskFigures {
  public:
   FigureExample subject(const Trained& trained, const FigureRequest& request, Index longest,
                         const std::string& source) override {
-    if (!request.text) throw UsageError("--example: expected --text, as " + source + " has learned texts");
+    if (!request.text) throw UsageError("--example: expected --text, because " + source + " was trained on texts");
     const Tokenizer tokenizer = tokenizer_of(trained.task, source);
     std::string text = *request.text;
     FigureExample subject;

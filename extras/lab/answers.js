@@ -1,9 +1,9 @@
-// Examples of the test set, and what the network answers: right before one's eyes. A network of texts writes instead.
+// Examples of the test set with the answers of the network. A text model shows generated text instead.
 
 const SHOWN_EXAMPLES = 8;
 
 class Answers {
-  // chosen(example): the one that is to be looked at.
+  // chosen(example): called with the example to inspect.
   constructor(place, engine, chosen) {
     Object.assign(this, {place, engine, chosen});
   }
@@ -16,7 +16,7 @@ class Answers {
       this.text = make("p", {class: "written", "aria-label": "generated text"});
       return this.place.replaceChildren(this.text);
     }
-    // From all over the test set: arrays, for one, stand there in order.
+    // Examples spread over the whole test set, because the arrays of the task sort are stored in order.
     for (let i = 0; i < Math.min(SHOWN_EXAMPLES, info.examples); ++i) {
       this.examples.push(await this.engine.example(Math.floor((i + 0.5) * info.examples / SHOWN_EXAMPLES)));
     }
@@ -40,7 +40,7 @@ class Answers {
     return canvas;
   }
 
-  // Asks for all answers anew.
+  // Requests all answers again.
   async refresh() {
     if (this.info.task === "text") return;
     for (let i = 0; i < this.examples.length; ++i) {

@@ -1,4 +1,4 @@
-// The tokens that were looked at, as a line of type, and over them arcs: who looks where.
+// The inspected tokens as a line of text, with an arc above them for each large attention weight.
 
 class Arcs {
   constructor(place) {
@@ -7,7 +7,7 @@ class Arcs {
     new ResizeObserver(() => this.draw()).observe(place);
   }
 
-  // weights: (N, C, S) of the layer that is chosen, or none; n: one head, or all where it is undefined.
+  // weights: attention weights (N, C, S) of the chosen layer, or undefined; n: index of a head, undefined for all heads.
   show(seen, weights, n) {
     Object.assign(this, {seen, weights, n});
     this.draw();
@@ -31,8 +31,8 @@ class Arcs {
         const map = weights.part(n);
         for (let c = 0; c < C; ++c) {
           if (!shows(c)) continue;
-          // With all rows shown: the two largest weights of each row. With one row: every visible weight. The largest
-          // weight of a row has the full width, as in a long text all weights are small.
+          // Shows the two largest weights of each row, or all weights above 5 % of the largest if only one row is shown.
+          // The largest weight of a row has the full width, because all weights are small in a long text.
           const row = map.subarray(c * S, (c + 1) * S), top = row.toSorted().slice(-2), heaviest = top.at(-1);
           const least = this.from === undefined ? Math.max(0.1 * heaviest, top[0]) : 0.05 * heaviest;
           for (let s = 0; s < S; ++s) {
@@ -69,7 +69,7 @@ class Arcs {
   point(c) {
     if (this.from === c) return;
     this.from = c;
-    // Not while the pointer is told that it has entered: what it stands on is drawn anew.
+    // Drawing replaces the element below the pointer, so it waits until the pointer event has ended.
     requestAnimationFrame(() => this.draw());
   }
 }

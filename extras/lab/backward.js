@@ -1,8 +1,7 @@
-// The same look for gradients: from the loss down, layer by layer, the gradient of every array and of every weight, each
-// beside the equation that makes it.
+// Gradients of every array and every weight, from the loss to the embedding, layer by layer. Each has its equation.
 
 class Backward {
-  // read(name, "gradients"): of a weight, from the engine, of what was looked at last.
+  // read(name, "gradients"): reads the gradient of a weight for the last inspected input from the engine.
   constructor(place, read) {
     this.read = read;
     this.list = place.querySelector(".chain");
@@ -23,7 +22,7 @@ class Backward {
     this.showWeights();
   }
 
-  // The gradient of the logits is what is said less what is right: (cross_entropy.5), of rows that are asked.
+  // Gradient of the logits: the probabilities minus the one-hot target (cross_entropy.5), in rows that have a target.
   ofLogits() {
     const {seen} = this;
     if (!Number.isFinite(seen.loss) || seen.gradients.some((one) => one.name.startsWith("d_logits"))) return undefined;
@@ -63,7 +62,7 @@ class Backward {
       return row;
     };
     this.rows = found.map((one) => add(one));
-    // Behind the arrays of a layer its weights; layers without arrays from the last to the first.
+    // The weights of a layer come after its arrays. Layers without arrays come in order from the last to the first.
     const weights = this.info.weights.map(({name, extents}) => {
       const at = name.lastIndexOf(".");
       return add({layer: name.slice(0, at), name: `d_${name.slice(at + 1)}`, extents}, name);
@@ -73,7 +72,7 @@ class Backward {
     const place = (layer) => ends[layer] ?? first.indexOf(layer);
     order.sort((a, b) => place(a) - place(b));
     this.rows = order.flatMap((layer) => [...this.rows, ...weights].filter((row) => row.layer === layer));
-    // In the order of `found`, for show(); what is behind them is read when its layer is open.
+    // The arrays come first, in the order of `found`, which show() needs. Weights are read when their layer is open.
     this.rows.sort((a, b) => !!a.weight - !!b.weight);
     this.weights = this.rows.filter(({weight}) => weight);
     this.groups = order.map((layer, i) => {
@@ -87,7 +86,7 @@ class Backward {
     this.showWeights(true);
   }
 
-  // Those of layers that are open, not with every look.
+  // Reads the weight gradients of open layers, at most once in 1.5 seconds unless `now` is true.
   async showWeights(now = false) {
     if (this.reading || !Number.isFinite(this.seen.loss) || (!now && performance.now() - (this.last ?? 0) < 1500)) return;
     this.reading = true;
@@ -98,7 +97,7 @@ class Backward {
         this.fill(row, {values, extents: row.extents});
       }
     } catch {
-      // The network that was asked is gone.
+      // Another network was opened during the request.
     } finally {
       this.reading = false;
     }
@@ -110,7 +109,7 @@ class Backward {
     this.large.show(row.name, row.extents, row.values, row.tag);
   }
 
-  // Lights one step after the other, as the chain rule goes; all at once for whoever wants no motion.
+  // Highlights the steps of the chain rule one after the other, or all at once if the user prefers reduced motion.
   async run() {
     if (!this.groups) return;
     const mine = (this.running = {}), steps = this.groups.flatMap((group) => group.mine.map((row) => ({...group, row})));

@@ -1,5 +1,5 @@
-// Colours for numbers, evenly spaced to the eye: neighbours are equally far apart in OKLab (Ottosson, "A perceptual color
-// space for image processing", 2020). Weights go from the paper to a deep blue; numbers with a sign to blue and to orange.
+// Colours for numbers: neighbouring colours have equal distances in OKLab (Ottosson, "A perceptual color space for image
+// processing", 2020). Weights range from the page colour to a deep blue. Signed numbers range to blue and to orange.
 const LEVELS = 128;
 
 function labOfHue(L, chroma, hue) {
@@ -7,7 +7,7 @@ function labOfHue(L, chroma, hue) {
   return [L, chroma * Math.cos(angle), chroma * Math.sin(angle)];
 }
 
-// sRGB, 0 to 255, of OKLab.
+// Converts OKLab to sRGB, 0 to 255.
 function bytesOf([L, a, b]) {
   const l = (L + 0.3963377774 * a + 0.2158037573 * b) ** 3;
   const m = (L - 0.1055613458 * a - 0.0638541728 * b) ** 3;
@@ -20,7 +20,7 @@ function bytesOf([L, a, b]) {
   return linear.map((x) => Math.round(255 * Math.min(1, Math.max(0, x <= 0.0031308 ? 12.92 * x : 1.055 * x ** (1 / 2.4) - 0.055))));
 }
 
-// LEVELS colours along a way through OKLab, equally far apart.
+// Returns LEVELS colours with equal distances along a path through OKLab.
 function evenlyAlong(way) {
   const between = (x, y, part) => x.map((value, i) => value + part * (y[i] - value));
   const lengths = way.slice(1).map((point, i) => Math.hypot(...point.map((value, j) => value - way[i][j])));
@@ -34,7 +34,7 @@ function evenlyAlong(way) {
 
 const colours = {dark: false, changed: []};
 
-// By the switch in the header, or the system.
+// Theme from the switch in the header, or from the system.
 function readTheme() {
   const theme = document.documentElement.dataset.theme;
   colours.dark = theme === "dark" || (theme !== "light" && matchMedia("(prefers-color-scheme: dark)").matches);
@@ -56,7 +56,7 @@ function themeChanged() {
 new MutationObserver(themeChanged).observe(document.documentElement, {attributeFilter: ["data-theme"]});
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", themeChanged);
 
-// The colour of a weight, 0 to `largest`: by its square root, so that little is seen, too. Of a number with a sign.
+// Colour of a weight from 0 to `largest`, or of a signed number. The square root makes small values visible.
 function colourOf(value, largest, signed) {
   if (!Number.isFinite(value) || !(largest > 0)) return colours.weight[0];
   const part = Math.min(1, Math.abs(value) / largest);

@@ -1,7 +1,7 @@
-// The training loss of every step, the held-back loss and the accuracy of every evaluation, and runs before, for comparison.
-// A long run has one point per pixel, so that drawings do not grow.
+// Plot of the training loss per step, the validation loss and accuracy per evaluation, and earlier runs for comparison.
+// A long run has one point per pixel, so that the size of the drawing is bounded.
 
-const RISES = 1.08;  // a held-back loss so many times the lowest one has risen
+const RISES = 1.08;  // the validation loss has risen if it exceeds the lowest one by this factor
 
 class Curve {
   constructor(place) {
@@ -16,13 +16,13 @@ class Curve {
 
   clear() {
     this.losses = [];
-    this.scores = [];  // [step, share] of right answers
-    this.held = [];  // [step, loss] on held-back data
+    this.scores = [];  // [step, share of correct answers]
+    this.held = [];  // [step, validation loss]
     this.steps = 0;
     this.soon();
   }
 
-  // Keeps this run beside the next one, under its name.
+  // Keeps this run for comparison with the next one, under the given name.
   keep(name) {
     if (this.losses.length < 2) return;
     const run = {name, points: this.smooth(), held: this.held, steps: this.losses.length};
@@ -39,7 +39,7 @@ class Curve {
     this.soon();
   }
 
-  // share: of right answers; undefined where none are counted.
+  // share: share of correct answers; undefined if the task has none.
   score(step, loss, share) {
     const add = (points, value) => {
       if (points.at(-1)?.[0] === step) points.pop();
@@ -50,18 +50,18 @@ class Curve {
     this.soon();
   }
 
-  // A sentence where the held-back loss rises while the training loss falls; "" otherwise.
+  // Returns a sentence if the validation loss rises while the training loss falls, otherwise "".
   overfits() {
     const {held, losses} = this;
     if (held.length < 3) return "";
     const [step, least] = held.reduce((best, point) => (point[1] < best[1] ? point : best)), [last, now] = held.at(-1);
     const recent = (end) => mean(losses.slice(Math.max(0, end - 50), end));
     if (!(now > RISES * least) || !(held.at(-2)[1] > least) || !step || !(recent(last) < recent(step))) return "";
-    return `The held-back loss rises: ${decimal(least, 2)} after step ${step}, ${decimal(now, 2)} now, while the training loss falls. `
-      + "The network overfits: it learns this training data by heart. Fewer steps, more data, dropout or weight decay help.";
+    return `The validation loss has risen from ${decimal(least, 2)} after step ${step} to ${decimal(now, 2)}, while the training loss falls. `
+      + "The network overfits: it memorizes the training data. Fewer steps, more data, dropout or weight decay reduce overfitting.";
   }
 
-  // One drawing a frame, however many losses came.
+  // Draws at most once per frame.
   soon() {
     if (this.asked) return;
     this.asked = true;
@@ -71,7 +71,7 @@ class Curve {
     });
   }
 
-  // A moving mean, [step, loss].
+  // Moving mean of the loss as points [step, loss].
   smooth() {
     const each = this.each(), points = [];
     let average;
@@ -102,7 +102,7 @@ class Curve {
       const at = ([step, loss]) => `${x(step).toFixed(1)} ${y(loss).toFixed(1)}`;
       svg.append(make("path", {d: "M" + points.filter((point) => Number.isFinite(point[1])).map(at).join("L"), class: kind}));
     };
-    const names = [];  // at the end of each line: {x, y, kind, text}
+    const names = [];  // labels at the ends of the lines: {x, y, kind, text}
     for (const part of [0, 0.5, 1]) {
       const level = bottom - (bottom - top) * part;
       svg.append(make("line", {x1: left, x2: width - right, y1: level, y2: level, class: "grid"}));
@@ -128,7 +128,7 @@ class Curve {
       if (held.length > 1) line(held, "held");
       const [step, loss] = held.at(-1);
       svg.append(make("circle", {cx: x(step), cy: y(loss), r: 3.5, class: "held"}));
-      if (losses.length) names.push({x: x(step), y: y(loss), kind: "held", text: "held-back loss"});
+      if (losses.length) names.push({x: x(step), y: y(loss), kind: "held", text: "validation loss"});
     }
     if (scores.length) {
       const level = (share) => bottom - (bottom - top) * share, [step, share] = scores.at(-1);
@@ -136,7 +136,7 @@ class Curve {
       svg.append(make("circle", {cx: x(step), cy: level(share), r: 3.5, class: "score"}));
       if (scores.length > 1) names.push({x: x(step), y: level(share), kind: "score", text: "accuracy"});
     }
-    // Names are spread so that none covers another one; at the left border they stand behind the point.
+    // Labels are spread so that they do not overlap. Near the left border a label is on the right of its point.
     names.sort((a, b) => a.y - b.y);
     let above = top - 8;
     for (const one of names) {
@@ -147,7 +147,7 @@ class Curve {
     this.place.replaceChildren(svg);
   }
 
-  // The end of the axis of steps, near the last step, so that a long run is seen from its beginning.
+  // Last step of the horizontal axis. It is close to the current step, so that the first steps of a long run are visible.
   reach() {
     const gone = Math.max(this.losses.length, ...this.earlier.map((run) => run.steps));
     const end = [100, 200, 500, 1000, 2000, 5000].find((end) => end >= 1.1 * gone) ?? this.steps;
@@ -157,7 +157,7 @@ class Curve {
   told() {
     if (!this.losses.length) return "Loss and accuracy: no steps yet";
     const score = this.scores.length ? `; accuracy ${percent(this.scores.at(-1)[1])}` : "";
-    const held = this.held.length ? `; held-back loss ${decimal(this.held.at(-1)[1])}` : "";
+    const held = this.held.length ? `; validation loss ${decimal(this.held.at(-1)[1])}` : "";
     return `Training loss after ${this.losses.length} steps: ${decimal(this.losses.at(-1))}, first loss ${decimal(this.losses[0])}${held}${score}`;
   }
 }

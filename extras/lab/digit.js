@@ -1,7 +1,7 @@
-// A field to draw a digit into with the pointer, as small as the network sees it.
+// A field to draw a digit with the pointer, with the resolution of the network's input.
 
 class DigitPad {
-  // drawn(pixels): from 0, paper, to 1, ink, row by row.
+  // drawn(pixels): called with the pixels row by row, from 0 (paper) to 1 (ink).
   constructor(place, side, drawn) {
     this.side = side;
     this.drawn = drawn;
@@ -40,7 +40,7 @@ class DigitPad {
     return this.ink.slice();
   }
 
-  // A line of ink with soft borders, about as thick as those that the network learned from.
+  // Draws a line with soft borders, about as thick as the lines in the training data.
   stroke([ax, ay], [bx, by]) {
     const radius = this.side / 18, length2 = (bx - ax) ** 2 + (by - ay) ** 2;
     for (let y = 0; y < this.side; ++y) {

@@ -1,8 +1,8 @@
-// The lab for its page: every method asks the module in the Worker (worker.js) and promises what it says. A promise is
-// broken with an Error whose message is the line that a terminal would show.
+// Interface of the engine for the page. Every method calls the module in the Worker (worker.js) and returns a promise. A
+// failed call rejects the promise with an Error that has the message of the program in a terminal.
 
 class Engine {
-  // The module, as base64 of its bytes; the source of worker.js. Both are put here when the site is written.
+  // base64: the module; worker: the source of worker.js. The site generator inserts both.
   constructor(base64 = "@MODULE@", worker = @WORKER@) {
     this.waiting = new Map();
     this.calls = 0;

@@ -1,7 +1,7 @@
-// Equations as they stand in the chapters, by their tags, and which of them makes an array of a block.
+// Equations of the chapters by their tags, and the equation that computes each array of a block.
 
-// The tag of the equation of a block that has this array on its left; "" where there is none. Norms of a block have
-// their own chapter.
+// Returns the tag of the equation that has this array of a block on its left side, or "". The norms of a block have the
+// equations of layernorm.
 function tagOf(block, name) {
   const norm = name.match(/^(d_)?(?:\w+_)?norm_(weight|bias)_d$/);
   if (norm) return tagOf("layernorm", `${norm[1] ?? ""}${norm[2]}_d`);
@@ -10,7 +10,7 @@ function tagOf(block, name) {
   return made[name] ?? made[stem] ?? "";
 }
 
-// The block that a layer of the network is: blocks.0.mixer of a network of dot is dot.
+// Returns the kind of a layer: blocks.0.mixer is dot in a network with the mixer dot.
 function blockOf(layer, info) {
   if (layer === "") return "embedding";
   if (/^(loss|logits)$/.test(layer)) return "cross_entropy";
@@ -20,7 +20,7 @@ function blockOf(layer, info) {
   return last === "final_norm" ? "layernorm" : last;
 }
 
-// A layer in words: "layer 0: dot", not the name of its weights, blocks.0.mixer.
+// Returns the readable name of a layer: "layer 0: dot" for blocks.0.mixer.
 function layerName(layer, info) {
   const names = {"": "embedding", cross_entropy: "loss", final_norm: "final norm"};
   const [, number, part] = layer.match(/blocks\.(\d+)\.(\w+)$/) ?? [];
@@ -28,13 +28,13 @@ function layerName(layer, info) {
   return `layer ${number}: ${{ffn: "feed-forward", conv: "convolution"}[part] ?? blockOf(layer, info)}`;
 }
 
-// A link to an equation, by its tag; nothing where there is none.
+// Returns a link to the equation with this tag, or an empty list.
 const tagLink = (tag) => {
   const found = labEquations.equations[tag];
   return found ? [make("a", {class: "tag", href: found.href}, `(${tag})`)] : [];
 };
 
-// An equation with a link to its chapter; its name alone where there is no such equation.
+// Returns an equation with a link to its chapter. The element is empty if no equation has this tag.
 function equation(tag, loops = false) {
   const found = labEquations.equations[tag];
   const place = make("div", {class: "formula"});

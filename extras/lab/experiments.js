@@ -1,5 +1,5 @@
-// Named experiments: settings to compare, and three sentences: the task, the observation, the reason. The figures are those of
-// these runs. lab.html#experiment=sort opens one, &run=dot a run of it.
+// Named experiments: settings to compare, and three texts: the task, the observation, the reason. The figures come from these
+// runs. lab.html#experiment=sort opens an experiment, and &run=dot opens one of its runs.
 
 const EXPERIMENTS = {
   sort: {
@@ -9,9 +9,9 @@ const EXPERIMENTS = {
       average: "task=sort&mixer=average&more=--steps+200",
       dot: "task=sort&mixer=dot&more=--steps+200",
     },
-    told: ["Train three networks: without a mixer, with an average over all positions, and with dot-product attention.",
-      "After 200 steps dot has all test arrays right, average nine of ten, and identity one of eight.",
-      "A sorted array depends on the counts of its digits. The average contains these counts, attention finds them faster, and identity connects no positions: it cannot learn the task."],
+    told: ["Train three networks: the first without a mixer, the second with an average over all positions, the third with dot-product attention.",
+      "After 200 steps dot sorts all test arrays correctly. The average sorts nine of ten, and identity sorts one of eight.",
+      "A sorted array depends on the counts of its digits. The average contains these counts. Attention learns them in fewer steps. Identity does not connect the positions, so it cannot learn the task."],
   },
   negation: {
     title: "“not good”: an average with and without a convolution",
@@ -19,9 +19,9 @@ const EXPERIMENTS = {
       average: "task=reviews&mixer=average&more=--steps+400",
       "average, convolution": "task=reviews&mixer=average&more=--steps+400+--conv-kernel+4",
     },
-    told: ["Train a classifier of reviews whose mixer is an average; then the same with a convolution over four neighbouring words.",
-      "The average stays near 71 % of the reviews. With the convolution 97 % are right after 400 steps.",
-      "“not good” differs from “good … not” in the order of two words. An average of all words has lost their order; the convolution sees neighbours before the average is taken."],
+    told: ["Train a classifier of reviews with an average as mixer. Then train the same network with a convolution over four neighbouring words.",
+      "The average classifies about 71 % of the reviews correctly. With the convolution, 97 % are correct after 400 steps.",
+      "“not good” differs from “good … not” in the order of two words. An average of all words does not depend on their order. The convolution combines neighbouring words before the average."],
   },
   convolution: {
     title: "Additive attention on a text, with and without a convolution",
@@ -29,9 +29,9 @@ const EXPERIMENTS = {
       "no convolution": "task=text&dropout=0.4&more=--steps+400+--conv-kernel+0",
       convolution: "task=text&dropout=0.4&more=--steps+400",
     },
-    told: ["Train additive attention on the text, without and with its convolution over the last four characters.",
-      "With the convolution the held-back loss ends at 2.36 nats a character, without it at 2.47.",
-      "Additive attention weights a character by what it is, not by what asks for it. The convolution gives each position its predecessors, which spelling depends on most."],
+    told: ["Train additive attention on the text, first without and then with its convolution over the last four characters.",
+      "With the convolution, the final validation loss is 2.36 nats per character. Without the convolution it is 2.47.",
+      "In additive attention the weight of a character depends on its key, not on the query. The convolution gives each position the characters before it, and spelling depends mostly on these characters."],
   },
   metric: {
     title: "Metric attention against dot-product attention",
@@ -40,8 +40,8 @@ const EXPERIMENTS = {
       metric: "task=text&mixer=metric&dropout=0.4&more=--steps+400",
     },
     told: ["Train dot-product attention on the text, then metric attention, and compare their numbers of parameters.",
-      "Both end at 2.34 nats a character on the held-back text: dot with 104,000 parameters, metric with 88,704.",
-      "Metric attention has one projection in the place of three and one symmetric matrix a head, which measures how alike two positions are. On this text the other matrices are not needed."],
+      "Both reach a validation loss of 2.34 nats per character. The network with dot has 104,000 parameters, and the network with metric has 88,704.",
+      "Metric attention has one projection instead of three, and one symmetric matrix per head. This matrix measures the similarity of two positions. On this text the other matrices do not reduce the loss."],
   },
   overfitting: {
     title: "Overfitting, dropout and weight decay",
@@ -50,16 +50,16 @@ const EXPERIMENTS = {
       "weight decay 4": "task=text&decay=4&more=--steps+400",
       "dropout 0.4": "task=text&dropout=0.4&more=--steps+400",
     },
-    told: ["Train on the text three times and watch the held-back loss.",
-      "Without either, the held-back loss falls to 2.6 and rises to 3.6, while the training loss falls to 0.3. With weight decay it rises to 2.8; with dropout it falls to 2.4 and stays there.",
-      "The text has 3,400 characters and the network more weights than that: it learns the text by heart. Dropout removes single numbers at random, so that no prediction may rest on one of them."],
+    told: ["Train on the text three times and compare the validation losses.",
+      "In the plain run, the validation loss falls to 2.6 and then rises to 3.6, while the training loss falls to 0.3. With weight decay, the validation loss rises to 2.8. With dropout, it falls to 2.4 and does not rise.",
+      "The text has 3,400 characters. The network has more weights than that and memorizes the text. Dropout sets random activations to zero, so a prediction cannot depend on a single activation."],
   },
   head: {
-    title: "A head that is switched off",
+    title: "Switching off one head",
     runs: {dot: "task=sort&more=--steps+150"},
-    told: ["Train, then open “Attention maps”, choose one head after the other and switch it off.",
-      "Without any one head of the last layer 99 % of the arrays stay right; without head 0 of layer 0, 70 % are left.",
-      "Heads share the work unevenly, and a regular map may belong to a head that the output does not need. A map shows which positions a head reads, not whether the output depends on it."],
+    told: ["Train, and go to “Attention maps”. Choose a head and switch it off. Repeat this for each head.",
+      "With one head of the last layer switched off, 99 % of the arrays are still correct. With head 0 of layer 0 switched off, 70 % are correct.",
+      "Some heads contribute much more to the output than others. A head with a regular map may contribute little. A map shows which positions a head attends to. It does not show whether the output depends on the head."],
   },
   rate: {
     title: "A learning rate that is too high",
@@ -68,9 +68,9 @@ const EXPERIMENTS = {
       "rate 0.1": "task=sort&more=--steps+150+--learning-rate+0.1",
       "rate 1": "task=sort&more=--steps+150+--learning-rate+1",
     },
-    told: ["Train with the learning rate of the recipe, then with 200 times and with 2,000 times as much.",
-      "At 0.0005, 99 % of the arrays are right after 150 steps. At 0.1 about 15 % are, and at 1 the loss first jumps above 10 and hardly any array is right.",
-      "A step follows the gradient, which is right near the weights alone. A step that is too long jumps over the valley and lands where the loss is higher; early steps then destroy what later ones need."],
+    told: ["Train with the default learning rate. Then train with 200 times and with 2,000 times this rate.",
+      "With the rate 0.0005, 99 % of the arrays are correct after 150 steps. With 0.1, about 15 % are correct. With 1, the loss first rises above 10, and almost no array is correct.",
+      "A step follows the gradient, which approximates the loss only near the current weights. A step that is too long ends at weights with a higher loss. Large early steps can leave weights from which the later steps do not recover."],
   },
   muon: {
     title: "Muon against AdamW",
@@ -79,14 +79,14 @@ const EXPERIMENTS = {
       "Muon 0.0005": "task=sort&optimizer=muon&more=--steps+100",
       "Muon 0.003": "task=sort&optimizer=muon&more=--steps+100+--learning-rate+0.003",
     },
-    told: ["Train the sorter with AdamW, with Muon at the same learning rate, and with Muon at six times that rate.",
-      "After 100 steps AdamW has 99 % of the arrays right, Muon at the same rate 39 %, and Muon at 0.003 all of them.",
-      "AdamW scales each weight by its own past gradients; Muon makes all singular values of a matrix's update equal. The two measure a step differently, so a learning rate of one says nothing about the other."],
+    told: ["Train the sorter with AdamW, with Muon at the same learning rate, and with Muon at six times this rate.",
+      "After 100 steps, 99 % of the arrays are correct with AdamW. With Muon, 39 % are correct at the same rate, and all arrays are correct at 0.003.",
+      "AdamW scales each weight's update by the past gradients of this weight. Muon makes all singular values of a matrix's update nearly equal. The same learning rate therefore gives steps of different sizes, and each optimizer needs its own rate."],
   },
 };
 
 class Experiments {
-  // start(address, name, trains): opens a run.
+  // start(address, name, trains): opens a run, and trains it if `trains` is true.
   constructor(place, start) {
     Object.assign(this, {start});
     this.select = place.querySelector("select");
@@ -99,7 +99,7 @@ class Experiments {
     };
   }
 
-  // Whether the address names an experiment, which is opened.
+  // Opens the experiment in the address. Returns false if the address names none.
   fromAddress() {
     const wanted = new URLSearchParams(location.hash.slice(1)), name = wanted.get("experiment");
     if (!Object.hasOwn(EXPERIMENTS, name)) return false;

@@ -22,7 +22,7 @@ std::string read_data_file(const std::string& path, const std::string& expected)
 }
 
 LabelledPictures read_pictures(const std::string& path, bool) {
-  throw Error(path + ": expected no --data, as a page reads no pictures: digits are drawn");
+  throw Error(path + ": expected no --data: this page reads no picture files and draws its own digits");
 }
 void require_teaching(const LabelledPictures&, const std::string&) {}
 std::string fingerprint_of(const LabelledPictures&) { return {}; }

@@ -1,15 +1,15 @@
-// Follow a number: a logit as the sum of its parts, back through the residual stream, mixers and feed-forward blocks to the
-// inputs; or an input forward, to the positions that read it. Norms are linear where their deviation is kept as it is, so
-// every number is a sum of products of a fixed row with a row of an array: its parts add up to it exactly.
+// Decomposes a logit into a sum of terms, back through the residual stream, mixers and feed-forward blocks to the inputs. Or
+// follows an input forward, to the positions that attend to it. A norm is linear if its standard deviation is held constant.
+// Every number is then a sum of products of a fixed row and a row of an array, and its terms add up to it exactly.
 
-const PARTS = 8;  // that are shown of a sum
-const EPSILON = 1e-5;  // of layernorm
+const PARTS = 8;  // number of terms shown per sum
+const EPSILON = 1e-5;  // epsilon of layernorm
 
 const product = (a, b) => a.reduce((sum, x, i) => sum + x * b[i], 0);
 const length = (row) => Math.sqrt(product(row, row));
 
 class Follow {
-  // read(name, arena): weights, from the engine.
+  // read(name, arena): reads weights from the engine.
   constructor(place, read) {
     this.read = read;
     this.field = (name) => place.querySelector(`[name=${name}]`);
@@ -30,7 +30,7 @@ class Follow {
     return this.draw();
   }
 
-  // Fields for this input: the last position that has a target, and its target.
+  // Sets the fields for this input to the last position with a target, and to this target.
   begin() {
     const {seen} = this, isClassifier = seen.probabilities.length === seen.outputs.length;
     const options = (name, texts) => this.field(name).replaceChildren(...texts.map((text, i) => make("option", {value: i}, text)));
@@ -58,7 +58,7 @@ class Follow {
     return array.values.subarray(c * width, (c + 1) * width);
   }
 
-  // Blocks in the order of computation, and the stream before block j.
+  // Blocks in the order of computation. stream(j, c): residual stream before block j.
   get blocks() {
     return this.seen.layers.filter((layer) => /blocks\.\d+\.\w+$/.test(layer) && this.seen.array(layer, "out_bcd"));
   }
@@ -79,7 +79,7 @@ class Follow {
     return {G: G.map((value) => value - middle), constant: bias ? product(e, bias) : 0};
   }
 
-  // The sum over rows r of e_r matrix_rd: what e times matrix x is of x.
+  // Returns the row with the elements sum over r of e_r matrix_rd. Its product with x is the product of e and matrix x.
   turned(e, matrix, width, first = 0) {
     const out = new Array(width).fill(0);
     e.forEach((value, r) => {
@@ -102,7 +102,7 @@ class Follow {
     if (!isClassifier) {
       const through = await this.throughNorm(e, this.stream(last, c), "final_norm.");
       return {...this.streamAt(last, c, through.G, through.constant + constant, `${name} after position ${c}`), value: all[c * V + v], tags: ["layernorm.3"],
-        words: "The row of the token table for this output, times the final norm of the residual stream. Its parts: what each block has added to the stream."};
+        words: "The logit is the row of the token table for this output times the final norm of the residual stream. Each term is the contribution of one block to the stream."};
     }
     const isMean = info.settings["class-pooling"] !== "cls", C = isMean ? seen.tokens.length : 1;
     const parts = [];
@@ -114,11 +114,11 @@ class Follow {
     }
     if (constant) parts.push({name: "bias of the classifier", value: constant});
     return {name, value: all[v], parts, tags: ["layernorm.3"], words: isMean
-      ? "The row of the classifier for this class, times the mean of the final norm over all positions."
-      : "The row of the classifier for this class, times the final norm of the first position."};
+      ? "The logit is the row of the classifier for this class times the mean of the final norm over all positions."
+      : "The logit is the row of the classifier for this class times the final norm of the first position."};
   }
 
-  // A row G times the stream before block j, plus a constant.
+  // Node of the product of a row G and the stream before block j, plus a constant.
   streamAt(j, c, G, constant, name, words) {
     const token = `“${shownToken(this.seen.tokens[c])}”`;
     const compute = async () => {
@@ -136,15 +136,15 @@ class Follow {
       return parts;
     };
     return {name: name ?? `The residual stream of position ${c}, ${token}`, value: product(G, this.stream(j, c)) + constant, compute, tags: [],
-      words: words ?? "The stream is the sum of the embedding and of what each block has added."};
+      words: words ?? "The stream is the sum of the embedding and the outputs of all blocks before this point."};
   }
 
-  // Describes the addition of block j, along G.
+  // Node of the contribution of block j to the product with the row G.
   async block(j, c, G, value) {
     const layer = this.blocks[j], mixer = blockOf(layer, this.info), of = (name) => this.weight(`${layer}.${name}`), D = G.length;
     const node = {name: `${layerName(layer, this.info)}, position ${c}`, value, parts: [], tags: []};
     const token = (s) => `position ${s}: ${shownToken(this.seen.tokens[s])}`;
-    // Goes on from a row e of h, the norm of the stream before this block.
+    // Continues with the product of a row e and h, the norm of the stream before this block.
     const before = async (e, s, name) => {
       const {G: next, constant} = await this.throughNorm(e, this.stream(j, s), `${layer}.norm_`);
       return this.streamAt(j, s, next, constant, name);
@@ -153,22 +153,22 @@ class Follow {
     if (mixer === "ffn") {
       const down = await of("down_df"), up = await of("up_fd"), hidden = this.row(layer, "hidden_bcf", c), F = hidden.length;
       const inner = this.turned(G, down, F), raw = this.row(layer, "up_bcf", c);
-      Object.assign(node, {tags: ["ffn.4", "ffn.3"], words: "A sum over hidden units: each has a value, and a column of the second matrix."});
+      Object.assign(node, {tags: ["ffn.4", "ffn.3"], words: "A sum over hidden units: the value of each unit times its column of the second matrix."});
       hidden.forEach((x, f) => node.parts.push({name: `unit ${f}`, value: inner[f] * x, numbers: `${decimal(inner[f], 3)} × ${decimal(x, 3)}, where ${decimal(x, 3)} is the activation of ${decimal(raw[f], 3)}`,
-        next: async () => ({...(await before(up.subarray(f * D, (f + 1) * D), c, `The input of unit ${f}`)), tags: ["ffn.2"], words: "The activation is no sum. From here on the number that is followed is its input."})}));
+        next: async () => ({...(await before(up.subarray(f * D, (f + 1) * D), c, `The input of unit ${f}`)), tags: ["ffn.2"], words: "The activation function is not linear. From this step on, the terms add up to the input of the unit."})}));
     } else if (mixer === "conv") {
       const taps = await of("weight_dgj"), {extents: [, groups, J]} = this.info.weights.find(({name}) => name === `${layer}.weight_dgj`);
-      Object.assign(node, {tags: ["conv.2"], words: "A sum over the last positions: each has a tap."});
+      Object.assign(node, {tags: ["conv.2"], words: "A sum over the last positions: the tap of each position times its row."});
       for (let back = 0; groups === 1 && back < Math.min(J, c + 1); ++back) {
         const e = G.map((g, d) => g * taps[d * J + J - 1 - back]), h = this.row(layer, "h_bcd", c - back);
-        node.parts.push({name: token(c - back), value: product(e, h), next: () => before(e, c - back, `What tap ${back} reads`)});
+        node.parts.push({name: token(c - back), value: product(e, h), next: () => before(e, c - back, `The input of tap ${back}`)});
       }
     } else if (this.seen.array(layer, "e_weight_bncs")) {
       const v = this.row(layer, "v_bcd", c), skip = this.info.settings["additive-skip"] === "normed";
-      Object.assign(node, {tags: ["additive.11", "additive.10"], words: "The second pooling, times the value of this position: a sum over heads and positions of weight × t."});
+      Object.assign(node, {tags: ["additive.11", "additive.10"], words: "The second pooling times the value of this position. The pooling is a sum over heads and positions of weight × t."});
       if (!skip) this.readers(node, layer, "e_weight_bncs", "t_bcd", c, G.map((g, d) => g * v[d]), token, (e, s) => this.gate(j, s, e, before, token));
     } else if (mixer === "average" && weights.length) {
-      Object.assign(node, {tags: ["average.2"], words: "A sum over positions, all with the same weight."});
+      Object.assign(node, {tags: ["average.2"], words: "A sum over positions with equal weights."});
       this.readers(node, layer, weights[0].name, "h_bcd", c, G, token, before);
     } else {
       const output = await of("output_dh"), source = (await of("value_hd")) ?? (await of("project_hd"));
@@ -176,15 +176,15 @@ class Follow {
       if (output && source && value && weights.length) {
         const H = this.seen.array(layer, value).extents.at(-1), made = tagOf(mixer, "t_bch");
         Object.assign(node, {tags: [tagOf(mixer, "y_bcd"), "attention.5", made], words: "A sum over heads and keys: weight × value × output matrix."});
-        this.readers(node, layer, weights[0].name, value, c, this.turned(G, output, H), token, (e, s, n) => before(this.turned(e, source, D), s, `What head ${n} reads`));
-      } else node.words = "This block is shown as a whole.";
+        this.readers(node, layer, weights[0].name, value, c, this.turned(G, output, H), token, (e, s, n) => before(this.turned(e, source, D), s, `The input of head ${n}`));
+      } else node.words = "The page does not divide the contribution of this block into terms.";
     }
     const rest = value - node.parts.reduce((sum, part) => sum + part.value, 0);
     if (node.parts.length && Math.abs(rest) > 1e-4) node.parts.push({name: "biases", value: rest});
     return node;
   }
 
-  // Adds the parts of a sum over heads n and positions s of weight[n, c, s] e · row(s), each with what goes on from it.
+  // Adds the terms of a sum over heads n and positions s of weight[n, c, s] e · row(s). next() returns the node of a term.
   readers(node, layer, weightName, name, c, e, token, next) {
     const {extents: [N, , S], values} = this.seen.array(layer, weightName), C = this.seen.array(layer, weightName).extents[1], K = e.length / N;
     for (let n = 0; n < N; ++n) {
@@ -198,14 +198,14 @@ class Follow {
     }
   }
 
-  // Additive attention between its poolings: t = norm(h + p k), where p is made of the first pooling.
+  // Additive attention between its two poolings: t = norm(h + p k), where p is computed from the first pooling.
   async gate(j, s, e, before, token) {
     const layer = this.blocks[j], {G, constant} = await this.throughNorm(e, this.row(layer, "r_bcd", s), `${layer}.mid_norm_`);
     const r = this.row(layer, "r_bcd", s), h = this.row(layer, "h_bcd", s), k = this.row(layer, "k_bcd", s);
     const value = product(G, r) + constant, own = product(G, h), gated = product(G, r) - own, D = G.length;
     const first = async () => {
       const node = {name: `The first pooling at position ${s}`, value: gated, parts: [], tags: ["additive.7", "additive.4"],
-        words: "The key of this position, times a pooling of queries: a sum over heads and positions."};
+        words: "The key of this position times a pooling of queries. The pooling is a sum over heads and positions."};
       const mix = await this.weight(`${layer}.mix_dd`), query = await this.weight(`${layer}.query_dd`), by = G.map((g, d) => g * k[d]);
       const back = (row, at) => before(this.turned(row, query, D), at, `The query of position ${at}`);
       this.readers(node, layer, "a_weight_bncs", "q_bcd", s, mix ? this.turned(by, mix, D) : by, token, back);
@@ -213,7 +213,7 @@ class Follow {
     };
     const parts = [{name: "the position itself", value: own, next: () => before(G, s, `Position ${s} itself`)}, {name: "its key × the first pooling", value: gated, next: first}];
     if (Math.abs(constant) > 1e-7) parts.push({name: "bias of the norm", value: constant});
-    return {name: `Position ${s} between the poolings`, value, parts, tags: ["additive.8", "additive.7"], words: "The position, plus its key times the first pooling; then a norm."};
+    return {name: `Position ${s} between the poolings`, value, parts, tags: ["additive.8", "additive.7"], words: "The norm of a sum: the position plus its key times the first pooling."};
   }
 
   // ---- Forward from an input ----
@@ -226,7 +226,7 @@ class Follow {
     if (at === blocks.length) {
       const c = seen.probabilities.length === seen.outputs.length ? 0 : s, V = seen.outputs.length, row = seen.probabilities.subarray(c * V, (c + 1) * V);
       const parts = [...row].map((value, v) => ({name: shownToken(seen.outputs[v]), value, end: "an output"}));
-      return {name: `The outputs after position ${s}, ${token}`, value: norm, parts, tags: [], isLength: true, words: "The stream has passed all layers. These are the probabilities."};
+      return {name: `The outputs after position ${s}, ${token}`, value: norm, parts, tags: [], isLength: true, words: "The stream has passed all layers. The values are the probabilities of the outputs."};
     }
     const layer = blocks[at], weights = seen.weightsOf(layer).at(-1), [N, C] = weights.extents, output = await this.weight(`${layer}.output_dh`);
     const name = ["value_bch", "p_bch", "t_bcd", "pooled_value_bcd", "h_bcd"].find((one) => seen.array(layer, one)), row = this.row(layer, name, s), parts = [];
@@ -240,7 +240,7 @@ class Follow {
       }
     }
     return {name: `Position ${s}, ${token}, read by ${layerName(layer, info)}`, value: norm, parts, tags: [tagOf(blockOf(layer, info), output ? "t_bch" : name)], isLength: true,
-      words: `The length of what each head and position takes from this one. The stream here has the length ${decimal(norm, 2)}. Choose where to go on.`};
+      words: `Each value is the length of the contribution of this position to another position through one head. The stream at this position has the length ${decimal(norm, 2)}. Choose a position to continue.`};
   }
 
   // ---- Drawing ----
@@ -255,7 +255,7 @@ class Follow {
         this.list.replaceChildren(...(await this.steps()));
       } while (this.again);
     } catch (error) {
-      if (!/network|run/.test(error.message)) throw error;  // otherwise the network that was asked is gone
+      if (!/network|run/.test(error.message)) throw error;  // otherwise another network was opened during the request
     } finally {
       this.drawing = false;
     }
@@ -265,7 +265,7 @@ class Follow {
     const {settings} = this.info, isForward = this.field("way").value === "forward", isPlain = settings.norm !== "post" && settings.reversible !== "1";
     this.field("output").parentElement.hidden = isForward;
     this.field("at").parentElement.hidden = !isForward && this.seen.probabilities.length === this.seen.outputs.length;
-    if (!isPlain || !this.blocks.length) return [make("li", {}, make("p", {class: "note"}, "Numbers are followed in networks with norms before their blocks and one residual stream."))];
+    if (!isPlain || !this.blocks.length) return [make("li", {}, make("p", {class: "note"}, "This section needs a network with a norm before each block and one residual stream."))];
     const drawn = [];
     let node = isForward ? await this.readersOf(0, +this.field("at").value) : await this.logit();
     for (let depth = 0; node; ++depth) {

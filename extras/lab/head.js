@@ -1,7 +1,7 @@
-// One head, large: its map with a cell that can be chosen, the equation with the values of that cell in it, and what can be
-// done to the head: switch it off, make its weights uniform, move a logit, drag an entry of its metric.
+// Enlarged view of one head: its map with a selectable cell, the equation with the values of this cell, and controls that
+// switch the head off, make its weights uniform, or change a logit or an entry of its metric.
 
-// Attention that compares otherwise than by the product of a query and a key: by which equations.
+// Tags of the score equations of attention whose score is not the product of a query and a key.
 const COMPARED = {
   bahdanau: ["bahdanau_attention.1", "bahdanau_attention.5"],
   transformer_xl: ["relative_attention.1", "relative_attention.5"],
@@ -9,7 +9,7 @@ const COMPARED = {
 };
 
 class Head {
-  // touch(change or null, key): what is changed from now on under this key.
+  // touch(key, change): sets the change with this key; null removes it.
   constructor(place, touch) {
     this.place = place;
     this.touch = touch;
@@ -48,7 +48,7 @@ class Head {
     this.draw();
   }
 
-  // The last row that is asked, and where it looks most.
+  // Returns the cell with the largest weight in the last row that has a target.
   heaviest(C, S) {
     const {targets} = this.seen, asked = targets?.findLastIndex?.((target) => target !== null) ?? -1;
     const row = asked >= 0 && asked < C ? asked : C - 1;
@@ -84,9 +84,9 @@ class Head {
 
   told(c, s, weight) {
     const token = (at) => `“${shownToken(this.seen.tokens[at] ?? "")}”`;
-    const said = `Query ${c}, ${token(c)}, gives key ${s}, ${token(s)}, the weight ${percent(weight, 1)}.`;
+    const said = `Query ${c} (${token(c)}) attends to key ${s} (${token(s)}) with the weight ${percent(weight, 1)}.`;
     const what = make("p", {class: "what"}, said);
-    if (!(weight > 0)) return [what, make("p", {}, "The key is masked.")];
+    if (!(weight > 0)) return [what, make("p", {}, "The attention mask excludes this key.")];
     return [what, ...(this.isAttention() ? this.ofAttention(c, s, weight) : this.ofPooling(c, s, weight))];
   }
 
@@ -108,7 +108,7 @@ class Head {
       const shares = `e^(${decimal(Math.log(weight) + lse)} − ${decimal(lse)}) = ${decimal(weight)}`;
       return [
         ...own.map((tag) => equation(tag, true)),
-        this.line(Number.isFinite(lse) ? shares : "This query attends to no key and keeps its own value."),
+        this.line(Number.isFinite(lse) ? shares : "This query attends to no other key, so its output is its own value."),
         ...this.adds(weight, this.row("value_bch", s), "value"),
       ];
     }
@@ -134,18 +134,18 @@ class Head {
 
   ofPooling(c, s, weight) {
     const logits = this.logits();
-    if (!logits) return [equation("pooling.1", true), this.line(`all weights are equal: ${decimal(weight)}`)];
+    if (!logits) return [equation("pooling.1", true), this.line(`All weights are equal: ${decimal(weight)}`)];
     const row = logits.part(this.choice.head), map = this.weights.part(this.choice.head), S = this.weights.extents[2];
     const seen = [...row.keys()].filter((at) => map[c * S + at] > 0), most = Math.max(...seen.map((at) => row[at]));
     const sum = seen.reduce((all, at) => all + Math.exp(row[at] - most), 0), found = Math.exp(row[s] - most) / sum;
     const lines = [equation("pooling.1", true)];
     const exact = `e^(${decimal(row[s], 3)} − ${decimal(most, 3)}) / ${decimal(sum, 3)} = ${decimal(weight)}`;
     const near = Math.abs(found - weight) < 1e-3;
-    lines.push(this.line(near ? exact : `logit ${decimal(row[s], 3)}, reduced by the distance: ${decimal(weight)}`));
+    lines.push(this.line(near ? exact : `The logit ${decimal(row[s], 3)} and the distance decay give the weight ${decimal(weight)}.`));
     return lines;
   }
 
-  // Draws the contribution of a weight times a value to the output, as a strip of its channels.
+  // Draws the product of a weight and a value, which is a term of the output, as a strip of channels.
   adds(weight, value, name) {
     if (!value) return [];
     const strip = make("canvas", {class: "vector", role: "img", "aria-label": `${name} of the position, ${value.length} channels`});
@@ -159,16 +159,16 @@ class Head {
     return make("p", {class: "values"}, text);
   }
 
-  // ---- What can be done to it ----
+  // ---- Changes of the head ----
 
-  // Keys of changes of this head.
+  // Returns the key of a change of this head.
   key(what) {
     return `${this.choice.layer} ${this.choice.name} ${this.choice.head} ${what}`;
   }
 
   buildTools() {
     const {layer, head} = this.choice, {positions, span} = this.info.settings;
-    // Weighting by distance alone stays.
+    // The distance bias remains if the weights are made uniform.
     const even = positions === "alibi" || +span > 0 ? "uniform, with distance bias" : "uniform";
     const options = [["unchanged", null], ["off", "off"], [even, "uniform"]].map(([text, what]) => {
       const input = make("input", {type: "radio", name: "touch"});
@@ -180,7 +180,7 @@ class Head {
     this.tools.replaceChildren(modes, ...this.logitTools(), ...this.metricTools());
   }
 
-  // A slider a logit.
+  // One slider per logit.
   logitTools() {
     this.sliders = [];
     const logits = this.logits();
@@ -194,10 +194,10 @@ class Head {
       this.sliders.push({input, number});
       place.append(make("label", {}, number, input, make("span", {}, shownToken(this.seen.tokens[c] ?? ""))));
     }
-    return [make("p", {class: "note"}, "Change a logit: it sets the weight of its position in every later average."), place];
+    return [make("p", {class: "note"}, "Move a slider to change a logit. A logit sets the weight of its position in every later average."), place];
   }
 
-  // The metric of the head, whose entries can be dragged, and the distances that it makes.
+  // The metric of the head with editable entries, and the distances under this metric.
   metricTools() {
     this.metric = undefined;
     const array = this.seen.array(this.choice.layer, "metric_nkk");
@@ -218,7 +218,7 @@ class Head {
       this.touch(this.key(`metric ${k} ${l}`), {layer, head, array: "metric_nkk", index: [head, k, l], value: +slider.value});
     };
     return [
-      make("p", {class: "note"}, "The metric M: choose an entry and drag it. Beside it: the squared distances between positions."),
+      make("p", {class: "note"}, "The first picture is the metric M. Choose an entry, and change it with the slider. The second picture shows the squared distances between positions."),
       make("div", {class: "metrics"}, picture, distances),
       make("label", {class: "entry"}, said, slider),
     ];

@@ -1,4 +1,4 @@
-// A small picture of an array: a pixel a number, enlarged by the style sheet.
+// A small picture of an array: one pixel per number, enlarged by the style sheet.
 
 function largestOf(values) {
   let largest = 0;
@@ -6,8 +6,8 @@ function largestOf(values) {
   return largest;
 }
 
-// Draws (rows, columns) numbers into a canvas. signed: from both sides of 0. largest: of the scale; of the numbers
-// themselves where it is not given.
+// Draws (rows, columns) numbers into a canvas. signed: true for numbers with a sign. largest: end of the colour scale, by
+// default the largest magnitude of the numbers.
 function paint(canvas, values, rows, columns, {signed = true, largest = largestOf(values)} = {}) {
   canvas.width = columns;
   canvas.height = rows;
@@ -19,14 +19,14 @@ function paint(canvas, values, rows, columns, {signed = true, largest = largestO
   pen.putImageData(picture, 0, 0);
 }
 
-// An array as rows and columns: its last extent is a row, unless it is long and thin the other way.
+// Returns the rows and columns of an array's picture: the last extent is the number of columns.
 function folded(extents) {
   const real = extents.filter((extent, i) => i > 0 || extent !== 1 || extents.length === 1);
   const columns = real.at(-1) ?? 1;
   return [real.slice(0, -1).reduce((product, extent) => product * extent, 1), columns];
 }
 
-// A cell of a picture can be chosen: with a pointer, or with the arrow keys. chosen(row, column) is called with each.
+// Makes the cells of a picture selectable with a pointer or the arrow keys. chosen(row, column): called for each selection.
 function choosable(canvas, label, size, chosen) {
   let [row, column] = [0, 0];
   Object.assign(canvas, {tabIndex: 0});

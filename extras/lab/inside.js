@@ -1,6 +1,6 @@
-// Every array of a layer as forward made it, and weights and gradients by name.
+// Every array of a layer from the forward pass, and weights and gradients by name.
 
-// A button with a small picture of an array, its name and its shape; beside it a link to the equation that makes it.
+// A button with a small picture of an array, its name and its shape, and a link to the equation that computes it.
 function pictured(name, shape, chosen, tag) {
   const canvas = make("canvas", {"aria-hidden": "true"}), words = [["name", name], ["shape", shape]];
   const button = make("button", {type: "button", class: "array"}, canvas);
@@ -9,7 +9,7 @@ function pictured(name, shape, chosen, tag) {
   return {canvas, button, place: make("div", {class: "pictured"}, button, ...tagLink(tag))};
 }
 
-// Enlarges an array, with a cell to choose and the equation that made it.
+// Enlarged view of an array, with a selectable element and the equation that computes the array.
 class Large {
   constructor(place) {
     this.place = place;
@@ -25,7 +25,7 @@ class Large {
     place.hidden = true;
   }
 
-  // tag: of the equation that makes it.
+  // tag: tag of the equation that computes the array.
   show(name, extents, values, tag) {
     const other = name !== this.name;
     Object.assign(this, {name, extents, values, shape: folded(extents)});
@@ -49,7 +49,7 @@ class Large {
 }
 
 class Inside {
-  // read(name, arena): weights and their like, from the engine.
+  // read(name, arena): reads weights, gradients or moments from the engine.
   constructor(place, read) {
     this.read = read;
     this.layers = place.querySelector(".layers");
@@ -123,7 +123,7 @@ class Inside {
     this.showWeights(true);
   }
 
-  // Asked for one after the other where somebody looks, not with every look: there are many.
+  // Reads the arrays one after the other while the list is visible, at most once in 1.5 seconds unless `now` is true.
   async showWeights(now = false) {
     if (!this.pictures || this.reading || !this.weights.checkVisibility()) return;
     if (!now && performance.now() - (this.read_ ?? 0) < 1500) return;
@@ -135,7 +135,7 @@ class Inside {
         paint(canvas, values, ...folded(extents));
       }
     } catch {
-      // The network that was asked is gone, or it has no such numbers yet.
+      // Another network was opened during the request, or this network has no such numbers yet.
     } finally {
       this.reading = false;
     }

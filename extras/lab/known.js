@@ -1,7 +1,7 @@
-// Shows weights that do not depend on the input: how alike the positions are, and the taps of the convolutions.
+// Shows weights that do not depend on the input: the similarity of position embeddings, and the convolution taps.
 
 class Known {
-  // read(name, arena): weights, from the engine.
+  // read(name, arena): reads weights from the engine.
   constructor(place, read) {
     Object.assign(this, {place, read});
     colours.changed.push(() => this.info && this.show(this.seen, this.info));
@@ -14,7 +14,7 @@ class Known {
     if (this.key !== info.command) {
       this.canvases = wanted.map(({name}) => {
         const isTable = /position_cd$/.test(name), layer = name.match(/\d+/)?.[0];
-        const said = isTable ? "cosine similarity of positions" : `convolution taps before layer ${layer}, a row per step back`;
+        const said = isTable ? "cosine similarity of position embeddings" : `convolution taps before layer ${layer}; the first row belongs to the newest position`;
         const canvas = make("canvas", {role: "img", "aria-label": said, class: isTable ? "square" : "taps"});
         return {name, isTable, canvas, figure: make("figure", {}, canvas, make("figcaption", {}, said))};
       });
@@ -29,13 +29,13 @@ class Known {
         else this.taps(canvas, values, extents);
       }
     } catch {
-      // The network that was asked is gone.
+      // Another network was opened during the request.
     } finally {
       this.reading = false;
     }
   }
 
-  // Cosines of the angles between the rows of a table (C, D).
+  // Draws the cosine similarities of the rows of a table (C, D).
   alike(canvas, values, [C, D]) {
     const row = (c) => values.subarray(c * D, (c + 1) * D), dot = (a, b) => a.reduce((sum, x, i) => sum + x * b[i], 0);
     const length = Array.from({length: C}, (_, c) => Math.sqrt(dot(row(c), row(c)))), cosines = new Float32Array(C * C);
@@ -43,7 +43,7 @@ class Known {
     paint(canvas, cosines, C, C, {largest: 1});
   }
 
-  // (D, G, J): of groups of one channel a row a tap, the newest position first.
+  // Draws taps (D, G, J) with one row per tap, the newest position first.
   taps(canvas, values, [D, G, J]) {
     const turned = new Float32Array(values.length);
     for (let d = 0; d < D * G; ++d) for (let j = 0; j < J; ++j) turned[(J - 1 - j) * D * G + d] = values[d * J + j];

@@ -38,7 +38,7 @@ std::vector<std::string> words(int size) {
 }
 
 Session& open_session() {
-  if (!session) throw Error("expected a run or a network, found none");
+  if (!session) throw Error("expected an open run or network, found none");
   return *session;
 }
 
@@ -73,7 +73,7 @@ void EXPORT(file)(int size) {
   page_files().clear();
   page_files()[name] = given.substr(name.size() + 1, static_cast<std::size_t>(size) - name.size() - 1);
 }
-// A run or a network that fails to open leaves the one before it open.
+// If a run or a network cannot be opened, the previous one stays open.
 void EXPORT(open_run)(int size) {
   session = std::make_unique<Session>(words(size), numbers);
   told = session->description();
@@ -85,7 +85,7 @@ void EXPORT(load)(int size) {
   told = session->description();
 }
 
-// Restricts and disturbs the data of the steps to come (Session::limit_data).
+// Restricts the data of later steps, and adds label noise (Session::limit_data).
 void EXPORT(limit_data)(int batches, double noise) { open_session().limit_data(batches, noise); }
 double EXPORT(step)() { return open_session().step(); }
 int EXPORT(steps)() { return static_cast<int>(open_session().steps()); }

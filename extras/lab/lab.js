@@ -1,9 +1,8 @@
-// The page: settings become a network, which is trained, inspected and changed. Only these functions call the engine; the
-// other files draw results.
+// Controller of the page: opens a network from the settings, trains it, inspects it and changes it.
 
 const LOOKS = 250;  // milliseconds of training between two inspections
-const RECENT = 50;  // a terminal prints the mean loss of so many steps
-const SHOWN_TEXT = 1 << 17;  // bytes of a text that are shown and can be edited
+const RECENT = 50;  // number of steps in train_loss, the mean loss that a terminal prints
+const SHOWN_TEXT = 1 << 17;  // largest number of bytes of a text that the page shows
 
 const encoded = (text) => new TextEncoder().encode(text);
 
@@ -11,7 +10,7 @@ class Lab {
   constructor(engine) {
     this.engine = engine;
     this.turn = 0;
-    this.changes = new Map();  // of the network, by their place
+    this.changes = new Map();  // changes of the network, by key
     this.text = {name: "text.txt", bytes: encoded(find("text").value)};
     this.curve = new Curve(find("curve"));
     this.arcs = new Arcs(find("arcs"));
@@ -54,7 +53,7 @@ class Lab {
       if (!/[=&]/.test(location.hash)) return;
       this.openAddress();
     });
-    // Sections are drawn once for each network, and again while they are in view.
+    // Sections are drawn once per network, and again while they are visible.
     this.seers = [["follow", this.follow], ["inside", this.inside], ["known", this.known], ["memory", this.memory], ["backward", this.backward]];
     const watch = new IntersectionObserver((entries) => {
       for (const {target, isIntersecting} of entries) target.dataset.inView = isIntersecting ? "1" : "";
@@ -71,7 +70,7 @@ class Lab {
     return this.open();
   }
 
-  // A run of an experiment, beside the runs before it.
+  // Opens a run of an experiment and keeps the curves of earlier runs.
   openRun(address, name, trains) {
     if (trains) this.curve.keep(this.run);
     else this.curve.forget();
@@ -81,7 +80,7 @@ class Lab {
     return this.open(true);
   }
 
-  // A new network, by the settings. What fails leaves no network that the settings do not describe.
+  // Opens a new network with the current settings. If that fails, no network is shown.
   async open(isRun = false) {
     if (!isRun) this.curve.forget();
     const words = this.settings.task === "text" ? `Opening ${this.text.name}, ${size(this.text.bytes.length)}` : "Opening the network";
@@ -97,7 +96,7 @@ class Lab {
     return info;
   }
 
-  // A file of the reader: a checkpoint, or a text to learn. A file that fails leaves everything as it was.
+  // Opens a file of the user: a checkpoint or a training text. A file that cannot be opened changes nothing.
   async load(file) {
     const isModel = /\.safetensors$/.test(file.name), {settings, text} = this, before = settings.state;
     await this.begin(async () => {
@@ -105,7 +104,7 @@ class Lab {
       try {
         bytes = new Uint8Array(await file.arrayBuffer());
       } catch {
-        throw new Error(`${file.name}: cannot be read`);
+        throw new Error(`${file.name}: cannot read this file; open it again`);
       }
       if (isModel) return this.engine.load(bytes, file.name);
       this.text = {name: file.name, bytes};
@@ -155,7 +154,7 @@ class Lab {
     for (const part of document.querySelectorAll("#lab .of-network")) part.hidden = is;
   }
 
-  // Shows a network as it is before its first step.
+  // Shows a network before its first step.
   async shown(info, file) {
     const {turn} = this;
     this.info = info;
@@ -185,20 +184,20 @@ class Lab {
     await this.score();
   }
 
-  // An input that the network can spell, where it came without a test set: the beginning of its own sample.
+  // Returns an input inside the vocabulary for a network without a test set: the beginning of its generated sample.
   spelled(sample) {
     const {task, context} = this.info;
     if (task === "text") return {input: [...sample].slice(0, Math.min(context, 48)).join("")};
     return task === "reviews" ? {input: "not bad so very warm"} : undefined;
   }
 
-  // A field to draw into, as large as the pictures of the network.
+  // Creates the drawing field with the size of the network's pictures.
   padFor(pixels) {
     const side = Math.round(Math.sqrt(pixels.length));
     if (this.pad?.side !== side) this.pad = new DigitPad(find("pad"), side, (drawn) => this.lookAt({input: drawn}));
   }
 
-  // The parts of the page that are of one task alone.
+  // Shows the parts of the page that belong to the task.
   showTask(file) {
     const {info} = this, root = find("lab");
     root.dataset.task = info.task;
@@ -222,7 +221,7 @@ class Lab {
     find("how-right").textContent = "";
   }
 
-  // The training text, where it is short enough and its bytes survive being edited.
+  // Shows the training text. It is editable if it is short and the text field keeps its bytes unchanged.
   showText() {
     const {name, bytes} = this.text, field = find("text"), isLong = bytes.length > SHOWN_TEXT, note = find("long");
     const text = new TextDecoder("utf-8", {ignoreBOM: true}).decode(bytes.subarray(0, SHOWN_TEXT));
@@ -231,16 +230,16 @@ class Lab {
     field.readOnly = !isWhole;
     note.hidden = isWhole;
     note.textContent = isLong
-      ? `${name} has ${size(bytes.length)}: the first ${size(SHOWN_TEXT)} are shown, all of it is learned.`
-      : `${name} has line ends or bytes that cannot be edited here; it is learned as it is.`;
+      ? `${name} has ${size(bytes.length)}: the page shows the first ${size(SHOWN_TEXT)}, and the network learns the whole text.`
+      : `${name} has line ends or bytes that this field cannot edit. The network learns the unchanged file.`;
     find("keep").textContent = `Save as ${name}`;
   }
 
   // ---- Training ----
 
-  // Steps for a while, then a look, and so on: whoever looks sees numbers of one and the same step.
+  // Alternates training and inspection, so that all displayed numbers belong to the same step.
   async train() {
-    if (!this.ready) return (this.wanted = true);  // as soon as it is there
+    if (!this.ready) return (this.wanted = true);  // trains when the network is open
     if (this.finished) await this.open(true);
     if (!this.ready) return;
     const turn = this.turn;
@@ -261,7 +260,7 @@ class Lab {
   }
 
   async keepTraining(turn) {
-    let each = 20, evaluated = 0, takes = 0, wrote = 0;  // each, takes: milliseconds of a step and of an evaluation
+    let each = 20, evaluated = 0, takes = 0, wrote = 0;  // each, takes: milliseconds per step and per evaluation
     while (this.running && turn === this.turn && this.at < this.steps) {
       const wait = +find("speed").value, began = performance.now(), before = this.at;
       try {
@@ -272,7 +271,7 @@ class Lab {
       if (this.at > before) each = (performance.now() - began) / (this.at - before);
       if (!this.running || turn !== this.turn) return;
       await this.refresh();
-      // A quarter of the time goes into evaluations.
+      // Evaluations take at most a quarter of the time.
       if (performance.now() - evaluated >= 3 * takes) {
         const start = performance.now();
         await this.score();
@@ -326,10 +325,10 @@ class Lab {
       if (turn !== this.turn) return;
       if (counts) this.scored = found.accuracy;
       this.curve.score(step, found.loss, counts ? found.accuracy : undefined);
-      const held = `held-back loss ${decimal(found.loss)}`;
+      const held = `validation loss ${decimal(found.loss)}`;
       find("how-right").replaceChildren(...(counts
         ? [make("b", {}, percent(found.accuracy)), ` of ${found.answers.toLocaleString("en")} test answers correct after step ${step}, ${held}`]
-        : [make("b", {}, decimal(found.loss, 3)), ` nats per token on the held-back text after step ${step}`]));
+        : [make("b", {}, decimal(found.loss, 3)), ` nats per token on the validation text after step ${step}`]));
       const overfits = this.curve.overfits();
       find("overfit").textContent = overfits;
       find("overfit").hidden = !overfits;
@@ -338,7 +337,7 @@ class Lab {
     }
   }
 
-  // Text that the network generates.
+  // Generates text and shows it.
   async sample() {
     const {turn} = this;
     this.engine.onwritten = (text) => turn === this.turn && this.answers.write(text);
@@ -352,9 +351,9 @@ class Lab {
     }
   }
 
-  // ---- Looking and touching ----
+  // ---- Inspection and changes ----
 
-  // Inspects an example; the example before it stays where that fails. place: of the form, for messages.
+  // Inspects an example. If that fails, the previous example stays. place: name of the form that shows messages.
   async lookAt(example, place = "fault") {
     if (!this.info) return;
     const {example: last, before} = this;
@@ -364,7 +363,7 @@ class Lab {
     if (!(await this.refresh(place))) Object.assign(this, {example: last, before});
   }
 
-  // Whether the example could be inspected.
+  // Inspects the example again; true: success.
   async refresh(place = "fault") {
     const {example, turn, posted} = this;
     if (!example) return false;
@@ -382,7 +381,7 @@ class Lab {
     }
   }
 
-  // Work for a form, with its message beside it.
+  // Runs the work of a form, and shows its error message next to the form.
   async attempt(place, words, job) {
     const done = this.works.begin(place, words);
     try {
@@ -436,13 +435,13 @@ class Lab {
     await this.applied();
   }
 
-  // Sends the changes to the engine, for inspections requested from now on; earlier requests do not see them.
+  // Sends the changes to the engine. They apply to inspections that are requested later.
   post() {
     this.posted = [...this.changes.values()];
     return this.engine.touch(this.posted);
   }
 
-  // One look at a time: what was moved meanwhile is looked at together.
+  // Applies one inspection at a time. Changes made during an inspection are applied together after it.
   async applied() {
     if (this.applying) return (this.again = true);
     this.applying = true;
@@ -452,7 +451,7 @@ class Lab {
         await this.post();
         this.told(null);
       } catch (error) {
-        this.told(error);  // what was moved last is what cannot be
+        this.told(error);  // the last change is the invalid one
         this.changes.delete(this.moved);
         await this.post();
       }
@@ -474,7 +473,7 @@ class Lab {
     if (find("losses").open) this.listLosses();
   }
 
-  // The columns of log.csv, the last step first.
+  // Lists the columns of log.csv, the last step first.
   listLosses() {
     const {losses} = this.curve, last = losses.length, lines = ["step\tloss\ttrain_loss"];
     for (let step = last; step > Math.max(0, last - 200); --step) {
@@ -483,7 +482,7 @@ class Lab {
     find("losses").querySelector("pre").textContent = lines.join("\n");
   }
 
-  // An error is the terminal's line, beside the form that caused it; null: it is over.
+  // Shows the error message next to the form that caused it; null: clears it.
   told(error, name = "fault") {
     const place = this.places[name];
     place.textContent = error ? error.message : "";
@@ -502,17 +501,17 @@ class Lab {
       find("copy").textContent = "Copied";
       setTimeout(() => (find("copy").textContent = "Copy"), 1500);
     } catch {
-      getSelection().selectAllChildren(find("command"));  // then it can be copied by hand
+      getSelection().selectAllChildren(find("command"));  // selects the text, so that the user can copy it
     }
   }
 }
 
-// An example of the test set is asked for by its number, as then its answer is known; anything else as it is.
+// Examples of the test set are requested by number, because their answers are then known. Other inputs are sent unchanged.
 const asked = (example) => (example.example === undefined ? example.input : {example: example.example});
 
-// ---- The beginning ----
+// ---- Start ----
 
-// The engine, with the module inside, is a script of its own, so that the page is there before it.
+// The engine contains the module. It is a separate script, so that the browser shows the page before it loads.
 const started = () =>
   new Promise((done, failed) => {
     const script = make("script", {src: "lab-engine.js"});
@@ -520,16 +519,16 @@ const started = () =>
       const engine = new Engine();
       engine.ready.then(() => done(engine), failed);
     };
-    script.onerror = () => failed(new Error("lab-engine.js cannot be read"));
+    script.onerror = () => failed(new Error("lab-engine.js: cannot load this file of the site; reload the page"));
     document.head.append(script);
   });
 
 async function begin() {
   for (const part of document.querySelectorAll(".live")) part.hidden = false;
   for (const part of document.querySelectorAll(".still")) part.hidden = true;
-  // So that Enter is enough.
+  // Focuses the train button, so that Enter starts the training.
   if (document.activeElement === document.body) find("train").focus({preventScroll: true});
-  // A mixer in the address is a wish here; without this script it is a place in the list at the end.
+  // A mixer in the address is a setting for this script. Without the script, it is an anchor in the list of mixers.
   if (location.hash.includes("=")) {
     for (const place of document.querySelectorAll(".choices [id]")) place.removeAttribute("id");
     scrollTo(0, 0);

@@ -42,12 +42,12 @@ namespace {
 
 using Cpu = CpuDevice<Isa::baseline>;
 
-// Sets K numbers of each of `rows` rows, `stride` apart, to 0.
+// Sets the first K numbers of each row to 0. The rows are `stride` numbers apart.
 void clear(const float* first, Index rows, Index stride, Index K) {
   for (Index row = 0; row < rows; ++row) std::fill_n(const_cast<float*>(first) + row * stride, K, 0.0f);
 }
 
-// Sets a head to 0 in rows of one or more payloads.
+// Sets head n to 0 in all payloads of each row.
 void clear_head(const float* x_bch, Index rows, Index stride, Index n, const PoolingShape& shape) {
   for (Index payload = 0; payload < shape.payloads; ++payload) {
     clear(x_bch + (payload * shape.N + n) * shape.K, rows, stride_or(stride, shape.H()), shape.K);
@@ -66,7 +66,7 @@ void switch_off(PageDevice& d, const float* out, Index rows, Index N, Index K) {
   d.for_touches(out, Touch::What::off, [&](const Touch& touch) { clear(out + touch.head * K, rows, N * K, K); });
 }
 
-// Calls back(with) with the gradient of disabled heads set to 0, and shows that of the output.
+// Shows the gradient of the output. Then calls back(with), where the output gradient of disabled heads is 0.
 template <class Backward, class Back>
 void back_without_heads(PageDevice& d, const Backward& a, const Back& back) {
   const Index K = a.in.K, H = a.in.N * K, rows = a.in.B * a.in.C;
@@ -84,7 +84,7 @@ void back_without_heads(PageDevice& d, const Backward& a, const Back& back) {
   back(with);
 }
 
-// The same, and shows all computed gradients.
+// Calls back_without_heads, and shows the gradients of the queries, keys and values.
 template <class Back>
 void attend_back(PageDevice& d, const AttentionBackward<float>& a, const Back& back) {
   const AttentionInputs<float>& in = a.in;

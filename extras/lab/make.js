@@ -1,7 +1,7 @@
 // Helpers that build the page: elements, and numbers and names in readable form.
 const find = (id) => document.getElementById(id);
 
-// make("p", {class: "note"}, "text", child): what is no attribute's name is a property of the element.
+// make("p", {class: "note"}, "text", child): names that begin with "on" become properties, all others attributes.
 function make(name, given = {}, ...parts) {
   const drawn = /^(svg|path|rect|circle|line|text|g|title)$/.test(name);
   const made = drawn ? document.createElementNS("http://www.w3.org/2000/svg", name) : document.createElement(name);
@@ -14,7 +14,7 @@ function make(name, given = {}, ...parts) {
   return made;
 }
 
-// With a minus sign; what is very small or large has an exponent where so many digits are shown.
+// Formats a number with a minus sign. Very small and very large numbers have an exponent if more than 2 digits are shown.
 function decimal(value, digits = 4) {
   if (!Number.isFinite(value)) return Number.isNaN(value) ? "NaN" : value > 0 ? "∞" : "−∞";
   const size = Math.abs(value);
@@ -25,16 +25,16 @@ function decimal(value, digits = 4) {
 const mean = (values) => values.reduce((sum, value) => sum + value, 0) / values.length;
 const percent = (share, digits = 0) => (100 * share).toFixed(digits) + " %";
 
-// A token as it is shown where it stands alone. Digits of an answer have a sign before them where they are names.
+// Text of a single token: white space becomes a symbol. The names of answer digits begin with =, which is removed.
 const shownToken = (text) => ({" ": "␣", "\n": "⏎", "\t": "⇥"})[text] ?? text.replace(/^=(?=\d)/, "");
 
-// Bytes, as people say it.
+// Readable number of bytes.
 function size(bytes) {
   if (bytes >= 1 << 20) return `${(bytes / (1 << 20)).toFixed(1)} MiB`;
   return bytes >= 1024 ? `${(bytes / 1024).toFixed(1)} kiB` : `${bytes} B`;
 }
 
-// Hands out a file.
+// Offers a file as a download.
 function handOut(name, content) {
   const link = make("a", {download: name, href: URL.createObjectURL(new Blob([content]))});
   link.click();

@@ -1,10 +1,10 @@
-// Maps of the attention weights, per layer and head. A pooling's map consists of prefixes of one row. It is drawn as
-// strips: the weight of every position in the last average, beside the averaged or passed values.
+// Maps of the attention weights per layer and head. In a pooling the rows are normalized prefixes of one row of weights, so
+// it is drawn as strips: the weight of every position in the last average, and the averaged or passed values.
 
 const POOLINGS = new Set(["additive", "leap", "average"]);
 const isPooling = (layer, info) => POOLINGS.has(blockOf(layer, info));
 
-// Bars of numbers from 0 to the largest of them, stretched to their place by the style sheet.
+// Bar chart of numbers, from 0 to the largest. The style sheet sets its size.
 function bars(values, largest = largestOf(values)) {
   let d = "";
   values.forEach((value, i) => {
@@ -17,7 +17,7 @@ function bars(values, largest = largestOf(values)) {
 }
 
 class Maps {
-  // chosen({layer, name, head}) is called where somebody chooses a head.
+  // chosen({layer, name, head}): called when the user chooses a head.
   constructor(place, chosen) {
     this.place = place;
     this.chosen = chosen;
@@ -74,7 +74,7 @@ class Maps {
     if (passes) one.picture.append(bars(passes, 1));
   }
 
-  // The average of a head at every position: a column a position, a row a channel.
+  // Draws the average of a head with one column per position and one row per channel.
   averaged({values, extents: [C, D]}, head, N) {
     const K = D / N, turned = new Float32Array(C * K), canvas = make("canvas", {"aria-hidden": "true"});
     for (let c = 0; c < C; ++c) for (let k = 0; k < K; ++k) turned[k * C + c] = values[c * D + head * K + k];

@@ -1,10 +1,10 @@
-// Memory of a network: its parts, and the arrays of each part, the largest first.
+// Memory of a network: its parts and the arrays of each part, in order of decreasing size.
 
-// Contents of a part besides its named arrays.
+// Contents of a part in addition to its named arrays.
 const REST = {activations: "arrays that are not shown", gradients: "sums of shards, and padding to 64 bytes"};
 
 class Memory {
-  // read(): the parts, from the engine.
+  // read(): reads the parts from the engine.
   constructor(place, read) {
     Object.assign(this, {place, read});
     place.parentElement.ontoggle = () => this.draw();
@@ -15,7 +15,7 @@ class Memory {
     this.draw();
   }
 
-  // Where somebody looks, once a network.
+  // Draws once per network, when the list is visible.
   async draw() {
     const {info} = this;
     if (!info || info === this.drawn || !this.place.checkVisibility()) return;
@@ -28,11 +28,11 @@ class Memory {
       const told = make("p", {class: "note"}, `Total ${size(all)}, counted as in a terminal: ${this.counted(parts)}.`);
       this.place.replaceChildren(told, ...parts.map((part) => this.part(part, all, activations)));
     } catch {
-      this.drawn = undefined;  // the network that was asked is gone
+      this.drawn = undefined;  // another network was opened during the request
     }
   }
 
-  // In the words of the terminal.
+  // Returns the text that a program prints in a terminal.
   counted(parts) {
     const bytes = (...names) => parts.reduce((sum, {name, bytes}) => sum + (names.includes(name) ? bytes : 0), 0);
     const all = [["weights, gradients and moments", bytes("weights", "gradients", "moments")], ["activations", bytes("activations")],

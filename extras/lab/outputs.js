@@ -1,5 +1,5 @@
-// Outputs of the network for the inspected sequence: the likeliest answers under every position that has a target, or the
-// classes. After a touch it also shows the outputs before it, and the loss before and after.
+// Outputs of the network for the inspected sequence: the most likely tokens at every position that has a target, or the
+// classes. After a change of the network, it also shows the outputs and the loss before the change.
 
 class Outputs {
   constructor(place) {

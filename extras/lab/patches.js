@@ -1,4 +1,4 @@
-// A picture that is read, and beside it what each head of a layer looks at: patches shine as much as they are looked at.
+// The input picture, and one copy per head of a layer. The brightness of a patch shows its attention weight.
 
 class Patches {
   constructor(place) {
@@ -6,7 +6,7 @@ class Patches {
     colours.changed.push(() => this.pixels && this.draw());
   }
 
-  // weights: (N, C, S) of a layer, or none; a position in front of the patches, if there is one, is the only one that asks.
+  // weights: attention weights (N, C, S) of a layer, or undefined. With a class token before the patches, only its row is used.
   show(pixels, weights) {
     Object.assign(this, {pixels, weights});
     this.draw();

@@ -1,8 +1,8 @@
-// A presenter's mode: larger type and one section at a time. Keys: arrows or page keys to move, Escape to leave. Nothing of it
-// is stored.
+// Presentation mode: larger type and one section at a time. Arrow or page keys change the section, and Escape ends the mode.
+// The mode is not stored.
 
 class Presenter {
-  // root: with the sections; button: begins; bar: of controls, at the lower border.
+  // root: parent of the sections; button: starts the mode; bar: controls at the bottom of the window.
   constructor(root, button, bar) {
     Object.assign(this, {root, button, bar});
     const [back, title, next, train, leave] = bar.children;
@@ -57,7 +57,7 @@ class Presenter {
     if (this.bar.hidden || event.altKey || event.ctrlKey || event.metaKey) return;
     if (event.key === "Escape") return this.end();
     const by = {PageDown: 1, PageUp: -1, ArrowRight: 1, ArrowLeft: -1}[event.key];
-    // Arrows belong to fields and pictures that have the focus.
+    // Fields and pictures with the focus use the arrow keys themselves.
     const isOwn = event.key.startsWith("Arrow") && event.target.closest("input, select, textarea, canvas, pre");
     if (!by || isOwn) return;
     event.preventDefault();

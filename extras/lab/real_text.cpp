@@ -1,4 +1,4 @@
-// Replaces src/base/real_text.cpp, whose library adds 120 kB of tables: the same texts by printf.
+// Replaces src/base/real_text.cpp, whose library adds 120 kB of tables. Makes the same texts with printf.
 
 #include <cmath>
 #include <cstdio>
@@ -19,7 +19,8 @@ std::string printed(const char* format, int digits, double value) {
 double read(const char* text, double) { return std::strtod(text, nullptr); }
 float read(const char* text, float) { return std::strtof(text, nullptr); }
 
-// The shortest digits that read back as the number; "0.001" or "1e-03", the shorter form, or the first if equal.
+// Returns the shortest digits that read back as the number. Of "0.001" and "1e-03" it returns the shorter form, or
+// the first if both have the same length.
 template <class Real>
 std::string shortest_text(Real value) {
   const double number = static_cast<double>(value);

@@ -1,13 +1,13 @@
-// The arrays that one forward and backward pass has shown, by layer and name: activations and gradients.
+// Arrays of one inspection, by layer and name: activations of the forward pass and gradients of the backward pass.
 
-// A head's map or a whole array, without the extent of a batch of one.
+// One array, without the leading extent 1 of the batch.
 class Shown {
   constructor({layer, name, extents, values}) {
     Object.assign(this, {layer, name, values});
     this.extents = extents.length > 1 && extents[0] === 1 && /_b/.test(name) ? extents.slice(1) : extents;
   }
 
-  // The largest part of it that has a number of its own: head n of (N, C, S), or of (N, C).
+  // Returns the part with index n of the first extent: head n of (N, C, S) or (N, C).
   part(n) {
     const width = this.values.length / this.extents[0];
     return this.values.subarray(n * width, (n + 1) * width);

@@ -30,7 +30,7 @@ namespace abh {
 
 namespace {
 
-// Beyond the sites of tasks, below those of layers.
+// Random site of the label noise, after the sites of tasks and before the sites of layers.
 constexpr std::uint32_t site_of_noise = 15;
 
 const DeviceChoice page_device{.device = "cpu", .threads = 1};
@@ -42,7 +42,7 @@ std::unique_ptr<TaskFigures> drawn_task(const std::string& task) {
   return drawn_digits();
 }
 
-// "layers 4, mixer dot,additive" as a JSON object.
+// Converts "layers 4, mixer dot,additive" to a JSON object.
 std::string settings_json(const std::string& text) {
   JsonObject settings;
   for (std::size_t begin = 0; begin < text.size();) {
@@ -61,8 +61,8 @@ class Noting {
   Noting(const Noting&) = delete;
   Noting& operator=(const Noting&) = delete;
 
-  // Rows read since the last call, if they hold `count` numbers: an array of the network. Otherwise empty: the array
-  // was computed from others, for inspection.
+  // Returns the rows read since the last call if they hold `count` numbers: an array of the network. Otherwise returns
+  // no rows: the array was computed from other arrays, for inspection.
   std::vector<PageDevice::Read> array_of(std::size_t count) {
     std::size_t found = 0;
     for (const PageDevice::Read& row : rows_) found += static_cast<std::size_t>(row.count);
@@ -75,7 +75,7 @@ class Noting {
   std::vector<PageDevice::Read> rows_;
 };
 
-// "blocks.0.mixer.query_bch" as layer, name and extents.
+// Splits a name such as "blocks.0.mixer.query_bch" into layer and name, and adds the extents.
 JsonObject named(const std::string& name, const std::vector<Index>& shape) {
   const std::size_t dot = name.rfind('.');
   JsonObject object;
@@ -88,7 +88,7 @@ JsonObject named(const std::string& name, const std::vector<Index>& shape) {
 // Memory ranges that are already counted.
 class Stretches {
  public:
-  // Number of these bytes not counted before.
+  // Returns the number of these bytes that were not counted before.
   std::size_t add(const std::byte* begin, const std::byte* end) {
     std::size_t added = 0;
     auto next = end_of_.upper_bound(begin);
@@ -116,7 +116,7 @@ class Touching {
   Touching& operator=(const Touching&) = delete;
 };
 
-// Rows of logits as probabilities.
+// Converts rows of logits to probabilities.
 std::vector<float> probabilities(std::vector<float> logits_rv, Index V) {
   for (auto row = logits_rv.begin(); row != logits_rv.end(); row += V) {
     const float most = *std::max_element(row, row + V);
@@ -139,20 +139,20 @@ Session::Session(const std::vector<std::string>& words, Numbers& numbers) : numb
   TrainArguments a(task_kinds());
   Flags flags("train", "Trains a small network on a text file or on another task.");
   if (read_command_line(flags, a, static_cast<int>(argv.size()), argv.data())) {
-    throw UsageError("--help, --version: expected in a terminal");
+    throw UsageError("--help, --version: not available on this page, use them in a terminal");
   }
   if (a.out.empty()) throw UsageError("--out: expected a folder, found \"\"");
   for (const char* flag : {"resume", "init-from"}) {
     if (flags.given(flag))
-      throw UsageError("--" + std::string(flag) + ": expected in a terminal, where there are files");
+      throw UsageError("--" + std::string(flag) + ": not available on this page, use it in a terminal");
   }
   check_task(flags, a);
   shape_new_run(flags, a);
   if (a.device.device != "auto" && a.device.device != "cpu") {
-    throw UsageError("--device: expected cpu in a page, found " + a.device.device);
+    throw UsageError("--device: expected cpu on this page, found " + a.device.device);
   }
   require_device(a.device);
-  if (a.training.type != "float") throw UsageError("--type " + a.training.type + ": this page computes in float");
+  if (a.training.type != "float") throw UsageError("--type: expected float on this page, found " + a.training.type);
   TaskTraining::Started started = a.training_task().start({.model = a.model, .training = a.training});
   task_ = std::move(started.task);
   notes_ = std::move(started.notes);
@@ -248,7 +248,7 @@ void Session::limit_data(Index batches, double noise) {
 }
 
 double Session::step() {
-  if (!trains_) throw Error(name_ + ": expected a run to train, found a network that was read");
+  if (!trains_) throw Error(name_ + ": expected a new run to train, found a network of a checkpoint");
   const Index number = batches_ > 0 ? step_ % batches_ : step_;
   Batch batch = task_->training_batch(training_.batch, training_.seed, number);
   for (std::size_t r = 0; noise_ > 0 && r < batch.target_r.size(); ++r) {
@@ -275,7 +275,7 @@ double Session::learning_rate() const {
 }
 
 void Session::begin_evaluation() {
-  if (!trains_) throw Error(name_ + ": expected a run to train, found a network that was read");
+  if (!trains_) throw Error(name_ + ": expected a new run to evaluate, found a network of a checkpoint");
   const Index rows = done() ? task_->validation_rows() : task_->evaluation_rows(training_.eval_tokens);
   const Index B = training_.batch / training_.shards;
   evaluated_ = {.rows = rows, .batches = (rows + B - 1) / B};
@@ -587,7 +587,7 @@ std::string Session::values(const std::string& name, const std::string& arena) {
       if (gradient_.empty()) throw Error("gradients: expected an inspected input with known targets, found none");
       all = gradient_;
     } else if (!trains_) {
-      throw Error(arena + ": expected a run to train, found a network that was read");
+      throw Error(arena + ": expected a new run, found a network of a checkpoint, which has no moments");
     } else if (arena == "first moments") {
       all = model_->read(Model::Arena::first_moments);
     } else if (arena == "second moments") {
@@ -598,7 +598,7 @@ std::string Session::values(const std::string& name, const std::string& arena) {
     numbers_.values.assign(all.begin() + parameter.offset, all.begin() + parameter.offset + parameter.count);
     return JsonObject().add("extents", parameter.shape).add("at", 0).text();
   }
-  throw Error("weight: expected one of the network, found " + name);
+  throw Error("weight: expected a weight of the network, found " + name);
 }
 
 // ---- Generation, answers, texts, files ----
@@ -641,7 +641,7 @@ std::string Session::answer(const std::string& input) {
   std::vector<float> logits_rv;
   const Index R = static_cast<Index>(batch.target_r.size());
   if (task == "sort") {
-    // Digit by digit, each after the correct digits before it.
+    // Predicts digit by digit. Each predicted digit is the next input.
     const Index length = (batch.C + 1) / 2;
     for (Index i = 0; i < length; ++i) {
       logits_rv = model->logits(batch);

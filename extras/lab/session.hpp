@@ -66,7 +66,7 @@ class Session {
   bool evaluate_some();
   std::string evaluation() const;
 
-  // Test example `number`, in the format of look.
+  // Returns test example `number` in the format of `look`.
   std::string example(Index number);
   std::string look(const std::string& input);
   std::string values(const std::string& name, const std::string& arena);

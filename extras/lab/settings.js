@@ -1,7 +1,6 @@
-// The form of the settings, and the command line with the same settings. The command line omits settings that the
-// recipe of the task already contains.
+// The settings form and the command line with the same settings. The command line omits the default settings of the task.
 
-// Per task: the recipe, as values of the fields of the form, and flags for a network that is small enough for a page.
+// Per task: the default settings (recipe) as values of the form, and flags for a network that is small enough for a page.
 const TASKS = {
   sort: {
     recipe: {mixer: "dot", layers: 3, heads: 3, channels: 48, positions: "learned", optimizer: "adamw"},
@@ -26,26 +25,27 @@ const NEEDS = {
   transformer_xl: {positions: "none", flags: ["--segment", "6", "--memory", "6"]},
   lsh: {flags: ["--lsh-rounds", "2", "--lsh-buckets", "8", "--lsh-piece", "8"]},
 };
-// Fields that are flags of their own; empty: the default.
+// Fields with an optional flag; an empty field means the default.
 const FURTHER = {dropout: "dropout", decay: "weight-decay"};
-// Training examples of a task, for shares of them. Digits have no end: there it is a share of those that a run draws.
+// Number of training examples per task, to compute shares. The task digits draws examples without end, so its share refers
+// to the examples of one run.
 const TRAINING = {sort: 561, reviews: 20000};
-// Results of mixers that cannot learn a task, from docs/results/tasks.md and cpu_mixers.md.
+// Explanations for mixers that cannot learn a task, from docs/results/tasks.md and cpu_mixers.md.
 const CANNOT = {
   identity: {
-    sort: "identity cannot sort: no position receives anything from another one, so an answer depends on the last digit and its place alone.",
-    text: "identity cannot learn words: a prediction depends on the last character alone, so this network learns pairs of characters.",
-    reviews: "identity cannot read the meaning: no word receives anything from another one, so “not good” counts as “good”.",
-    digits: "identity cannot compare patches: no part of the picture receives anything from another one.",
+    sort: "identity cannot sort: no position receives information from other positions. Each answer depends only on the last digit and its position.",
+    text: "identity cannot learn words: a prediction depends only on the last character, so the network learns pairs of characters.",
+    reviews: "identity cannot learn negation: no word receives information from other words, so “good” has the same effect in “not good”.",
+    digits: "identity cannot compare patches: no patch of the picture receives information from other patches.",
   },
   average: {
-    text: "average cannot tell recent characters from old ones: every character of the past has the same weight.",
-    reviews: "average reads no more than 71 % of the reviews without a convolution: “not” has the same weight for every word.",
+    text: "average does not distinguish recent characters from earlier ones: all earlier characters have the same weight.",
+    reviews: "average classifies at most 71 % of the reviews correctly without a convolution: the average does not depend on which word follows “not”.",
   },
 };
 
 class Settings {
-  // changed(): called if a setting of the network has changed.
+  // changed(): called when a setting of the network has changed.
   constructor(form, changed) {
     this.form = form;
     this.changed = changed;
@@ -64,7 +64,7 @@ class Settings {
     this.fromAddress();
   }
 
-  // The recipe of a task; nothing of another task or mixer remains.
+  // Sets all fields to the recipe of a task.
   takeTask(task) {
     this.own = false;
     this.replaced = undefined;
@@ -72,7 +72,7 @@ class Settings {
     for (const [name, value] of Object.entries(values)) this.field(name).value = value;
   }
 
-  // The positions that a mixer requires replace those that are chosen; a mixer without such a need gets them back.
+  // Sets the positions that a mixer requires. A mixer without a requirement restores the chosen positions.
   takeNeeds() {
     const field = this.field("positions"), needed = this.mixers.map((name) => NEEDS[name]?.positions).find(Boolean);
     if (needed) this.replaced ??= field.value;
@@ -80,7 +80,7 @@ class Settings {
     if (!needed) this.replaced = undefined;
   }
 
-  // All fields, for going back to them.
+  // Values of all fields, to restore them later.
   get state() {
     return Object.fromEntries([...this.form.elements].filter(({name}) => name).map(({name, value}) => [name, value]));
   }
@@ -144,25 +144,25 @@ class Settings {
     return fields.map((field) => field.value);
   }
 
-  // A mixer that cannot learn the task, in words; "" for others.
+  // Returns the explanation if the mixer cannot learn the task, otherwise "".
   cannot() {
     const [mixer, ...others] = new Set(this.mixers);
     const convolves = /--conv-kernel [^0]/.test(this.field("more").value);
     return others.length || convolves ? "" : CANNOT[mixer]?.[this.task] ?? "";
   }
 
-  // Restrictions of the data that no terminal has: how many batches repeat (0: no restriction), and noise. characters: in
-  // the text.
+  // Returns the restrictions of the data, for which train has no flags: the number of batches that repeat (0: no restriction)
+  // and the share of random labels. characters: length of the text.
   limits({batch, context, steps}, characters) {
     const share = +this.field("share").value, noise = +this.field("noise").value;
     const examples = this.task === "text" ? 0.9 * characters / context : TRAINING[this.task] ?? steps * batch;
     return {batches: share < 1 ? Math.max(1, Math.round(share * examples / batch)) : 0, noise};
   }
 
-  // Returns the arguments of build/train. data: the name of a text.
+  // Returns the arguments of build/train. data: file name of the text.
   flags(data) {
     const task = TASKS[this.task], more = this.field("more").value.split(/\s+/).filter(Boolean), flags = ["--task", this.task];
-    // Flags that are given in words replace those of the task.
+    // Flags from the text field replace flags of the task.
     for (let i = 0; i < task.flags.length; i += 2) {
       const [flag, value] = task.flags.slice(i, i + 2);
       if (!more.includes(flag)) flags.push(flag, value === "text.txt" ? data : value);

@@ -1,4 +1,4 @@
-// Numbers as text in a page (extras/lab/real_text.cpp, with another library) equal those of the programs.
+// The texts of numbers on the page (extras/lab/real_text.cpp, with another library) equal the texts in the programs.
 
 #include <bit>
 #include <cmath>

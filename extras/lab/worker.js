@@ -1,9 +1,9 @@
-// The module at work, in a Worker: it takes one call after the other, and trains in slices of 40 ms, so that a call to
-// stop is heard. A call that traps has left its text, and the module goes on from where it was.
+// Runs the module in a Worker. Calls run one after the other. Training runs in slices of 40 ms, so that it can be stopped
+// between them. A call that fails traps and leaves its message; the module then accepts further calls.
 
 const slice = 40;
 let compiled, module, memory, stack;
-let weights = []; // of the network that is open
+let weights = []; // weights of the open network
 let running = null; // {until, pause, call}
 const bytes = (text) => new TextEncoder().encode(text);
 
@@ -14,7 +14,7 @@ async function renew() {
   stack = module.__stack_pointer.value;
 }
 
-// Puts bytes, or text, where the module takes them from; how many these are.
+// Copies bytes or text to the input of the module, and returns their number.
 function give(...parts) {
   const all = parts.map((part) => (typeof part === "string" ? bytes(part) : part));
   const size = all.reduce((sum, part) => sum + part.length, 0);
@@ -35,7 +35,7 @@ const told = () => JSON.parse(text(module.text()));
 const numbers = (at, count) => new Float32Array(memory.buffer, module.numbers_at(), module.numbers_count()).slice(at, at + count);
 const count = (extents) => extents.reduce((product, extent) => product * extent, 1);
 
-// The numbers of an answer in the place of where they lie.
+// Replaces the offsets in an answer by the numbers stored there.
 function filled(answer) {
   for (const array of [...(answer.arrays ?? []), ...(answer.gradients ?? [])]) {
     array.values = numbers(array.at, count(array.extents));
@@ -52,7 +52,7 @@ function opened() {
   return answer;
 }
 
-// Encodes the input that a page passes to look and answer: a text, a picture's pixels, or an example from `example`.
+// Encodes the input of look and answer: a text, the pixels of a picture, or an object with the number of a test example.
 const input = (given) =>
   typeof given === "string"
     ? give("t", given)
@@ -60,7 +60,7 @@ const input = (given) =>
       ? give("p", new Uint8Array(given.buffer, given.byteOffset, given.byteLength))
       : give("e" + given.example);
 
-// A change as words (Session::touch). A metric is one of the weights, of which half is stored, packed row by row.
+// Encodes a change as words (Session::touch). A metric is a weight, and only its upper triangle is stored, row by row.
 function changed({layer, head, what, array, weight, index, value}) {
   if (what) return [what, layer, head];
   if (weight) return ["weight", weight, place(weight, index), value];
@@ -76,7 +76,7 @@ function place(weight, index) {
   return found ? found.extents.reduce((at, extent, i) => at * extent + index[i], 0) : 0;
 }
 
-// Steps for as long as a slice lasts; what has come of them.
+// Trains for one slice of time and returns the results.
 function steps(until) {
   const losses = [];
   const end = performance.now() + (running?.pause ? 0 : slice);
@@ -194,7 +194,7 @@ const methods = {
   },
 };
 
-// The program that would say it in a terminal.
+// Program that prints the same message in a terminal.
 const programs = {look: "draw", example: "draw", answer: "generate", write: "generate", score: "evaluate", load: "generate"};
 
 let queue = Promise.resolve();

@@ -1,9 +1,9 @@
-// Work that takes a while: its name and a bar beside the form that began it, and no control that would be ignored.
+// Progress of longer work: a name and a bar next to the form that started it. All controls are disabled meanwhile.
 
-const PATIENCE = 150;  // milliseconds: shorter work is not shown
+const PATIENCE = 150;  // milliseconds before a bar is shown
 
 class Works {
-  // root: with the controls; places: the messages of the forms, by name.
+  // root: parent of the controls; places: message elements of the forms, by name.
   constructor(root, places) {
     Object.assign(this, {root, places});
     this.going = new Set();
@@ -25,7 +25,7 @@ class Works {
     };
   }
 
-  // The button that trains stays: a click on it is remembered.
+  // The train button stays enabled, because a click on it is stored.
   update() {
     const busy = this.going.size > 0;
     this.root.setAttribute("aria-busy", String(busy));

@@ -24,7 +24,7 @@ const Rows<ConfigFault, ModelConfig> faults = {
      "--window: expected 0 or at least the context, 64, where causal is 0 and the mixer leap, found 5"},
     {"causal=0 positions=alibi mixer=leap",
      "--positions: alibi needs causal 1 where the mixer is leap, whose weights decay in one direction"},
-    {"mixer=leap normed_values=1 heads=128", "--normed-values: expected heads of 2 channels at least, found 1"}};
+    {"mixer=leap normed_values=1 heads=128", "--normed-values: expected at least 2 channels per head, found 1"}};
 
 const Rows<std::string, ModelConfig> keys = {"focus=exp normed_values=1"};
 
@@ -33,8 +33,8 @@ const Rows<Content> golden([] { return std::vector{with(network_inputs(), "focus
 
 const Rows<GoldenFault> golden_faults([] {
   return std::vector<GoldenFault>{
-      {additive_inputs(), "normed_values=1", "metadata normed_values: the case has no use for it"},
-      {additive_inputs(), "focus=exp", "metadata focus: the case has no use for it"}};
+      {additive_inputs(), "normed_values=1", "metadata normed_values: the case does not use it"},
+      {additive_inputs(), "focus=exp", "metadata focus: the case does not use it"}};
 });
 
 const Rows<ImportCase> imported = {

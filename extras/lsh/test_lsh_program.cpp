@@ -35,7 +35,7 @@ TEST_CASE("programs: impossible settings of lsh are refused", "[programs][lsh]")
   refused("--lsh-buckets 0", "--lsh-buckets: expected an even number, 2 at least, where the mixer is lsh, found 0");
   refused("--lsh-buckets 3", "--lsh-buckets: expected an even number");
   refused("--lsh-piece 0", "--lsh-piece: expected 1 at least where the mixer is lsh, found 0");
-  refused("--chunk 6", "--chunk: expected mixers that go on from an earlier chunk");
+  refused("--chunk 6", "--chunk: expected mixers that continue from an earlier chunk");
   refused("--task dates", "");
 }
 

@@ -23,7 +23,7 @@ const Rows<WeightOrder> weights = {{"dot", "", "rescale=3"}};
 
 // A head of one channel has no deviation.
 const Rows<ConfigFault, ModelConfig> faults = {
-    {"mixer=dot rescale=1 heads=128", "--rescale: expected heads of 2 channels at least, found 1"},
+    {"mixer=dot rescale=1 heads=128", "--rescale: expected at least 2 channels per head, found 1"},
     {"mixer=dot rescale=1 heads=64", "no error"},
     {"rescale=1 heads=128", "no error"}};
 
@@ -37,9 +37,9 @@ const Rows<Content> golden([] {
 const Rows<GoldenFault> golden_faults([] {
   return std::vector<GoldenFault>{
       {dot_inputs(), "rescale=-1", "rescale"},
-      {dot_inputs(), "heads=6 rescale=1", "--rescale: expected heads of 2 channels at least, found 1"},
+      {dot_inputs(), "heads=6 rescale=1", "--rescale: expected at least 2 channels per head, found 1"},
       {additive_inputs(), "positions=rotary", "expected none or alibi, found \"rotary\""},
-      {additive_inputs(), "rescale=1", "metadata rescale: the case has no use for it"}};
+      {additive_inputs(), "rescale=1", "metadata rescale: the case does not use it"}};
 });
 
 const Rows<std::string, ForPyTorch> in_pytorch = {

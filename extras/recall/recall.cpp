@@ -142,7 +142,7 @@ Token asked(const std::vector<Token>& token_c) {
       if (token_c[c] == recall_marker && token_c[c + 1] != recall_marker) return token_c[c + 1];
     }
   }
-  throw Error("--text: expected a marker * with a symbol behind it, and a marker at the end, as in 31*57204*");
+  throw Error("--text: expected a marker * with a symbol after it, and a marker at the end, as in 31*57204*");
 }
 
 class DrawnRecall : public TaskFigures {
@@ -161,7 +161,7 @@ class DrawnRecall : public TaskFigures {
       subject.batch = task.test_batch(request.example, 1);
     }
     if (subject.batch.C > longest) {
-      throw Error(source + ": expected a sequence of at most " + to_text(longest) + " symbols, to be drawn, found " +
+      throw Error(source + ": expected a sequence of at most " + to_text(longest) + " symbols for a drawing, found " +
                   to_text(subject.batch.C));
     }
     for (Index token = 0; token < recall_vocabulary; ++token) {
@@ -171,7 +171,7 @@ class DrawnRecall : public TaskFigures {
       subject.name_c.push_back(subject.answer_o[static_cast<std::size_t>(token)]);
       subject.title += subject.name_c.back();
     }
-    subject.notes = {"The symbol behind the first * is asked for at the last one."};
+    subject.notes = {"The correct answer at the last * is the symbol after the first *."};
     return subject;
   }
 };

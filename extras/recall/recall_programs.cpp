@@ -35,7 +35,7 @@ class RecallTraining : public TaskTraining {
     const Index context = request.model.context, farthest = RecallSize::farthest(context);
     if (context < shortest_recall) {
       throw UsageError("--context: expected at least " + to_text(shortest_recall) +
-                       ", a marker, its symbol and a marker, found " + to_text(context));
+                       " (a marker, its symbol and a second marker), found " + to_text(context));
     }
     Started started;
     const Index reach = reach_ > 0        ? reach_
@@ -43,7 +43,7 @@ class RecallTraining : public TaskTraining {
                         : learned_ > 0    ? learned_
                                           : farthest;
     if (reach > farthest) {
-      throw UsageError("--reach: expected at most " + to_text(farthest) + ", --context less 2, found " +
+      throw UsageError("--reach: expected at most " + to_text(farthest) + " (--context minus 2), found " +
                        to_text(reach));
     }
     started.task = std::make_unique<RecallTask>(RecallSize{.context = context, .reach = reach});
@@ -58,8 +58,8 @@ class RecallTraining : public TaskTraining {
     const bool all = learned_ == RecallSize::farthest(trained.config.context);
     const Index reach = all ? farthest : std::min(learned_, farthest);
     if (reach != learned_) {
-      notes.push_back("note: the symbol is up to " + to_text(reach) + " back, " + to_text(learned_) +
-                      " where the model was trained; --reach sets another distance");
+      notes.push_back("note: the symbol is up to " + to_text(reach) + " positions back, " + to_text(learned_) +
+                      " in the training of this model; --reach sets another distance");
     }
     return reach;
   }

@@ -164,18 +164,18 @@ TEST_CASE("recall: a trained model is evaluated and drawn", "[recall][drawing][p
   require_success(draw({"--text", "1*2*3*"}));
   CHECK(contains(read_bytes(out + "/index.html"), "the largest is that of \u20183\u2019"));
   for (const std::string text : {"12*45", "12345*", "*", "123**"}) {
-    require_refusal(draw({"--text", text}), 1, {"--text: expected a marker * with a symbol behind it"});
+    require_refusal(draw({"--text", text}), 1, {"--text: expected a marker * with a symbol after it"});
   }
   require_refusal(draw({"--text", "12*89*"}), 1, {"--text: expected symbols 0 to 7"});
   require_refusal(draw({"--text", "0123*01234*"}), 1, {"expected a sequence of at most 9 symbols"});
   require_refusal(draw({"--example", "1000"}), 1, {"1000"});
-  require_refusal(generate({"--checkpoint", place.run}), 1, {"nothing to do for a model of task recall"});
+  require_refusal(generate({"--checkpoint", place.run}), 1, {"does not support models of task recall"});
 }
 
 TEST_CASE("recall: impossible settings are refused", "[recall][programs]") {
   const RecallPlace place;
   require_refusal(train(place.flags("--context 2")), 2, {"--context: expected at least 3, a marker, its symbol"});
-  require_refusal(train(place.flags("--reach 8")), 2, {"--reach: expected at most 7, --context less 2, found 8"});
+  require_refusal(train(place.flags("--reach 8")), 2, {"--reach: expected at most 7 (--context minus 2), found 8"});
   require_refusal(train(place.flags("--data x")), 2, {"--data: expected only with"});
   require_refusal(train(words("--reach 8")), 2, {"--reach: expected only with recall, found --task text"});
   CHECK_FALSE(exists(place.run));

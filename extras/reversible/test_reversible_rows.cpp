@@ -42,7 +42,7 @@ const Rows<GoldenFault> golden_faults([] {
       {reversible_inputs(), "skip=normed", "--reversible: expected --additive-skip stream, found normed"},
       {reversible_inputs(), "norm=post", "--reversible: expected --norm pre, found post"},
       {reversible_inputs(), "chunk=-1", "chunk"},
-      {reversible_inputs(), "truncated=1", "metadata truncated: the case has no use for it"}};
+      {reversible_inputs(), "truncated=1", "metadata truncated: the case does not use it"}};
 });
 
 const Rows<PairedFlags> pairs = {PairedFlags{"--reversible 1 --layers 2"}};

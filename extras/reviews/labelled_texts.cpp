@@ -155,9 +155,9 @@ class Fields {
   bool is_plain() const { return !has_header_ && label_ == 0; }
   std::string decision() const {
     const std::string order = label_ == 0 ? "a label and a text" : "a text and a label";
-    if (!has_header_) return "its records are taken for " + order;
+    if (!has_header_) return "its records are read as " + order;
     return "line " + to_text(records_.front().line) + ", " + in_quotes(first()[0]) + " and " + in_quotes(first()[1]) +
-           ", is taken for a header, and the others for " + order;
+           ", is read as a header, and the others as " + order;
   }
 
  private:
@@ -235,7 +235,7 @@ LabelledTexts labelled_texts(std::string_view bytes, const std::string& path, co
     if (separator == ';') all.notes.push_back(path + ": its fields are separated by semicolons");
     if (!fields.is_plain()) all.notes.push_back(path + ": " + fields.decision());
     if (blanks > 0)
-      all.notes.push_back(path + ": labels with white space around them, which is dropped: " + to_text(blanks));
+      all.notes.push_back(path + ": labels with surrounding white space, which is removed: " + to_text(blanks));
   }
   if (all.texts.empty()) throw Error(path + ": holds no label and text, expected records of both");
   return all;

@@ -158,7 +158,8 @@ ReviewsTask::ReviewsTask(LabelledTexts file, std::string fingerprint, const std:
     words_.labels = labels_in(file.texts, training);
     words_.words = words_in(file.texts, training, words_);
   }
-  if (words_.labels.size() < 2) throw Error(path + ": every text to train on has one label, expected two at least");
+  if (words_.labels.size() < 2)
+    throw Error(path + ": all training texts have the same label, expected at least two labels");
   read(file.texts, path);
   if (held_back_ != HeldBack::all) note_test_set(file.texts, path);
 }
@@ -171,8 +172,8 @@ void ReviewsTask::hold_back(std::vector<LabelledText>& texts, const std::string&
   for (std::size_t i = 0; i < texts.size(); ++i) (i % 10 == 9 ? test : others).push_back(std::move(texts[i]));
   std::move(test.begin(), test.end(), std::back_inserter(others));
   texts = std::move(others);
-  notes_.push_back(path + ": every tenth text is held back" +
-                   (decides ? ", not the last tenth: its labels stand in blocks" : ""));
+  notes_.push_back(path + ": every tenth text is a test text" +
+                   (decides ? ", not the last tenth, because equal labels are adjacent" : ""));
 }
 
 void ReviewsTask::read(const std::vector<LabelledText>& texts, const std::string& path) {
@@ -205,14 +206,14 @@ void ReviewsTask::read(const std::vector<LabelledText>& texts, const std::string
     tokens.resize(std::min(tokens.size(), static_cast<std::size_t>(longest_)));
   }
   if (other_case > 0) {
-    notes_.push_back(path + ": labels taken for one that differs in case alone: " + to_text(other_case) +
+    notes_.push_back(path + ": labels that differ from another one only in case: " + to_text(other_case) +
                      ", the first " + first_of_other_case);
   }
   if (4 * unknown_test_words > 3 * test_words) {
     const double percent = 100 * static_cast<double>(unknown_test_words) / static_cast<double>(test_words);
     notes_.push_back(path + ": of the " + unit_name() + " of the test set, " + fixed_text(percent, 0) +
-                     " % are not known" +
-                     (words_.are_characters ? "" : "; for languages without blanks train has --unit char"));
+                     " % are unknown" +
+                     (words_.are_characters ? "" : "; for languages without spaces, train with --unit char"));
   }
 }
 
@@ -220,16 +221,16 @@ void ReviewsTask::note_test_set(const std::vector<LabelledText>& texts, const st
   const auto first_test = texts.begin() + training_;
   const std::map<std::string, Index> tested = count_labels({first_test, texts.end()});
   if (tested.size() == 1) {
-    notes_.push_back(path + ": the texts held back have one label, " + in_quotes(first_test->label) +
-                     ": accuracy says nothing of the others");
+    notes_.push_back(path + ": all test texts have the label " + in_quotes(first_test->label) +
+                     ": accuracy does not measure the other labels");
   }
   std::set<std::string_view> known;
   for (auto text = texts.begin(); text != first_test; ++text) known.insert(text->text);
   const Index repeated =
       std::count_if(first_test, texts.end(), [&](const LabelledText& text) { return known.contains(text.text); });
   if (repeated > 0) {
-    notes_.push_back(path + ": texts held back that stand among the others, too: " + to_text(repeated) + " of " +
-                     to_text(validation_rows()) + "; accuracy counts them");
+    notes_.push_back(path + ": test texts that also occur in the training set: " + to_text(repeated) + " of " +
+                     to_text(validation_rows()) + "; accuracy includes them");
   }
 }
 
@@ -260,7 +261,7 @@ std::string ReviewsTask::summary() const {
   return name_ + ", " + to_text(training_) + " for training, " + to_text(validation_rows()) + " for testing, " +
          to_text(static_cast<Index>(words_.words.size())) + " " + unit_name() + ", labels " +
          (labels_ == "file" ? listed_briefly(words_.labels) : labels_) +
-         (cut_ > 0 ? ", " + to_text(cut_) + " cut behind " + to_text(longest_) + " " + unit_name() : "");
+         (cut_ > 0 ? ", " + to_text(cut_) + " cut after " + to_text(longest_) + " " + unit_name() : "");
 }
 
 std::vector<std::string> ReviewsTask::kinds() const {
@@ -354,13 +355,13 @@ class ReviewsTraining : public TaskTraining {
   void check(const Flags& flags) const override {
     if (data.empty() && flags.given("data")) throw UsageError("--data: expected a file, found \"\"");
     if (!data.empty() && flags.given("labels")) {
-      throw UsageError("--labels: expected no --data beside it, whose labels are the file's");
+      throw UsageError("--labels: expected without --data, because the file has its own labels");
     }
     if (data.empty() && flags.given("unit")) {
-      throw UsageError("--unit: expected --data beside it; made-up reviews are read by words");
+      throw UsageError("--unit: expected together with --data; made-up reviews are split into words");
     }
     if (data.empty() && flags.given("context")) {
-      throw UsageError("--context: expected --data beside it; made-up reviews have a length of their own");
+      throw UsageError("--context: expected together with --data; made-up reviews have a fixed length");
     }
   }
 
@@ -382,9 +383,10 @@ class ReviewsTraining : public TaskTraining {
     const Metadata* stored = request.stored();
     const bool of_file = stored ? stored->at("labels") == "file" : !data.empty();
     Started started;
-    if (of_file && data.empty()) throw Error(request.source + ": learned a file's labels, expected --data FILE");
+    if (of_file && data.empty())
+      throw Error(request.source + ": was trained on labels of a file, expected --data FILE");
     if (!of_file && !data.empty() && stored) {
-      throw Error("--data: expected none, as " + request.source + " learned reviews that are made up");
+      throw Error("--data: expected none, as " + request.source + " was trained on made-up reviews");
     }
     if (of_file) {
       const ReviewWords known =
@@ -410,8 +412,8 @@ std::unique_ptr<AnswerTask> reviews_again(const Metadata& task, const ModelConfi
                                           const std::string& source) {
   const bool of_file = task.at("labels") == "file";
   if (of_file == own.path.empty()) {
-    throw Error(source + (of_file ? ": learned a file's labels, expected --data FILE"
-                                  : ": learned reviews that are made up, expected no --data"));
+    throw Error(source + (of_file ? ": was trained on labels of a file, expected --data FILE"
+                                  : ": was trained on made-up reviews, expected no --data"));
   }
   if (!of_file) return std::make_unique<ReviewsTask>(task.at("labels"), config.has_cls());
   return task_of_file(own.path, config, config.has_cls(), words_of_reviews(task, source),

@@ -152,7 +152,7 @@ TEST_CASE("reviews: files of a user", "[reviews]") {
   const Batch batch = task.test_batch(0, 1);
   CHECK((batch.token_bc == std::vector<Token>{1, 0, 0}));  // a text without words has one unknown word
   CHECK((batch.mask_bc == std::vector<Token>{1, 0, 0}));
-  CHECK(task.summary().find("1 cut behind 3 words") != std::string::npos);
+  CHECK(task.summary().find("1 cut after 3 words") != std::string::npos);
 
   // Tabs, the other order, and no header.
   CHECK(labels_and_texts("1\ta, \"b\"\n0\tc\td\r\n\n") == "1=a, \"b\";0=c\td;");
@@ -194,7 +194,7 @@ TEST_CASE("reviews: files of a user", "[reviews]") {
   strange[9].label = "ugly";
   CHECK(error(strange) == "f: line 12: expected a label among bad or good, found \"ugly\"");
   for (LabelledText& text : strange) text.label = "good";
-  CHECK(error(strange) == "f: every text to train on has one label, expected two at least");
+  CHECK(error(strange) == "f: all training texts have the same label, expected at least two labels");
 }
 
 TEST_CASE("reviews: words consist of letters, numbers and marks of every script", "[reviews]") {
@@ -261,7 +261,7 @@ TEST_CASE("reviews: a header is detected by its names or its unique values", "[r
     CHECK(labels_and_texts(header + ("\n" + records + header + "\n" + records)) == plain + plain);
   }
   CHECK(notes_on("label,tweet\n" + records) ==
-        "f: line 1, \"label\" and \"tweet\", is taken for a header, and the others for a label and a text\n");
+        "f: line 1, \"label\" and \"tweet\", is read as a header, and the others as a label and a text\n");
   CHECK(notes_on(records).empty());
   // Records, not headers: the text is a name; labels are shared, or occur alone elsewhere; the labels of a network.
   for (const char* record : {"pos,text", "neg,review", "mixed,so so", "pos,fine"}) {
@@ -287,9 +287,9 @@ TEST_CASE("reviews: the order and the separator of fields are detected", "[revie
     for (const LabelledText& each : labelled_texts(right, "f").texts) all += each.label + "=" + each.text + ";";
     return all;
   }());
-  CHECK(notes_on(turned) == "f: its records are taken for a text and a label\n");
+  CHECK(notes_on(turned) == "f: its records are read as a text and a label\n");
   CHECK(notes_on("tweet\tmood\n" + turned) ==
-        "f: line 1, \"tweet\" and \"mood\", is taken for a header, and the others for a text and a label\n");
+        "f: line 1, \"tweet\" and \"mood\", is read as a header, and the others as a text and a label\n");
   CHECK(labels_and_texts("Utterance text\tlabel\n" + turned) == labels_and_texts(turned));
   CHECK(notes_on(right).empty());
   // A network has its labels, so few records are enough.
@@ -316,9 +316,9 @@ TEST_CASE("reviews: labels that differ only in white space or case are one label
   const ReviewsTask task = task_of(lines);
   CHECK((task.words().labels == std::vector<std::string>{"neg", "pos"}));
   CHECK(notes_of(task) ==
-        "f: labels with white space around them, which is dropped: 1\n"
-        "f: labels taken for one that differs in case alone: 1, the first \"Pos\" for \"pos\"\n"
-        "f: the texts held back have one label, \"neg\": accuracy says nothing of the others\n");
+        "f: labels with surrounding white space, which is removed: 1\n"
+        "f: labels that differ from another one only in case: 1, the first \"Pos\" for \"pos\"\n"
+        "f: all test texts have the label \"neg\": accuracy does not measure the other labels\n");
   // The most frequent spelling wins; a network keeps its own spellings, also two labels that are now one.
   CHECK((task_of(in_turns("POS", "Neg", 18) + lines_with("pos", 2)).words().labels ==
          std::vector<std::string>{"Neg", "POS"}));
@@ -345,14 +345,15 @@ TEST_CASE("reviews: every tenth text of a sorted file is held out", "[reviews]")
   const std::string sorted = lines_with("neg", 50) + lines_with("pos", 50, 50);
   const ReviewsTask even = task_of(sorted);
   CHECK((test_labels(even) == std::vector<Token>{0, 0, 0, 0, 0, 1, 1, 1, 1, 1}));
-  CHECK(notes_of(even) == "f: every tenth text is held back, not the last tenth: its labels stand in blocks\n");
+  CHECK(notes_of(even) ==
+        "f: every tenth text is a test text, not the last tenth, because equal labels are adjacent\n");
   CHECK(even.metadata().at("held_back") == "every tenth");
   CHECK((held_back_in(even.metadata(), "file") == HeldBack::every_tenth));
   CHECK(contains(even.shown(even.test_batch(0, 1), 0, {0}), "number ? ->"));  // number 9, which occurs once
   // A network that was trained on the others of the last tenth stays with it.
   const ReviewsTask last = task_of(sorted, even.words(), HeldBack::last_tenth);
   CHECK((test_labels(last) == std::vector<Token>(10, 1)));
-  CHECK(notes_of(last) == "f: the texts held back have one label, \"pos\": accuracy says nothing of the others\n");
+  CHECK(notes_of(last) == "f: all test texts have the label \"pos\": accuracy does not measure the other labels\n");
   CHECK_FALSE(last.metadata().contains("held_back"));
   CHECK((held_back_in(last.metadata(), "file") == HeldBack::last_tenth));
   // Parts that were sorted each by itself.
@@ -378,7 +379,7 @@ TEST_CASE("reviews: a test set with little information gives a note", "[reviews]
   }
   const ReviewsTask by_words = task_of(chinese);
   CHECK(notes_of(by_words) ==
-        "f: of the words of the test set, 100 % are not known; for languages without blanks train has --unit "
+        "f: of the words of the test set, 100 % are unknown; for languages without spaces, train with --unit "
         "char\n");
   const ReviewsTask by_characters = task_of(chinese, {.are_characters = true});
   CHECK(notes_of(by_characters).empty());
@@ -391,7 +392,7 @@ TEST_CASE("reviews: a test set with little information gives a note", "[reviews]
         }) == "file: metadata unit: expected word or char, found \"x\"");
   // Texts on both sides of the split.
   const ReviewsTask repeated = task_of(in_turns("pos", "neg", 29) + lines_with("neg", 1, 7));
-  CHECK(notes_of(repeated) == "f: texts held back that stand among the others, too: 1 of 3; accuracy counts them\n");
+  CHECK(notes_of(repeated) == "f: test texts that also occur in the training set: 1 of 3; accuracy includes them\n");
 }
 
 TEST_CASE("reviews: a file's vocabulary has its 20,000 most frequent words", "[reviews]") {
@@ -432,16 +433,16 @@ TEST_CASE("reviews: programs train, resume and report the accuracy", "[reviews][
   CHECK(last_line(evaluated.out).starts_with("evaluate: reviews, 2000 examples, "));
   CHECK(evaluated.out.find("\nwrong: example ") != std::string::npos);
   CHECK(evaluated.out.find("\nlabel negative: ") < evaluated.out.find("\nlabel positive: "));
-  require_refusal(run_program_of_build("generate", {"--checkpoint", whole}), 1, {"nothing to do", "reviews"});
+  require_refusal(run_program_of_build("generate", {"--checkpoint", whole}), 1, {"models of task reviews"});
 
   // A file's words and labels are the network's from then on.
   write_bytes(csv, films);
   for (const char* flag : {"--resume", "--init-from"}) {
     Arguments beside = {flag, whole, "--data", csv, "--steps", "50"};
     if (flag == std::string("--init-from")) beside = beside + Arguments{"--task", "reviews", "--out", folder / "other"};
-    require_refusal(run_program_of_build("train", beside), 1, {"--data: expected none", "reviews that are made up"});
+    require_refusal(run_program_of_build("train", beside), 1, {"--data: expected none", "made-up reviews"});
   }
-  require_refusal(run_program_of_build("evaluate", {"--checkpoint", whole, "--data", csv}), 1, {"made up"});
+  require_refusal(run_program_of_build("evaluate", {"--checkpoint", whole, "--data", csv}), 1, {"made-up"});
   const std::string of_file = folder / "film";
   const Arguments film = words("--channels 8 --heads 1 --context 6 --batch 4 --steps 12 --class-pooling cls");
   require_success(train_reviews(film + Arguments{"--data", csv, "--out", of_file}));
@@ -460,7 +461,7 @@ TEST_CASE("reviews: programs train, resume and report the accuracy", "[reviews][
   CHECK(last_line(require_success(run_program_of_build("evaluate", own + Arguments{"--all"})).out)
             .starts_with("evaluate: reviews, 2 examples, "));
   require_refusal(run_program_of_build("evaluate", {"--checkpoint", whole, "--all"}), 2,
-                  {"--all: expected --data beside it, found none"});
+                  {"--all: expected together with --data"});
   require_success(run_program_of_build("train", {"--resume", of_file, "--steps", "14"}));
   // Other texts of the same words and labels, and then another label.
   std::string turned = films;
@@ -471,9 +472,9 @@ TEST_CASE("reviews: programs train, resume and report the accuracy", "[reviews][
   write_bytes(csv, films + "x,y\n");
   require_refusal(run_program_of_build("train", {"--resume", of_file, "--steps", "16"}), 1, {"films.csv"});
 
-  require_refusal(train_reviews({"--unit", "char"}), 2, {"--unit: expected --data"});
-  require_refusal(train_reviews({"--data", csv, "--labels", "tone"}), 2, {"--labels: expected no --data"});
-  require_refusal(train_reviews({"--context", "9"}), 2, {"--context: expected --data"});
+  require_refusal(train_reviews({"--unit", "char"}), 2, {"--unit: expected together with --data"});
+  require_refusal(train_reviews({"--data", csv, "--labels", "tone"}), 2, {"--labels: expected without --data"});
+  require_refusal(train_reviews({"--context", "9"}), 2, {"--context: expected together with --data"});
   require_refusal(train_reviews({"--data", folder / "missing"}), 1, {"missing"});
   require_refusal(train_reviews({"--tokenizer", "byte"}), 2, {"--tokenizer", "text"});
 }
@@ -487,15 +488,16 @@ TEST_CASE("reviews: a sorted file with a byte order mark, by characters, resumes
       words("--channels 8 --heads 1 --context 30 --batch 4 --unit char") + Arguments{"--data", data};
   const Outcome outcome =
       require_success(train_reviews(flags + words("--steps 8 --schedule inverse-sqrt --out " + whole)));
-  CHECK(contains(outcome.out, data + ": begins with a UTF-8 byte order mark, which is dropped\n" + data +
-                                  ": every tenth text is held back, not the last tenth: its labels stand in blocks\n"));
+  CHECK(contains(outcome.out,
+                 data + ": begins with a UTF-8 byte order mark, which is dropped\n" + data +
+                     ": every tenth text is a test text, not the last tenth, because equal labels are adjacent\n"));
   require_success(train_reviews(flags + words("--steps 4 --schedule inverse-sqrt --out " + half)));
   require_success(run_program_of_build("train", {"--resume", half, "--steps", "8"}));
   CHECK((state_of(half).weights == state_of(whole).weights));
   CHECK(state_of(half).task.at("held_back") == "every tenth");
   require_refusal(run_program_of_build("train", {"--resume", half, "--unit", "word"}), 2, {"--unit"});
   const Outcome evaluated = require_success(evaluate({"--checkpoint", whole, "--data", data}));
-  CHECK(contains(evaluated.out, data + ": every tenth text is held back\n"));
+  CHECK(contains(evaluated.out, data + ": every tenth text is a test text\n"));
   CHECK(last_line(evaluated.out).starts_with("evaluate: reviews, 6 examples, "));
 
   const std::string utf16 = folder / "utf16.tsv", zip = folder / "films.zip";

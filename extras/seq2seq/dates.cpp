@@ -28,7 +28,7 @@ Seq2SeqTask::Pair DatesTask::pair(Index example) const {
 
 std::string DatesTask::summary() const {
   return "drawn dates, " + to_text(training_dates) + " for training, " + to_text(test_dates) +
-         " for testing, on days of their own";
+         " for testing, on other days";
 }
 
 namespace {

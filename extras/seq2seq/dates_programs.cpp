@@ -16,7 +16,7 @@ class DatesTraining : public TaskTraining {
   void add_flags(Flags&) override {}
 
   void check(const Flags& flags) const override {
-    if (flags.given("context")) throw UsageError("--context: expected none, as dates have a length of their own");
+    if (flags.given("context")) throw UsageError("--context: expected no value, because dates have a fixed length");
   }
 
   void take(const Metadata&, const std::string&) override {}

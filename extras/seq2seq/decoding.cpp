@@ -20,7 +20,7 @@ void add_decoding_flags(Flags& flags, Decoding& decoding, Index widest) {
 
 void require_penalty_of_several(const Decoding& decoding) {
   if (decoding.length_penalty == 0 || decoding.beam > 1) return;
-  throw UsageError("--length-penalty: expected a --beam of 2 at least beside it, found 1");
+  throw UsageError("--length-penalty: expected --beam 2 or more, found 1");
 }
 
 Decoder::Decoder(const Machine& machine, const Trained& trained, const Decoding& decoding)

@@ -71,8 +71,8 @@ std::unique_ptr<PairsTask> PairsTask::of_lines(const std::vector<PairedLine>& li
   without(&PairedLine::target, "target");
   note(left_out, to_text(left_out) + " pairs are longer than --context " + to_text(longest) + " and left out");
   const Index known = task->known_test_pairs();
-  note(known, "pairs held back that stand among the others, too: " + to_text(known) + " of " +
-                  to_text(task->validation_rows()) + "; accuracy and BLEU count them");
+  note(known, "test pairs that also occur in the training set: " + to_text(known) + " of " +
+                  to_text(task->validation_rows()) + "; accuracy and BLEU include them");
   return task;
 }
 
@@ -112,7 +112,8 @@ std::size_t PairsTask::bytes() const {
 std::string PairsTask::summary() const {
   return name_ + ", " + to_text(training_) + " pairs for training, " + to_text(validation_rows()) + " for testing, " +
          to_text(words().source().size()) + " and " + to_text(words().target().size()) + " " + unit() + "s" +
-         (left_out_ > 0 ? ", " + to_text(left_out_) + " left out behind " + to_text(longest_target()) : "");
+         (left_out_ > 0 ? ", " + to_text(left_out_) + " left out because longer than " + to_text(longest_target())
+                        : "");
 }
 
 Batch PairsTask::training_batch(Index B, std::uint64_t seed, Index step) const {

@@ -61,7 +61,7 @@ class PairsTraining : public TaskTraining {
 
   Started start(Request request) const override {
     const Metadata* stored = request.stored();
-    if (data.empty()) throw Error(request.source + ": learned a file of pairs, expected --data FILE");
+    if (data.empty()) throw Error(request.source + ": was trained on a file of pairs, expected --data FILE");
     const PlainText file = read_pairs(data, tokenizer_, stored ? "" : advice_of_bytes);
     const std::vector<PairedLine> lines = paired_lines(file.text, data);
     const bool shared = request.model.embeddings == "shared";
@@ -86,7 +86,7 @@ SequenceWords words_of(const Trained& trained, const std::string& source) {
 
 std::unique_ptr<AnswerTask> pairs_again(const Metadata& task, const ModelConfig& config, const OwnExamples& own,
                                         const std::string& source) {
-  if (own.path.empty()) throw Error(source + ": learned a file of pairs, expected --data FILE");
+  if (own.path.empty()) throw Error(source + ": was trained on a file of pairs, expected --data FILE");
   const SequenceWords words = words_of_pairs(task, config.embeddings == "shared", source);
   const PlainText file = read_pairs(own.path, words.source().kind(), "");
   return PairsTask::of_lines(paired_lines(file.text, own.path), words, file, own.path, config.context, own.all);

@@ -54,7 +54,7 @@ class DrawnSequences : public TaskFigures {
     const Batch& batch = subject.batch;
     if (batch.C > longest || batch.S > longest_drawn) {
       throw Error(source + ": expected a source and an answer of at most " + to_text(longest) +
-                  " characters, to be drawn, found " + to_text(batch.S) + " and " + to_text(batch.C));
+                  " characters for a drawing, found " + to_text(batch.S) + " and " + to_text(batch.C));
     }
     for (const Token token : batch.source_bs) source_names_.push_back(shown_character(words.source_text(&token, 1)));
     for (Index v = 0; v < trained.config.vocabulary; ++v) {

@@ -29,7 +29,8 @@ class SequenceEvaluation : public TaskCommand {
   void check(const Flags& flags) const override {
     answers_->check(flags);
     for (const char* flag : {"beam", "length-penalty"}) {
-      if (flags.given(flag) && !decodes_) throw UsageError(std::string("--") + flag + ": expected --decode beside it");
+      if (flags.given(flag) && !decodes_)
+        throw UsageError(std::string("--") + flag + ": expected together with --decode");
     }
     require_penalty_of_several(decoding_);
   }

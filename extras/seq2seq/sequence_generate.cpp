@@ -44,7 +44,7 @@ class SequenceGeneration : public TaskCommand {
       prompt_.assign(std::istreambuf_iterator<char>(std::cin), {});
       if (std::ferror(stdin)) throw Error("standard input: cannot be read");
     } else if (!flags.given("prompt")) {
-      throw UsageError("--prompt: expected what " + one_line(source) + " is to answer, found none");
+      throw UsageError("--prompt: expected an input for " + one_line(source) + ", found none");
     }
     const SequenceWords words = make_words_(trained, source);
     const std::vector<std::vector<Token>> sources = read_sources(words, trained.config.source_context);

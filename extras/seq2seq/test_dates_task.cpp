@@ -114,7 +114,7 @@ struct DatesPlace : TaskPlace {
 TEST_CASE("dates: a run has the same bits with more threads and resumed", "[dates][programs]") {
   const DatesPlace place;
   check_life_of_task(place, {.task = words("--task dates"),
-                             .data = "data: drawn dates, 20000 for training, 1000 for testing, on days of their own\n",
+                             .data = "data: drawn dates, 20000 for training, 1000 for testing, on other days\n",
                              .sample = "04/14/2003 -> .*",
                              .keys = {{"task", "dates"}},
                              .interrupted = "--dropout 0.2 --norm post --activation relu --embedding-scale 4",
@@ -164,9 +164,9 @@ TEST_CASE("dates: a trained model is evaluated and answers questions", "[dates][
   CHECK(generated(ask + Arguments{""}) == greedy[1] + "\n");
   CHECK(generated(ask + Arguments{"-"}) == greedy[1] + "\n");
   require_refusal(generate(ask + Arguments{asked, "--beam", "1", "--length-penalty", "2"}), 2,
-                  {"--length-penalty: expected a --beam of 2 at least beside it, found 1"});
+                  {"--length-penalty: expected --beam 2 or more, found 1"});
   require_refusal(evaluate({"--checkpoint", place.run, "--decode", "--length-penalty", "2"}), 2,
-                  {"--length-penalty: expected a --beam of 2 at least beside it, found 1"});
+                  {"--length-penalty: expected --beam 2 or more, found 1"});
   // The score shows it.
   CHECK(generated(ask + words("1 --length-penalty 2 --n-best 1")) != generated(ask + words("1 --n-best 1")));
   const std::vector<std::string> best =
@@ -206,7 +206,7 @@ TEST_CASE("dates: a trained model is evaluated and answers questions", "[dates][
   require_refusal(generate(ask + Arguments{"the 3rd of september, 19990"}), 1,
                   {"prompt: line 1: expected at most 26 characters, found 27"});
   require_refusal(generate({"--checkpoint", place.run}), 2, {"--prompt"});
-  require_refusal(evaluate({"--checkpoint", place.run, "--beam", "3"}), 2, {"--beam: expected --decode beside it"});
+  require_refusal(evaluate({"--checkpoint", place.run, "--beam", "3"}), 2, {"--beam: expected together with --decode"});
 }
 
 TEST_CASE("dates: a drawing shows the attention of each character of the answer", "[dates][drawing][programs]") {
@@ -259,15 +259,17 @@ TEST_CASE("dates: a drawn beam marks equal texts", "[dates][drawing][programs]")
 
 TEST_CASE("dates: impossible settings are refused", "[dates][programs]") {
   const DatesPlace place;
-  require_refusal(train(place.flags("--context 20")), 2, {"--context: expected none, as dates have a length"});
+  require_refusal(train(place.flags("--context 20")), 2,
+                  {"--context: expected no value, because dates have a fixed length"});
   require_refusal(train(place.flags("--layers 2")), 2, {"--layers: expected --encoder-layers and --decoder-layers"});
   require_refusal(train(place.flags("--encoder-layers 0")), 2,
-                  {"--encoder-layers: expected 1 at least, to read the source, found 0"});
+                  {"--encoder-layers: expected at least 1 for a task with a source, found 0"});
   require_refusal(train(place.flags("--embeddings shared")), 2, {"--embeddings: expected separate or target"});
   require_refusal(train(place.flags("--chunk 4")), 2, {"--chunk: expected a network without a source"});
   require_refusal(train(place.flags("--mixer dot,dot,dot")), 2, {"--mixer: expected 1 or 2 entries"});
-  require_refusal(train(words("--encoder-layers 1")), 2, {"--encoder-layers: expected 0, where there is no source"});
-  require_refusal(train(words("--embeddings target")), 2, {"--embeddings: expected none where there is no source"});
+  require_refusal(train(words("--encoder-layers 1")), 2, {"--encoder-layers: expected 0 for a task without a source"});
+  require_refusal(train(words("--embeddings target")), 2,
+                  {"--embeddings: expected no value for a task without a source"});
 }
 
 }  // namespace

@@ -163,13 +163,13 @@ TEST_CASE("encoder: impossible networks are refused", "[encoder][config]") {
   CHECK(fault_of("") == "");
   CHECK(fault_of("decoder_layers=0 layers=1") == "--decoder-layers: expected 1 to 1000, found 0");
   CHECK(fault_of("layers=4") == "--layers: expected 3 to 3, found 4");
-  CHECK(fault_of("encoder_layers=0 layers=2") == "--encoder-layers: expected 1 at least, to read the source, found 0");
+  CHECK(fault_of("encoder_layers=0 layers=2") ==
+        "--encoder-layers: expected at least 1 for a task with a source, found 0");
   CHECK(fault_of("encoder_layers=0 layers=2 source_vocabulary_size=0") ==
-        "--decoder-layers: expected 0, where there is no source to read, found 2");
-  CHECK(fault_of("source_vocabulary_size=0") ==
-        "--encoder-layers: expected 0, where there is no source to read, found 1");
+        "--decoder-layers: expected 0 for a task without a source, found 2");
+  CHECK(fault_of("source_vocabulary_size=0") == "--encoder-layers: expected 0 for a task without a source, found 1");
   CHECK(fault_of("embeddings=shared") ==
-        "--embeddings: expected separate or target, where source and target have vocabularies of their own, found "
+        "--embeddings: expected separate or target, because source and target have different vocabularies, found "
         "shared");
   CHECK(fault_of("mixer=additive window=3") ==
         "--window: expected 0 or at least the context, 8, where the layer is an encoder's and the mixer additive, "
@@ -178,7 +178,7 @@ TEST_CASE("encoder: impossible networks are refused", "[encoder][config]") {
   CHECK(fault_of("mixer=leap positions=alibi") ==
         "--positions: alibi needs causal 1 where the mixer is leap, whose weights decay in one direction");
   CHECK(usage_fault_of(network_case("dot", "0", 0, "embeddings=target").config) ==
-        "--embeddings: expected none where there is no source, found target");
+        "--embeddings: expected no value for a task without a source, found target");
 }
 
 }  // namespace

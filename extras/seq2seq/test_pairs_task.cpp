@@ -106,7 +106,7 @@ TEST_CASE("pairs: notes on pairs that are empty, dropped or on both sides of the
   CHECK((task_of(odd + numbered(0, 40) + numbered(30, 2) + numbered(50, 2), 25)->notes() ==
          Notes{"of the file", "p.tsv: pairs without a source: 2", "p.tsv: pairs without a target: 1",
                "p.tsv: 1 pairs are longer than --context 25 and left out",
-               "p.tsv: pairs held back that stand among the others, too: 2 of 4; accuracy and BLEU count them"}));
+               "p.tsv: test pairs that also occur in the training set: 2 of 4; accuracy and BLEU include them"}));
   // A source with another target is another pair.
   CHECK((task_of(numbered(0, 39) + "7\t7\n", 25)->notes() == Notes{"of the file"}));
 }
@@ -250,11 +250,11 @@ TEST_CASE("pairs: training, resumption, evaluation and questions", "[pairs][prog
   write_bytes(few, "12\tone two\n" + std::string(50, '3') + "\tthree\n7\tseven\n");
   const Outcome judged = require_success(evaluate(all + Arguments{few, "--decode"}));
   CHECK(contains(judged.out, "few.tsv, 0 pairs for training, 2 for testing"));
-  CHECK(contains(judged.out, ", 1 left out behind 40\n"));
+  CHECK(contains(judged.out, ", 1 left out because longer than 40\n"));
   CHECK(last_line(judged.out).starts_with("evaluate: pairs, 2 examples, "));
   require_refusal(evaluate({"--checkpoint", place.run, "--data", few}), 1, {"expected 10 at least"});
-  require_refusal(evaluate({"--checkpoint", place.run, "--all"}), 2, {"--all: expected --data beside it"});
-  require_refusal(evaluate({"--checkpoint", place.run}), 1, {"learned a file of pairs, expected --data FILE"});
+  require_refusal(evaluate({"--checkpoint", place.run, "--all"}), 2, {"--all: expected together with --data"});
+  require_refusal(evaluate({"--checkpoint", place.run}), 1, {"was trained on a file of pairs, expected --data FILE"});
   write_bytes(place.data, counting(301));
   require_refusal(train({"--resume", place / "half", "--steps", "7"}), 1,
                   {"expected the data that the run was trained on"});

@@ -27,7 +27,7 @@ const Rows<NetworkCase> networks([] {
 });
 
 const Rows<Refusal> refusals = {
-    {"generate", {"--length-penalty", "0.6"}, {"--length-penalty: expected a --beam of 2 at least"}}};
+    {"generate", {"--length-penalty", "0.6"}, {"--length-penalty: expected --beam 2 or more"}}};
 
 const Rows<std::string, ForHelp> programs = {"average_checkpoints"};
 

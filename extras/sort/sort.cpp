@@ -293,7 +293,7 @@ class SortTraining : public TaskTraining {
   void require_context(Index found) const {
     if (found == size_.context()) return;
     throw UsageError("--context: expected " + to_text(size_.context()) + ", an array of " + to_text(size_.length) +
-                     " digits with all but the last of the sorted ones behind it, found " + to_text(found));
+                     " digits and the sorted digits except the last, found " + to_text(found));
   }
 
   ArraySize size_;
@@ -328,7 +328,7 @@ class DrawnSort : public TaskFigures {
     length_ = static_cast<Index>(array_l.size());
     require_length(trained, length_, "--text", source);
     if (constexpr Index most = (longest_drawn + 1) / 2; length_ > most) {
-      throw Error(source + ": expected arrays of at most " + to_text(most) + " digits, to be drawn, found " +
+      throw Error(source + ": expected arrays of at most " + to_text(most) + " digits for a drawing, found " +
                   to_text(length_));
     }
     FigureExample subject{.title = "the array " + array_text(array_l), .batch = {.B = 0, .C = 2 * length_ - 1}};

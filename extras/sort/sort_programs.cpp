@@ -32,7 +32,7 @@ class SortEvaluation : public TaskCommand {
 
   void check(const Flags& flags) const override {
     answers_->check(flags);
-    if (length_ == 1) throw UsageError("--length: expected 0, or a whole number from 2 on, found 1");
+    if (length_ == 1) throw UsageError("--length: expected 0 or at least 2, found 1");
   }
 
   int run(Trained trained, const std::string& source, const Machine& machine, const Flags& flags) override {

@@ -292,7 +292,7 @@ TEST_CASE("sort: invalid settings are refused in one line", "[sort][programs]") 
         generated({"--checkpoint", place.run, "--prompt", "3 1 2 1 3 2"}));
   require_refusal(generate({"--checkpoint", place.run, "--tokens", "9"}), 2, {"--tokens: expected only with text"});
   require_refusal(evaluate({"--checkpoint", place.run, "--length", "8"}), 1, {"--length: expected 6 digits as "});
-  require_refusal(evaluate({"--checkpoint", place.run, "--length", "1"}), 2, {"--length: expected 0, or"});
+  require_refusal(evaluate({"--checkpoint", place.run, "--length", "1"}), 2, {"--length: expected 0 or at least 2"});
 
   // A file with other metadata for its arrays.
   require_refused_metadata(place.run, "length", "", "expected a whole number from 2 to 1000, found \"\"");

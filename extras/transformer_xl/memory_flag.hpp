@@ -20,7 +20,7 @@ class MemoryFlag {
     if (memory_ < 0) return;
     for (const std::string& mixer : config.mixer_names()) {
       if (mixer == TransformerXlMixer::properties.name) continue;
-      throw Error("--memory: this model has none, its mixer is " + mixer);
+      throw Error("--memory: expected a model with the mixer transformer_xl, found " + mixer);
     }
     config.extras.memory = memory_;
   }

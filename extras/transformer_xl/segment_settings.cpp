@@ -13,7 +13,7 @@ std::string SegmentSettings::fault(const ModelConfig& config, const std::vector<
     const std::string name = mixer.name;
     for (const MixerProperties& other : mixers) {
       if (other.name != name) {
-        return "--mixer: expected " + name + " in every layer or in none, found " + other.name + " beside it";
+        return "--mixer: expected " + name + " in every layer or in none, found " + other.name + " in another layer";
       }
     }
     const std::string where = " where the mixer is " + name;
@@ -23,7 +23,7 @@ std::string SegmentSettings::fault(const ModelConfig& config, const std::vector<
       return "--positions: expected none" + where + ", which encodes distances itself, found " + config.positions;
     }
     if (config.channels % 2 != 0) {
-      return "--channels: expected an even number" + where + ", for as many sines as cosines, found " +
+      return "--channels: expected an even number" + where + " (half for sines, half for cosines), found " +
              std::to_string(config.channels);
     }
     if (segment < 1) return "--segment: expected 1 at least" + where + ", found 0";

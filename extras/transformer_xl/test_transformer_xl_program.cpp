@@ -34,7 +34,7 @@ TEST_CASE("programs: impossible settings of transformer_xl are refused", "[progr
   refused("--channels 9 --heads 3", "--channels: expected an even number where the mixer is transformer_xl");
   refused("--mixer transformer_xl,dot --layers 2",
           "--mixer: expected transformer_xl in every layer or in none, found dot");
-  refused("--mixer additive,transformer_xl --layers 2", "found additive beside it");
+  refused("--mixer additive,transformer_xl --layers 2", "found additive in another layer");
   for (const std::string positions : {"learned", "sinusoidal", "rotary", "alibi"}) {
     refused("--positions " + positions, "--positions: expected none where the mixer is transformer_xl");
   }
@@ -85,6 +85,7 @@ TEST_CASE("programs: a trained transformer_xl accepts another memory length", "[
 
   const std::string other = trained();
   require_refusal(evaluate({"--checkpoint", other, "--data", place.data, "--memory", "5"}), 1,
-                  {"--memory: this model has none, its mixer is"});
-  require_refusal(generate({"--checkpoint", other, "--memory", "5"}), 1, {"--memory: this model has none"});
+                  {"--memory: expected a model with the mixer transformer_xl, found "});
+  require_refusal(generate({"--checkpoint", other, "--memory", "5"}), 1,
+                  {"--memory: expected a model with the mixer transformer_xl"});
 }

@@ -87,7 +87,7 @@ const Rows<Content> golden([] {
 const Rows<GoldenFault> golden_faults([] {
   std::vector<GoldenFault> all = {
       {additive_inputs(), "causal=0 window=1", "--window: expected 0"},
-      {dot_inputs(), "window=2", "metadata window: the case has no use for it"},
+      {dot_inputs(), "window=2", "metadata window: the case does not use it"},
       {inputs(settings("case=additive_pooling causal=0"), {{'b', 1}, {'n', 2}, {'c', 3}, {'k', 1}},
               "input.a_bnc input.x_bnck output.g_bnck"),
        "window=2", "--window: expected 0", "", false}};

@@ -268,20 +268,20 @@ int body(int argc, char** argv) {
   if (s.counts) {
 #if defined(ABH_COUNTS)
     if (s.device.device != "emulated") throw UsageError("--counts: expected --device emulated");
-    if (flags.given("json") || flags.given("peer")) throw UsageError("--counts: not with --json or --peer");
+    if (flags.given("json") || flags.given("peer")) throw UsageError("--counts: expected without --json or --peer");
     print_counts(s);
     return 0;
 #else
-    throw UsageError("--counts: this build does not count; cmake --preset counts configures one that does");
+    throw UsageError("--counts: this build cannot count operations; configure one with cmake --preset counts");
 #endif
   }
   for (const char* flag : {"counted-batch", "copy-rate"}) {
-    if (flags.given(flag)) throw UsageError(std::string("--") + flag + ": expected --counts beside it");
+    if (flags.given(flag)) throw UsageError(std::string("--") + flag + ": expected together with --counts");
   }
   if (flags.given("peer")) {
-    if (peer.empty()) throw UsageError("--peer: expected a Python, found \"\"");
+    if (peer.empty()) throw UsageError("--peer: expected a Python interpreter, found \"\"");
     for (const char* flag : {"json", "seconds", "each-layer", "seed"}) {
-      if (flags.given(flag)) throw UsageError(std::string("--") + flag + ": expected no --peer beside it");
+      if (flags.given(flag)) throw UsageError(std::string("--") + flag + ": expected without --peer");
     }
     run_peer(peer, argv[0], preset, s);
   }

@@ -79,7 +79,7 @@ class ByteCount {
     std::size_t bytes = 0;
     if (count < 0 || __builtin_mul_overflow(static_cast<std::size_t>(count), element_size, &bytes) ||
         __builtin_add_overflow(bytes, 63, &bytes) || __builtin_add_overflow(end_, bytes / 64 * 64, &end_)) {
-      throw Error("the network asks for more memory than any machine can address");
+      throw Error("the network needs more memory than any machine can address");
     }
     return end_ - bytes / 64 * 64;
   }

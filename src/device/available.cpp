@@ -174,9 +174,9 @@ void require_memory(std::size_t wanted, std::size_t taken, bool in_chunks) {
   const std::size_t available = free > most - taken ? most : free + taken;
   if (wanted <= available) return;
   const auto megabytes = [](std::size_t bytes) { return std::to_string(bytes >> 20) + " MiB"; };
-  throw Error("out of memory: this needs " + megabytes(wanted) + ", available are " + megabytes(available) +
-              "; a smaller --batch, --context or --channels needs less, and so " +
-              (in_chunks ? "do --recompute 1 and a short --chunk" : "does --recompute 1"));
+  throw Error("out of memory: this needs " + megabytes(wanted) + ", available: " + megabytes(available) +
+              "; reduce --batch, --context or --channels, or use " +
+              (in_chunks ? "--recompute 1 and a short --chunk" : "--recompute 1"));
 }
 
 }  // namespace abh

@@ -34,7 +34,7 @@ thread_local std::size_t addresses_used = 0, allocations = 0;
 
 void* allocate_nothing(std::size_t bytes) {
   if (bytes > most_addresses - addresses_used) {
-    throw Error("the network asks for more memory than any machine can address");
+    throw Error("the network needs more memory than any machine can address");
   }
   void* address = reinterpret_cast<void*>(first_address + addresses_used);
   addresses_used = std::min(most_addresses, (addresses_used + bytes + 63) / 64 * 64);

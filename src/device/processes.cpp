@@ -46,7 +46,7 @@ std::unique_ptr<Processes> join_processes([[maybe_unused]] const std::string& pr
     const char* found = std::getenv(name);
     if (!found || found == expected) continue;
     throw Error("started as one of several processes (" + std::string(name) + " is " + found +
-                "), but this build knows of no others; build it with cmake -DBUILD_MPI=ON");
+                "), but this build supports only one process; build it with cmake -DBUILD_MPI=ON");
   }
 #endif
   return std::make_unique<OneProcess>();

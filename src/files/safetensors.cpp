@@ -246,7 +246,7 @@ const std::byte* SafetensorsFile::checked_data(const std::string& name, Dtype dt
     const bool half = found.dtype == Dtype::F16 || found.dtype == Dtype::BF16;
     throw Error(path_ + ": tensor " + quoted(name) + " is " + dtype_name(found.dtype) + " " + shape_text(found.shape) +
                 ", expected " + dtype_name(dtype) + " " + shape_text(shape) +
-                (half ? "; half precision is not read, in PyTorch tensor.float() before saving makes F32 of it "
+                (half ? "; half precision is not supported, convert it to F32 with tensor.float() in PyTorch "
                         "(docs/checkpoints.md)"
                       : ""));
   }

@@ -43,7 +43,7 @@ void check_model(const ModelConfig& config) {
   for (const MixerProperties& mixer : mixers) {
     const Index K = mixer.head_projection ? config.mixer_head_channels() : config.channels / config.heads;
     const auto require_two_channels = [&](const char* flag) {
-      if (K < 2) throw UsageError(std::string(flag) + ": expected heads of 2 channels at least, found 1");
+      if (K < 2) throw UsageError(std::string(flag) + ": expected at least 2 channels per head, found 1");
     };
     if (mixer.takes("rescale") && config.rescale > 0) require_two_channels("--rescale");
     if (mixer.takes("normed-values") && config.leap.normed_values) require_two_channels("--normed-values");
@@ -106,7 +106,7 @@ std::string why_no_chunks(const ModelConfig& model) {
     if (fault.empty()) fault = feature.chunk_fault();
   });
   if (!fault.empty()) return fault;
-  return fault_of_mixers(model, "--chunk", "go on from an earlier chunk", &MixerProperties::in_chunks);
+  return fault_of_mixers(model, "--chunk", "continue from an earlier chunk", &MixerProperties::in_chunks);
 }
 
 std::string why_no_decoding(const ModelConfig& model) {
@@ -140,7 +140,7 @@ void check_training(const ModelConfig& model, const TrainingConfig& training) {
   training.check();
   if (model.reversible && training.type != "float") {
     throw UsageError("--reversible: expected --type float, found " + training.type +
-                     ", in which two streams drift: 32 layers have gradients that are off by 0.84 of their size");
+                     "; with this type, the gradients of 32 layers have a relative error of 0.84");
   }
   std::string fault;
   if (training.chunk) fault = why_no_chunks(model);

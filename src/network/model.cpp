@@ -63,7 +63,7 @@ class ModelOn : public Model {
   void write(Arena arena, const std::vector<float>& values) override {
     const Index count = static_cast<Index>(values.size());
     if (count != weight_count()) {
-      throw Error("expected " + to_text(weight_count()) + " weights, as the network has, found " + to_text(count));
+      throw Error("expected " + to_text(weight_count()) + " weights for this network, found " + to_text(count));
     }
     if (arena == Arena::weights) return network_.weights().write(values);
     device_->copy_from_host(beside_weights(arena), values.data(), weight_count());

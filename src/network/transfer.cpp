@@ -36,7 +36,7 @@ std::vector<float> transferred_weights(const ModelConfig& old, const std::vector
     const auto found = old_table.find(parameter.name);
     const Index width = parameter.count / parameter.shape[0];
     if (found == old_table.end() || found->second.count / found->second.shape[0] != width) {
-      throw Error(parameter.name + ": expected a tensor that differs in its rows alone from that of the trained model");
+      throw Error(parameter.name + ": expected the shape in the trained model, except for the number of rows");
     }
     const std::vector<Token> old_rows = old_rows_of(parameter, found->second, old_tokens);
     const float* from = old_weights.data() + found->second.offset;

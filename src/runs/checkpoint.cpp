@@ -117,7 +117,8 @@ Metadata model_metadata(const SafetensorsFile& file, TaskKinds kinds) {
   Metadata metadata = file.metadata();
   const std::string patch = "embedding.patch_di";
   if (file.has(patch) && !metadata.count("task")) {
-    throw Error(file.path() + ": metadata has no task, and the tensor " + patch + " is of no text: expected digits");
+    throw Error(file.path() + ": metadata has no task, and the tensor " + patch +
+                " is not of a text model: expected digits");
   }
   const TaskKind& task = kind_of_task(metadata, file.path(), kinds);
   const auto require = [&](const std::vector<std::string>& settings) {
@@ -128,7 +129,7 @@ Metadata model_metadata(const SafetensorsFile& file, TaskKinds kinds) {
     }
     if (!missing.empty()) {
       throw Error(file.path() + ": metadata has no " + joined(missing) +
-                  ": expected a file that train wrote, or one with these keys as docs/checkpoints.md says");
+                  ": expected a file that train wrote, or a file with these keys (docs/checkpoints.md)");
     }
   };
   if (!is_from_elsewhere(file)) {
@@ -139,7 +140,8 @@ Metadata model_metadata(const SafetensorsFile& file, TaskKinds kinds) {
   const std::set<std::string> others = keys_beside_settings(kinds);
   for (const auto& [key, value] : metadata) {
     const std::string hint = settings.count(key) || others.count(key) ? "" : did_you_mean(key);
-    if (!hint.empty()) throw Error(file.path() + ": metadata " + one_line(key) + ": no setting of a model" + hint);
+    if (!hint.empty())
+      throw Error(file.path() + ": metadata " + one_line(key) + ": is not a setting of a model" + hint);
   }
   const bool encodes = metadata.count("encoder_layers") > 0;
   const std::string own = encodes ? "decoder." : "", position = own + "embedding.position_cd";
@@ -261,7 +263,7 @@ void checkpoint_bytes(const std::string& path, const Checkpoint& checkpoint, con
 Checkpoint checkpoint_of(const SafetensorsFile& file, TaskKinds kinds) {
   const std::string& path = file.path();
   if (file.has("recent_losses")) {
-    throw Error(path + ": holds what a run needs to go on, expected a model, the model.safetensors beside it");
+    throw Error(path + ": is the training state of a run, expected a model: model.safetensors in its folder");
   }
   const Metadata metadata = model_metadata(file, kinds);
   auto [config, task] = read_network(file, metadata, kinds);

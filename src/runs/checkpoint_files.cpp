@@ -17,8 +17,8 @@ std::string checkpoint_path(const std::string& run_or_file, bool given) {
   const std::string path = std::filesystem::is_directory(run_or_file, ignored) ? model_path(run_or_file) : run_or_file;
   if (!given && !std::filesystem::exists(path, ignored)) {
     throw Error(run_or_file +
-                ": there is no trained model yet; `make train` trains one in two minutes, and --checkpoint names "
-                "another");
+                ": there is no trained model yet; train one with `make train` (two minutes), or name another with "
+                "--checkpoint");
   }
   return path;
 }

@@ -88,10 +88,10 @@ bool lies_in(const std::filesystem::path& path, const std::string& folder) {
 std::string move_aside(const std::string& run, const std::string& data) {
   const auto refuse = [&run](const std::string& why) {
     throw Error(run + ": holds a run that cannot be moved aside: " + why +
-                "; expected another --out, or --overwrite to drop that run");
+                "; expected another --out, or --overwrite to delete that run");
   };
-  if (lies_in(".", run)) refuse("the current folder lies in it");
-  if (lies_in(data, run)) refuse("the text lies in it, " + data);
+  if (lies_in(".", run)) refuse("it contains the current folder");
+  if (lies_in(data, run)) refuse("it contains the text, " + data);
   const std::string folder = name_of_folder(run);
   for (Index k = 1;; ++k) {
     // An empty folder with a lock first reserves the new name, so that no run that starts there at this moment is
@@ -113,7 +113,7 @@ std::string move_aside(const std::string& run, const std::string& data) {
 }
 
 void drop_file(const std::string& path) {
-  if (::unlink(path.c_str()) != 0) throw Error(path + ": cannot drop: " + std::strerror(errno));
+  if (::unlink(path.c_str()) != 0) throw Error(path + ": cannot delete: " + std::strerror(errno));
 }
 
 void drop(const std::string& run) {
@@ -135,7 +135,7 @@ bool is_path_line(const std::string& text) {
 // A folder without a run may contain a data.txt of the user, possibly the training text.
 void require_no_other_data_file(const std::string& run) {
   if (is_file(data_file(run)) && !remembered_data(run)) {
-    throw Error(data_file(run) + ": is no file of a run and would be replaced by one; expected another --out");
+    throw Error(data_file(run) + ": is not a file of a run, and the run would replace it; expected another --out");
   }
 }
 

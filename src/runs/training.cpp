@@ -492,7 +492,7 @@ class Trainer {
 
   void stop() {
     save();
-    progress_.finish("stopped at step " + std::to_string(state_.step) + "; go on with " +
+    progress_.finish("stopped at step " + std::to_string(state_.step) + "; continue with " +
                      pasted_flag("resume", run_.run));
     write_sample();
   }
@@ -601,7 +601,7 @@ void require_same_everywhere(const TrainingRun& run, const std::string& data_fin
   for (const std::string& found : mine) {
     const std::string expected = processes.of_first(found);
     if (found == expected) continue;
-    throw Error("process " + to_text(processes.rank()) + " is not like process 0: expected " + expected + ", found " +
+    throw Error("process " + to_text(processes.rank()) + " differs from process 0: expected " + expected + ", found " +
                 found);
   }
   processes.largest(0);

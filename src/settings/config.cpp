@@ -204,18 +204,17 @@ void ModelConfig::check_encoder() const {
   if (has_encoder() != (source_vocabulary > 0)) {
     throw UsageError(
         "--encoder-layers: expected " +
-        std::string(has_encoder() ? "0, where there is no source to read" : "1 at least, to read the source") +
+        std::string(has_encoder() ? "0 for a task without a source" : "at least 1 for a task with a source") +
         ", found " + to_text(encoder_layers));
   }
   if (!has_encoder()) {
     if (decoder_layers > 0) {
-      throw UsageError("--decoder-layers: expected 0, where there is no source to read, found " +
-                       to_text(decoder_layers));
+      throw UsageError("--decoder-layers: expected 0 for a task without a source, found " + to_text(decoder_layers));
     }
     for (const auto& [flag, value, usual] :
          {std::tuple("--embeddings", embeddings, "separate"), {"--cross", cross, "dot"}}) {
       if (value != usual)
-        throw UsageError(std::string(flag) + ": expected none where there is no source, found " + value);
+        throw UsageError(std::string(flag) + ": expected no value for a task without a source, found " + value);
     }
     return;
   }
@@ -225,7 +224,7 @@ void ModelConfig::check_encoder() const {
   RangeCheck()(WholeSetting{{"classes"}, 0, 0}, classes);
   if (embeddings == "shared" && source_vocabulary != vocabulary) {
     throw UsageError(
-        "--embeddings: expected separate or target, where source and target have vocabularies of their own"
+        "--embeddings: expected separate or target, because source and target have different vocabularies"
         ", found shared");
   }
 }

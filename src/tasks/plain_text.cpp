@@ -166,7 +166,7 @@ std::vector<std::string> prepare_text(std::string& text, const std::string& name
   const std::optional<ForeignBytes> foreign = foreign_bytes(text);
   std::vector<std::string> notes;
   if (tokenizer && tokenizer->kind() == "byte") {
-    if (foreign) notes.push_back(name + ": is " + foreign->what + "; its bytes are taken as they are");
+    if (foreign) notes.push_back(name + ": is " + foreign->what + "; its bytes are read unchanged");
     return notes;
   }
   if (foreign) throw Error(name + ": is " + foreign->what + ", expected text in UTF-8; " + conversion(*foreign, path));
@@ -177,7 +177,7 @@ std::vector<std::string> prepare_text(std::string& text, const std::string& name
   if (is_many(nuls, text.size())) {
     const double percent = 100 * static_cast<double>(nuls) / static_cast<double>(text.size());
     notes.push_back(name + ": NUL bytes, " + to_text(nuls) + " of " + to_text(text.size()) + " (" +
-                    fixed_text(percent, 1) + " %), where texts have none: is it one?");
+                    fixed_text(percent, 1) + " %); texts contain none, check that this file is text");
   }
   return notes;
 }

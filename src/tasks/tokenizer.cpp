@@ -68,7 +68,7 @@ Tokenizer Tokenizer::of_bytes() { return {}; }
 
 Tokenizer Tokenizer::from_metadata(const std::string& kind, const std::string& vocabulary, const std::string& source) {
   if (kind == "byte") {
-    if (!vocabulary.empty()) throw Error(source + ": a byte tokenizer has no vocabulary of its own, but one is stored");
+    if (!vocabulary.empty()) throw Error(source + ": expected no stored vocabulary for the byte tokenizer, found one");
     return of_bytes();
   }
   if (kind != "char") throw Error(source + ": unknown tokenizer '" + kind + "', expected char or byte");

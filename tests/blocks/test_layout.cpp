@@ -126,7 +126,7 @@ TEST_CASE("layout: sizes beyond Index or the address space are errors", "[layout
   CHECK_THROWS_WITH(layout.weight("c_d", {2}, Init::normal, Kind::linear), "c_d: more elements than can be counted");
   CHECK_THROWS_WITH(layout.weight("d_d", {2}, Init::zero, Kind::undecayed), "d_d: more elements than can be counted");
 
-  const std::string too_much = "the network asks for more memory than any machine can address";
+  const std::string too_much = "the network needs more memory than any machine can address";
   CHECK_THROWS_WITH(layout.activation<double>(Index{1} << 62), too_much);
   CHECK_THROWS_WITH(layout.activation<float>(-1), too_much);
   layout.activation<char>(largest);

@@ -42,7 +42,7 @@ Outcome check_life_of_task(const TaskPlace& place, const TaskLife& life) {
   require_success(train(with(interrupted, {"--out", half, "--steps", half_of_steps})));
   const Outcome resumed = require_success(train({"--resume", half, "--steps", steps, "--threads", "2"}));
   CHECK(contains(resumed.out,
-                 "\nresume: goes on from step " + half_of_steps + " of " + steps + (has_data ? ", on " : "\n")));
+                 "\nresume: continues from step " + half_of_steps + " of " + steps + (has_data ? ", on " : "\n")));
   CHECK(last_line(resumed.out).starts_with("final: " + name + ", step " + steps + ", "));
   CHECK((state_of(half).weights == state_of(sharded).weights));
   CHECK((state_of(half).task == state_of(sharded).task));

@@ -86,13 +86,13 @@ TEST_CASE("settings of an impossible case have status 2", "[golden]") {
 
   // A key that the case would ignore is refused, unless it states the default.
   for (const char* key : {"rescael", "heads", "label_smoothing", "positions"}) {
-    check_unusable(linear, std::string("metadata ") + key + ": the case has no use for it", with(key, "1"));
+    check_unusable(linear, std::string("metadata ") + key + ": the case does not use it", with(key, "1"));
   }
   for (const char* key : {"conv_kernel", "label_smoothing", "form"}) {
-    check_unusable(additive, std::string("metadata ") + key + ": the case has no use for it", with(key, "1"));
+    check_unusable(additive, std::string("metadata ") + key + ": the case does not use it", with(key, "1"));
   }
-  check_unusable(dot, "metadata skip: the case has no use for it", with("skip", "normed"));
-  check_unusable(network, "metadata position: the case has no use for it; did you mean positions?",
+  check_unusable(dot, "metadata skip: the case does not use it", with("skip", "normed"));
+  check_unusable(network, "metadata position: the case does not use it; did you mean positions?",
                  with("position", "learned"));
   Content more = additive;
   more.metadata.insert({{"rescale", "0"}, {"focus", "elu"}, {"conv_kernel", "0"}, {"source", "me"}, {"format", "pt"}});

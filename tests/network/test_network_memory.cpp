@@ -196,9 +196,9 @@ TEST_CASE("network: sizes beyond the address space are refused", "[network]") {
 TEST_CASE("network: too little memory is refused, with settings that need less", "[network]") {
   const std::size_t wanted = std::numeric_limits<std::size_t>::max();
   CHECK(error_of([&] { require_memory(0); }) == "no error");
-  const std::string less = "; a smaller --batch, --context or --channels needs less, and so ";
-  CHECK(error_of([&] { require_memory(wanted); }).ends_with(less + "does --recompute 1"));
-  CHECK(error_of([&] { require_memory(wanted, 0, true); }).ends_with(less + "do --recompute 1 and a short --chunk"));
+  const std::string less = "; reduce --batch, --context or --channels, or use ";
+  CHECK(error_of([&] { require_memory(wanted); }).ends_with(less + "--recompute 1"));
+  CHECK(error_of([&] { require_memory(wanted, 0, true); }).ends_with(less + "--recompute 1 and a short --chunk"));
 }
 
 }  // namespace

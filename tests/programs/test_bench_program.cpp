@@ -77,10 +77,11 @@ TEST_CASE("programs: bench reports an unwritable output at once", "[programs][be
   require_refusal(bench({"--json", ""}), 2, {"--json: expected a file"});
   require_refusal(bench({"--json", place / "b.json", "--peer", "python3"}), 2, {"--json", "--peer"});
   for (const Arguments& flags : {words("--seconds 1"), words("--each-layer 0"), words("--seed 1")}) {
-    require_refusal(bench(flags + words("--peer python3")), 2, {flags[0] + ": expected no --peer beside it"});
+    require_refusal(bench(flags + words("--peer python3")), 2, {flags[0] + ": expected without --peer"});
   }
   for (const Arguments& flags : {words("--counted-batch 1"), words("--copy-rate 3")}) {
-    require_refusal(bench(flags), 2, {flags[0] + ": expected --counts beside it"});
+    require_refusal(bench(flags), 2, {flags[0] + ": expected together with --counts"});
   }
-  require_refusal(bench({"--counts", "--batch", "1"}), 2, {"--counts: this build does not count", "preset counts"});
+  require_refusal(bench({"--counts", "--batch", "1"}), 2,
+                  {"--counts: this build cannot count operations", "preset counts"});
 }

@@ -109,7 +109,7 @@ TEST_CASE("programs: --init-from refuses an incompatible model", "[programs][hea
   require_refusal(train(with(flags, {"--init-from", ""})), 2, {"--init-from: expected a run folder or a file"});
   require_refusal(train(with(flags, {"--init-from", place / "none"})), 1, {place / "none: "});
   require_refusal(train(with(flags, {"--init-from", model + "/resume.safetensors"})), 1,
-                  {"resume.safetensors: ", "model.safetensors beside it"});
+                  {"resume.safetensors: ", "model.safetensors in its folder"});
   require_refusal(run_program_of_build("train", with(flags, {"--out", model}) + words("--overwrite")), 1,
                   {"--overwrite: ", "--init-from"});
   CHECK(exists(model + "/model.safetensors"));

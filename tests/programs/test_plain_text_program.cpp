@@ -51,9 +51,9 @@ TEST_CASE("programs: the real format of a text that is not UTF-8 is named", "[pr
 
   // As bytes the file is accepted, with a note.
   const Outcome bytes = require_success(train(place.flags({"--data", zipped, "--tokenizer", "byte"})));
-  CHECK(bytes.out.starts_with(zipped + ": is a gzip file; its bytes are taken as they are\ndata: text, "));
+  CHECK(bytes.out.starts_with(zipped + ": is a gzip file; its bytes are read unchanged\ndata: text, "));
   const Outcome evaluated = require_success(evaluate({"--checkpoint", place.run, "--data", zipped}));
-  CHECK(evaluated.out.starts_with(zipped + ": is a gzip file; its bytes are taken as they are\nmodel: "));
+  CHECK(evaluated.out.starts_with(zipped + ": is a gzip file; its bytes are read unchanged\nmodel: "));
 }
 
 TEST_CASE("programs: a byte order mark at the start of a text is dropped with a note", "[programs]") {
@@ -68,7 +68,7 @@ TEST_CASE("programs: a byte order mark at the start of a text is dropped with a 
   // The run resumes with either text.
   for (const std::string& data : {marked, place.data}) {
     const Outcome resumed = require_success(train({"--resume", place / "marked", "--data", data, "--steps", "8"}));
-    CHECK(contains(resumed.out, "resume: goes on from step "));
+    CHECK(contains(resumed.out, "resume: continues from step "));
     CHECK(resumed.out.starts_with(marked + dropped) == (data == marked));
   }
 
@@ -114,7 +114,8 @@ TEST_CASE("programs: many NUL bytes in a text give a note", "[programs]") {
   const Workplace place;
   write_bytes(place.data, some_text(3000) + std::string(500, '\0'));
   const Outcome outcome = require_success(train(place.flags()));
-  CHECK(outcome.out.starts_with(place.data + ": NUL bytes, 500 of 3500 (14.3 %), where texts have none: is it one?\n"));
+  CHECK(outcome.out.starts_with(
+      place.data + ": NUL bytes, 500 of 3500 (14.3 %); texts contain none, check that this file is text\n"));
   const Outcome evaluated = require_success(evaluate({"--checkpoint", place.run, "--data", place.data}));
   CHECK(evaluated.out.starts_with(place.data + ": NUL bytes, 500 of 3500 "));
 }
@@ -130,7 +131,7 @@ TEST_CASE("programs: messages stay one line, and commands to paste are quoted fo
   REQUIRE(stopped.status == 143);
   CHECK(stopped.out.starts_with("data: a text, "));
   CHECK(contains(stopped.out, "\nrun: into " + shown + ", device cpu"));
-  const Parts parts = whole_match(last_line(stopped.out), "stopped at step ([0-9]+); go on with (--resume .*)");
+  const Parts parts = whole_match(last_line(stopped.out), "stopped at step ([0-9]+); continue with (--resume .*)");
   REQUIRE_FALSE(parts.empty());
   CHECK(parts[2] == "--resume $'" + (place / "it\\'s my\\nrun") + "'");
   write_bytes(place / "paste.sh", std::string(ABH_PROGRAM_DIR) + "/train " + parts[2] + " --data $'" +
@@ -139,7 +140,7 @@ TEST_CASE("programs: messages stay one line, and commands to paste are quoted fo
   REQUIRE(std::system(("bash " + place / "paste.sh").c_str()) == 0);
   const std::string out = read_bytes(place / "out");
   CHECK(contains(out,
-                 "\nresume: goes on from step " + parts[1] + " of " + parts[1] + ", on " + (place / "a text.txt\n")));
+                 "\nresume: continues from step " + parts[1] + " of " + parts[1] + ", on " + (place / "a text.txt\n")));
 
   const Outcome evaluated = require_success(evaluate({"--checkpoint", run, "--data", data, "--by-character"}));
   CHECK(evaluated.out.starts_with("model: " + shown + "/model.safetensors, step "));

@@ -37,7 +37,7 @@ TEST_CASE("programs: a stopped run resumes with the same bits", "[programs][heav
     REQUIRE(stopped.signal == 0);
     REQUIRE(stopped.status == status);
     CHECK(stopped.err.empty());
-    const Parts parts = whole_match(last_line(stopped.out), "stopped at step ([0-9]+); go on with --resume (.*)");
+    const Parts parts = whole_match(last_line(stopped.out), "stopped at step ([0-9]+); continue with --resume (.*)");
     REQUIRE_FALSE(parts.empty());
     CHECK(parts[2] == run);
     // The sample comes from the saved model.
@@ -46,7 +46,7 @@ TEST_CASE("programs: a stopped run resumes with the same bits", "[programs][heav
     // The resume file is enough.
     if (signal == SIGINT) std::filesystem::remove(run + "/model.safetensors");
     const Outcome resumed = require_success(train({"--resume", run, "--recompute", signal == SIGINT ? "1" : "0"}));
-    CHECK(contains(resumed.out, "\nresume: goes on from step " + parts[1] + " of 1500, on " + place.data + "\n"));
+    CHECK(contains(resumed.out, "\nresume: continues from step " + parts[1] + " of 1500, on " + place.data + "\n"));
     require_equal_runs(run, expected);
   }
   // A run that is done is done again, with the same end.

@@ -154,8 +154,8 @@ TEST_CASE("programs: invalid flags are refused with status 2 before any file is 
       {"generate", {"--top-k", "-1"}, {"--top-k", "at least 0"}},
       {"generate", {"--top-p", "1.1"}, {"--top-p", "from 0 to 1"}},
       {"generate", {"--tokens", "-1"}, {"--tokens", "at least 0"}},
-      {"generate", {"--top-k", "5", "--temperature", "0"}, {"--top-k: expected a --temperature above 0"}},
-      {"generate", {"--top-p", "0.5", "--temperature", "0"}, {"--top-p: expected a --temperature above 0"}},
+      {"generate", {"--top-k", "5", "--temperature", "0"}, {"--top-k: expected --temperature above 0"}},
+      {"generate", {"--top-p", "0.5", "--temperature", "0"}, {"--top-p: expected --temperature above 0"}},
       {"generate", {"--threads", "0"}, {"--threads", "from 1"}},
       {"generate", {"--prompt"}, {"--prompt", "needs a value"}},
   });

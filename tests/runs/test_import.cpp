@@ -124,7 +124,7 @@ TEST_CASE("import: sizes are inferred from the tensors", "[checkpoint]") {
         {"leap_focus", "focus"},   {"windwo", "window"},       {"final-norm", "final_norm"}};
     for (const auto& [wrong, right] : slips) {
       CHECK(contains(error_with([&key = wrong](auto&, Metadata& m) { m[key] = "1"; }),
-                     "metadata " + wrong + ": no setting of a model; did you mean " + right + "?"));
+                     "metadata " + wrong + ": is not a setting of a model; did you mean " + right + "?"));
     }
     CHECK(contains(error_with([](auto&, Metadata& m) { m["layers"] = "1000000"; }), "layers"));
     CHECK(contains(error_with([](auto&, Metadata& m) { m["head_channels"] = "4"; }), "expected F32"));

@@ -76,7 +76,7 @@ std::string refusal(const std::string& run, bool overwrite = false, const std::s
   return error_of([&] { claim(run, overwrite, data); });
 }
 
-const std::string another_way = "; expected another --out, or --overwrite to drop that run";
+const std::string another_way = "; expected another --out, or --overwrite to delete that run";
 
 }  // namespace
 
@@ -161,7 +161,7 @@ TEST_CASE("a data.txt of the user is not replaced", "[run_folder]") {
   const TestFolder place;
   const std::string run = place / "run";
   const std::string expected =
-      run + "/data.txt: is no file of a run and would be replaced by one; expected another --out";
+      run + "/data.txt: is not a file of a run, and the run would replace it; expected another --out";
   for (const std::string& text :
        {std::string("To be, or not to be"), std::string("/a\n/b\n"), std::string("/a"), std::string("\n"),
         std::string(), std::string("/a\0b\n", 5), "/" + std::string(5000, 'a') + "\n"}) {
@@ -215,10 +215,10 @@ TEST_CASE("a run that cannot be moved aside stays unchanged", "[run_folder]") {
   const OldRun place;
   const std::string& run = place.run;
   const std::string refused = run + ": holds a run that cannot be moved aside: ";
-  SECTION("the current folder lies in it") {
+  SECTION("it contains the current folder") {
     const std::filesystem::path before = std::filesystem::current_path();
     std::filesystem::create_directory(run + "/sub");
-    const std::string why = "the current folder lies in it" + another_way;
+    const std::string why = "it contains the current folder" + another_way;
     for (const std::string& inside : {run, run + "/sub"}) {
       std::filesystem::current_path(inside);
       const std::string by_name = refusal(run), by_dot = refusal(inside == run ? "." : "..");
@@ -232,7 +232,7 @@ TEST_CASE("a run that cannot be moved aside stays unchanged", "[run_folder]") {
     write_bytes(run + "/text.txt", "some text");
     std::filesystem::create_directory_symlink("run", place / "link");
     CHECK(refusal(run, false, run + "/text.txt") ==
-          refused + "the text lies in it, " + run + "/text.txt" + another_way);
+          refused + "it contains the text, " + run + "/text.txt" + another_way);
     CHECK(refusal(run, false, place / "link/text.txt").starts_with(refused));
     CHECK(refusal(run, false, place / "run_of_another/text.txt") == "no error");  // and no similar name lies in it
     std::filesystem::remove(run);

@@ -163,7 +163,7 @@ TEST_CASE("plain text: foreign encodings are refused, with a command to convert 
   // Bytes are bytes.
   const Tokenizer bytes = Tokenizer::of_bytes();
   const std::string before = text;
-  CHECK(said(text, &bytes) == "my text.txt: is a gzip file; its bytes are taken as they are\n");
+  CHECK(said(text, &bytes) == "my text.txt: is a gzip file; its bytes are read unchanged\n");
   CHECK(text == before);
 }
 
@@ -200,7 +200,7 @@ TEST_CASE("plain text: many NUL bytes give a note", "[plain_text]") {
   };
   CHECK(word(0, 100).empty());
   CHECK(word(0, 0).empty());
-  CHECK(word(1, 100) == "my text.txt: NUL bytes, 1 of 101 (1.0 %), where texts have none: is it one?\n");
+  CHECK(word(1, 100) == "my text.txt: NUL bytes, 1 of 101 (1.0 %); texts contain none, check that this file is text\n");
   CHECK(word(9, 10'000).empty());
   CHECK(contains(word(10, 9'990), "(0.1 %)"));
   CHECK(word(999, 10'000'000).empty());

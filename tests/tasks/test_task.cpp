@@ -294,7 +294,7 @@ TEST_CASE("task: one line in the task list adds a task to the programs", "[task]
   CHECK_THROWS_WITH(run(evaluate_main, {"--checkpoint", run_of_text, "--data", text, "--times", "2"}),
                     "--times: expected only with echo, found " + model_path(run_of_text) + " of task text");
   CHECK_THROWS_WITH(run(generate_main, {"--checkpoint", whole}),
-                    model_path(whole) + ": this program has nothing to do for a model of task echo");
+                    model_path(whole) + ": this program does not support models of task echo");
 }
 
 }  // namespace

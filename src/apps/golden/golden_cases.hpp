@@ -126,7 +126,7 @@ class GoldenCases {
       if (is_network && settings.count(key) && !of_kinds.count(key)) continue;
       if (settings.count(key) && ModelConfig::from_metadata({{key, value}}, file_.path()).metadata() == without)
         continue;
-      file_.fail("metadata " + one_line(key) + ": the case has no use for it" + did_you_mean(key));
+      file_.fail("metadata " + one_line(key) + ": the case does not use it" + did_you_mean(key));
     }
   }
 

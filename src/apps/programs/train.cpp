@@ -83,7 +83,7 @@ void require_same_model(TaskKinds kinds, int argc, char** argv, const Flags& fla
                         const std::string& path, const Trained& start) {
   const auto refuse = [&](const std::string& name, const std::string& expected, const std::string& found) {
     throw Error("--" + name + ": expected " + expected + ", as in " + path + ", found " + found +
-                "; with --init-from, the model is that of the file, except for --context");
+                "; with --init-from, all model settings come from the file, except --context");
   };
   TrainArguments stored(kinds);
   stored.task = given.task;
@@ -225,7 +225,7 @@ int train_in(TaskKinds kinds, Processes& processes, int argc, char** argv) {
     }
     if (const std::string& task = request.trained->task.at("task"); a.task != task) {
       throw Error("--task: expected " + task + ", as in " + request.source + ", found " + a.task + "; give --task " +
-                  task + " beside --init-from");
+                  task + " together with --init-from");
     }
     a.training_task().require_teachable(request.trained->config, request.source);
     require_same_model(kinds, argc, argv, flags, a, request.source, *request.trained);
@@ -250,7 +250,7 @@ int train_in(TaskKinds kinds, Processes& processes, int argc, char** argv) {
   const Task& task = *started.task;
   if (goes_on && task.fingerprint() != run.resume->data_fingerprint) {
     throw Error(source + ": expected the data that the run was trained on (" + run.resume->data_fingerprint +
-                "), found others (" + task.fingerprint() + ")");
+                "), found other data (" + task.fingerprint() + ")");
   }
   task.shape(a.model);
   check_model(a.model);
@@ -278,7 +278,7 @@ int train_in(TaskKinds kinds, Processes& processes, int argc, char** argv) {
   run.recompute = a.recompute;
   require_same_everywhere(run, task.fingerprint(), processes);
   if (goes_on) {
-    std::cout << "resume: goes on from step " << run.resume->step << " of " << a.training.steps
+    std::cout << "resume: continues from step " << run.resume->step << " of " << a.training.steps
               << (run.data.empty() ? "" : ", on " + one_line(run.data)) << std::endl;
     say_if_rate_rises(*run.resume, a.training);
   } else if (processes.leads()) {

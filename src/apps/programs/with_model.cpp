@@ -47,7 +47,7 @@ int run_with_model(Flags& flags, TaskKinds kinds, MakeCommand make, int argc, ch
   const TaskKind& kind = kind_of_task(model.task, path, kinds);
   flags.require_use(kind.name, path + " of task " + kind.name);
   TaskCommand* const command = commands[static_cast<std::size_t>(&kind - kinds.data())].get();
-  if (!command) throw Error(path + ": this program has nothing to do for a model of task " + kind.name);
+  if (!command) throw Error(path + ": this program does not support models of task " + kind.name);
   return command->run(std::move(model), path, machine, flags);
 }
 

@@ -41,7 +41,7 @@ Dataset::Dataset(const std::string& path, std::string_view text, const Tokenizer
   training_size_ = n - n / 10;
   if (n == 0) throw Error(path + ": is empty, expected text");
   if (tokenizer.kind() == "char" && tokenizer.size() < 2) {
-    throw Error(path + ": holds one distinct character, expected a text of two at least");
+    throw Error(path + ": contains one distinct character, expected at least two");
   }
   const std::string unit = " " + tokenizer.unit() + "s";
   if (training_size_ < context + 1) {

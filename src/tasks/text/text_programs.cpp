@@ -46,7 +46,7 @@ class TextEvaluation : public TaskCommand {
   void check(const Flags& flags) const override {
     if (data_.empty()) throw UsageError("--data: expected a file, found \"\"");
     if (flags.given("svg") && !by_character_) {
-      throw UsageError("--svg: expected --by-character beside it, which draws it");
+      throw UsageError("--svg: expected together with --by-character");
     }
     if (flags.given("svg") && svg_.empty()) throw UsageError("--svg: expected a file, found \"\"");
   }
@@ -126,7 +126,7 @@ class TextGeneration : public TaskCommand {
     if (flags.given("stop") && stop_.empty()) throw UsageError("--stop: expected a text, found \"\"");
     if (settings_.temperature > 0) return;
     for (const auto& [flag, draws] : {std::pair("--top-k", settings_.top_k > 0), {"--top-p", settings_.top_p < 1}}) {
-      if (draws) throw UsageError(std::string(flag) + ": expected a --temperature above 0 beside it, found 0");
+      if (draws) throw UsageError(std::string(flag) + ": expected --temperature above 0, found 0");
     }
   }
 

@@ -71,7 +71,7 @@ class TextTraining : public TaskTraining {
   // Text of a resumed run, identified by its fingerprint; the stored path is a hint.
   std::string text_of_run(const Request& request, std::vector<std::string>& notes) const {
     const std::string wanted = "; expected the text that the run in " + request.run + " was trained on (" +
-                               *request.fingerprint + "), --data says where it is";
+                               *request.fingerprint + "), give its path with --data";
     std::string text;
     try {
       text = read_text_file(data);
