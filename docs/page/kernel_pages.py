@@ -30,12 +30,20 @@ PARTS = ("trace", "viewer")
 LADDERS = {"linear": "product", "embedding": "embedding_gradient"}  # chapters of layers with another name
 LARGEST_SCRIPT, LARGEST_PAGE = 60_000, 600_000
 LARGEST_TRACE, LARGEST_TRACES = 30_000, 250_000  # packed by gzip
+COSTS = (
+    "The tables count the requests to global memory, the bytes that their lanes ask for, the least number of sectors that could "
+    "hold these bytes, and the sectors moved by all requests; then the requests to shared memory, their bank conflicts, and the "
+    "shuffles and barriers of the warps."
+)
 MOMENT = re.compile(r"level=\w+(&(launch|block|warp|step|lane)=\d+)*(&beside=\w+(&besideStep=\d+)?)?")
 
 
 def operations(root: Path) -> list[str]:
-    """Operations whose chapters have traces."""
-    return sorted(path.stem for path in (root / FOLDER).glob("*.md") if any((root / FOLDER / path.stem).glob("*.trace")))
+    """Operations whose chapters have traces, in the reading order of the introduction."""
+    introduction = root / FOLDER / "README.md"
+    order = re.findall(r"^- .*?\]\((\w+)\.md\)", introduction.read_text(encoding="utf-8"), re.M) if introduction.is_file() else []
+    found = sorted(path.stem for path in (root / FOLDER).glob("*.md") if any((root / FOLDER / path.stem).glob("*.trace")))
+    return sorted(found, key=lambda name: order.index(name) if name in order else len(order))
 
 
 def chapter_of(name: str) -> str:
@@ -134,7 +142,7 @@ def viewer(root: Path, operation: str) -> str:
 
 def costs(root: Path, operation: str) -> str:
     """The table of costs per line for every level, in a fold."""
-    parts = []
+    parts = [f"<p>{COSTS}</p>"]
     for name, trace in levels(root, operation).items():
         rows = []
         for (path, line), cost in trace.by_line().items():
@@ -160,7 +168,7 @@ def costs_of_file(root: Path, path: str, page: str) -> str:
 
 def _table(title: str, rows: list[tuple[str, Costs, str]], last: str = "") -> str:
     """A folded table of costs: each row has a place, its costs and, where `last` names a column for it, a text."""
-    heads = ("line", "requests", "bytes", "sectors needed", "moved", "shared", "conflicts", "waits") + ((last,) if last else ())
+    heads = ("line", "requests", "bytes", "sectors needed", "sectors moved", "shared", "conflicts", "shuffles, barriers") + ((last,) if last else ())
     written = []
     for place, cost, text in rows:
         cells = (cost.requests, cost.bytes, cost.needed, cost.sectors, cost.shared, cost.conflicts, cost.waits)

@@ -400,7 +400,8 @@ class Site:
         text = (self.root / path).read_text(encoding="utf-8")
         title, prose = chapter.headings(text)[0], chapter.rendered(text, self._context(path, page))
         lead, _, rest = prose.partition("</p>\n")
-        others = [(other.replace("_", " "), _relative(page, kernel_pages.page_of(other))) for other in self.kernels if other != name]
+        others = [("introduction and terms", _relative(page, self.address_of_file(f"{kernel_pages.FOLDER}/README.md")))]
+        others += [(other.replace("_", " "), _relative(page, kernel_pages.page_of(other))) for other in self.kernels if other != name]
         body = (
             f"<main>\n<article>\n{lead}</p>\n{self._links(others)}</article>\n{kernel_pages.viewer(self.root, name)}"
             f"<article>\n{rest}{kernel_pages.costs(self.root, name)}</article></main>"

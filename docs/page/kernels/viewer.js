@@ -181,7 +181,7 @@ class Pane {
     if (event.kind === "m") return "One product of tensor cores: 16 x 16 by 16 x 8 numbers. Each lane shows its four sums after the product.";
     if (event.kind === "v") return `${event.name}: ${plural(event.lanes.filter((lane) => event.values[lane][0]).length, "lane")} of the warp vote yes.`;
     if (event.kind === "x") return `${event.name}: every lane provides a number (upper) and gets the number of another lane (lower).`;
-    const verb = event.writes ? "write" : "read", each = plural(event.bytes, "byte");
+    const verb = (event.writes ? "write" : "read") + (event.lanes.length === 1 ? "s" : ""), each = plural(event.bytes, "byte");
     if (event.isShared) {
       const phases = phasesOf(event), passes = phases.reduce((sum, phase) => sum + phase.passes, 0);
       const worst = Math.max(...phases.map((phase) => phase.passes));
@@ -273,7 +273,7 @@ class Pane {
       for (let at = from; at <= to; ++at) {
         const text = kernelData.sources[file][at - 1], item = make("li");
         item.innerHTML = text || "<br>";
-        if (at === line) item.className = "now", item.ariaCurrent = "true";
+        if (event && at === line) item.className = "now", item.ariaCurrent = "true";
         code.append(item);
       }
       return code;
@@ -314,7 +314,7 @@ class Pane {
       return box;
     });
     const known = this.numbers();
-    if (known.length) pieces.push(make("p", {textContent: `Lane ${this.state.lane}, last: ` + known.join(", ")}));
+    if (known.length) pieces.push(make("p", {textContent: `Lane ${this.state.lane}, last numbers in global memory: ` + known.join(", ")}));
     this.equations.replaceChildren(...pieces);
   }
   // Last values that the selected lane accessed, per array.
@@ -371,7 +371,7 @@ class Pane {
       if (one?.isAccess && !one.isShared && !arrays.includes(one.array)) arrays.push(one.array);
     }
     for (const array of arrays.filter((one) => one.count)) {
-      add(`${array.name}, ${array.shape.join(" x ")}: strong blue is read now, strong orange written, yellow moves with it, pale was before`,
+      add(`${array.name}, ${array.shape.join(" x ")}: blue is read in this step, orange written, yellow is the rest of the moved sectors, faint was accessed before`,
         `The array ${array.name}. Click a number to see where it comes from.`,
         (canvas) => this.drawArray(canvas, array), (x, y) => this.pickElement(array, x, y));
     }
@@ -494,7 +494,7 @@ class Page {
     const levels = Object.keys(kernelData.levels);
     this.unit = "request";
     const button = (text, label, onclick) => {
-      const made = make("button", {type: "button", textContent: text, onclick});
+      const made = make("button", {type: "button", textContent: text, title: label, onclick});
       made.setAttribute("aria-label", label);
       return made;
     };
@@ -512,6 +512,8 @@ class Page {
       button("◀", "Step back", () => this.step(-1)), button("▶", "Step forward", () => this.step(1)),
       button("▶|", "To the last step", () => this.each((pane) => pane.go({step: 1e9}))), this.player,
       make("label", {}, "Step by ", units), make("label", {}, "Beside it ", this.beside)),
+      make("p", {className: "legend", textContent: "In the timeline a row is a warp and a column a request. Click the timeline, a lane, or a " +
+        "number of an array to select it. With the timeline selected, the arrow keys step and change the warp."}),
       make("div", {className: "panes"}, ...this.places),
       make("p", {className: "legend"}, ...Object.values(kinds).filter(([, name], i, all) => all.findIndex((one) => one[1] === name) === i)
         .flatMap(([text, name]) => {
@@ -570,7 +572,7 @@ class Page {
       this.panes[1].go({launch: numbers.launch, step: +(given.besideStep ?? 0)}, true);
     } else if (this.panes[1]) this.compare("");
     this.reading = false;
-    if (given.level) this.places[0].scrollIntoView({block: "nearest"});
+    if (given.level) this.places[0].scrollIntoView({block: "start"});
   }
 }
 
