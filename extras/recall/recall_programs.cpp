@@ -17,8 +17,8 @@ class RecallTraining : public TaskTraining {
   void add_flags(Flags& flags) override {
     reach_ = learned_;  // of the run with which a command line is compared
     flags.integer("reach", reach_, "N",
-                  "largest distance to the symbol, in tokens; 0: the largest that fits, --context less 2", 0,
-                  RecallSize::farthest(largest_context));
+                  "task recall: largest distance to the symbol, in tokens; 0: the largest possible, --context minus 2",
+                  0, RecallSize::farthest(largest_context));
   }
 
   void take(const Metadata& task, const std::string&) override { learned_ = *from_text<Index>(task.at("reach")); }
@@ -43,7 +43,7 @@ class RecallTraining : public TaskTraining {
                         : learned_ > 0    ? learned_
                                           : farthest;
     if (reach > farthest) {
-      throw UsageError("--reach: expected at most " + to_text(farthest) + ", --context less 2, found " +
+      throw UsageError("--reach: expected at most " + to_text(farthest) + ", --context minus 2, found " +
                        to_text(reach));
     }
     started.task = std::make_unique<RecallTask>(RecallSize{.context = context, .reach = reach});
