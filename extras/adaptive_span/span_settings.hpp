@@ -11,7 +11,7 @@ struct SpanSettings : FeatureDefaults {
 
   Index span = 0;      // largest span, in positions; 0: no learned spans
   double ramp = 32;    // positions over which the weights fall to 0 beyond the span
-  double penalty = 0;  // penalty in the loss per position of the mean span, per layer, in nats
+  double penalty = 0;  // factor of the mean span of the heads of a layer, which is added to the loss, in nats
 
   template <class Visitor, class Self>
   static void visit(Visitor&& visit, Self& s) {
@@ -28,11 +28,12 @@ struct SpanSettings : FeatureDefaults {
                       false,
                       32},
           s.ramp);
-    visit(RealSetting{{"penalty", "penalty", "NATS", "penalty in the loss per token of the mean span, with --span",
-                       unless_default},
-                      0,
-                      1e6},
-          s.penalty);
+    visit(
+        RealSetting{{"penalty", "penalty", "NATS",
+                     "with --span: adds NATS times the mean span of the heads, in tokens, to the loss", unless_default},
+                    0,
+                    1e6},
+        s.penalty);
   }
 
   std::string fault(const ModelConfig& config, const std::vector<MixerProperties>& mixers) const;

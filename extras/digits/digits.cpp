@@ -220,13 +220,15 @@ void require_grid(const PatchGrid& learned, Index height, Index width, const std
 class DigitsTraining : public TaskTraining {
  public:
   void add_flags(Flags& flags) override {
-    flags.text("data", data, "FILE",
-               "images in the IDX format of MNIST, as lines of 64 numbers and a digit, or as a folder of PGM files; "
-               "none: synthetic digits");
-    flags.integer("patch", patch_, "PIXELS",
-                  "height and width of a patch; must divide the height and width of the images; 0: the largest patch "
-                  "that gives at least 16 patches",
-                  0, largest_patch);
+    flags.text(
+        "data", data, "FILE",
+        "images in the IDX format of MNIST, as lines of 64 numbers and a digit, or as a folder of PGM files; without "
+        "--data, the digits are synthetic");
+    flags.integer(
+        "patch", patch_, "PIXELS",
+        "task digits: height and width of a patch; must divide the height and width of the images; 0: the largest "
+        "patch that gives at least 16 patches",
+        0, largest_patch);
   }
 
   void check(const Flags& flags) const override {

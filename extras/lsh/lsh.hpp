@@ -41,7 +41,7 @@ namespace abh {
 // Saved: h (unless recomputed), query, value, t, the log-sum-exp of every row of scores, and the order. A pass that
 // recomputes rows keeps the saved buckets, because rounding could move a row to another bucket.
 //
-// No inference with a cache: a new position can move all others to other chunks (extras/lsh/README.md).
+// No inference with a cache: a new position can move all others to other pieces (extras/lsh/README.md).
 
 // Settings in which golden files may differ from the mixer.
 struct LshRules {

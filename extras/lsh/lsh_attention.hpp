@@ -14,7 +14,7 @@ namespace abh {
 //   key_bcnk = query_bcnk / length_bcn                                             (lsh_attention.2) definition
 //
 // Each of U rounds rotates the queries into R coordinates, sorts positions by the largest coordinate (bucket), and cuts
-// the sorted sequence into chunks ("pieces"):
+// the sorted sequence into pieces:
 //
 //   rotated_bnucr = sum_k query_bcnk rotations_nukr                                (lsh_attention.3)
 //   bucket_bnuc = argmax over the 2 R numbers (rotated_bnuc, -rotated_bnuc), the first of equals   (lsh_attention.4)

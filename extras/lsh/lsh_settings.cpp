@@ -23,7 +23,7 @@ std::string LshSettings::fault(const ModelConfig& config, const std::vector<Mixe
 
 std::string LshSettings::step_fault(const MixerProperties& mixer) {
   return std::string("this model cannot decode token by token: with its mixer ") + mixer.name +
-         ", a new token may move other tokens into other chunks";
+         ", a new token may move other tokens into other pieces";
 }
 
 void LshSettings::set_up(ModelConfig& config) {

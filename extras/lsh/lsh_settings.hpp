@@ -11,21 +11,24 @@ struct LshSettings : FeatureDefaults {
 
   Index lsh_rounds = 0;   // hash rounds
   Index lsh_buckets = 0;  // buckets per round, an even number
-  Index lsh_piece = 0;    // positions per chunk of the sorted sequence
+  Index lsh_piece = 0;    // positions per piece of the sorted sequence
 
   template <class Visitor, class Self>
   static void visit(Visitor&& visit, Self& s) {
-    visit(WholeSetting{{"lsh_rounds", "lsh-rounds", "N", "hash rounds; more rounds miss fewer keys with a large score",
+    visit(WholeSetting{{"lsh_rounds", "lsh-rounds", "N",
+                        "hash rounds, at least 1 with this mixer; more rounds miss fewer keys with a large score",
                         unless_default},
                        0,
                        1000},
           s.lsh_rounds);
-    visit(WholeSetting{{"lsh_buckets", "lsh-buckets", "N", "buckets per hash round, an even number", unless_default},
+    visit(WholeSetting{{"lsh_buckets", "lsh-buckets", "N",
+                        "buckets per hash round: an even number, at least 2 with this mixer", unless_default},
                        0,
                        largest_channels},
           s.lsh_buckets);
     visit(WholeSetting{{"lsh_piece", "lsh-piece", "TOKENS",
-                        "chunk length of the sorted tokens; a token attends to its own chunk and the previous chunk",
+                        "length of the pieces into which the sorted tokens are cut, at least 1 with this mixer; a "
+                        "token attends to its own piece and the previous piece",
                         unless_default},
                        0,
                        largest_context},
@@ -34,7 +37,7 @@ struct LshSettings : FeatureDefaults {
 
   std::string fault(const ModelConfig& config, const std::vector<MixerProperties>& mixers) const;
   static std::string step_fault(const MixerProperties& mixer);
-  // Sets two rounds, chunks of an eighth of the context, and one bucket per chunk.
+  // Sets two rounds, pieces of an eighth of the context, and one bucket per piece.
   static void set_up(ModelConfig& config);
 };
 

@@ -17,8 +17,8 @@ class RecallTraining : public TaskTraining {
   void add_flags(Flags& flags) override {
     reach_ = learned_;  // of the run with which a command line is compared
     flags.integer("reach", reach_, "N",
-                  "largest distance to the symbol, in tokens; 0: the largest that fits, --context less 2", 0,
-                  RecallSize::farthest(largest_context));
+                  "task recall: largest distance to the symbol, in tokens; 0: the largest possible, --context minus 2",
+                  0, RecallSize::farthest(largest_context));
   }
 
   void take(const Metadata& task, const std::string&) override { learned_ = *from_text<Index>(task.at("reach")); }

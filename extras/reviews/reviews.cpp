@@ -344,12 +344,14 @@ std::unique_ptr<ReviewsTask> task_of_file(const std::string& path, const ModelCo
 class ReviewsTraining : public TaskTraining {
  public:
   void add_flags(Flags& flags) override {
-    flags.text("data", data, "FILE", "labelled texts, as lines LABEL TAB TEXT or as CSV; none: synthetic reviews");
-    flags.choice("labels", labels_, {"tone", "meaning"},
-                 "labels of synthetic reviews; tone: majority of positive or negative adjectives; meaning: the same, "
-                 "but 'not' inverts the next adjective");
+    flags.text("data", data, "FILE",
+               "labelled texts, as lines LABEL TAB TEXT or as CSV; without --data, the reviews are synthetic");
+    flags.choice(
+        "labels", labels_, {"tone", "meaning"},
+        "task reviews: labels of synthetic reviews; tone: majority of positive or negative adjectives; meaning: the "
+        "same, but 'not' inverts the next adjective");
     flags.choice("unit", unit_, {"word", "char"},
-                 "tokens of --data: words, or characters (for languages without spaces)");
+                 "task reviews: tokens of the texts in --data: words, or characters (for languages without spaces)");
   }
 
   void check(const Flags& flags) const override {

@@ -23,9 +23,9 @@ PlainText read_pairs(const std::string& path, const std::string& tokenizer, cons
 class PairsTraining : public TaskTraining {
  public:
   void add_flags(Flags& flags) override {
-    flags.text("data", data, "FILE", "pairs, as lines SOURCE TAB TARGET in UTF-8; the last tenth is the test set");
+    flags.text("data", data, "FILE", "lines SOURCE TAB TARGET in UTF-8, of which the last tenth is the test set");
     flags.choice("tokenizer", tokenizer_, {"char", "byte"},
-                 "tokens; char: Unicode characters; byte: bytes of any file");
+                 "tokens of the tasks text and pairs; char: Unicode characters; byte: bytes of any file");
   }
 
   void check(const Flags&) const override {

@@ -250,9 +250,9 @@ namespace {
 class SortTraining : public TaskTraining {
  public:
   void add_flags(Flags& flags) override {
-    flags.integer("length", size_.length, "N", "digits per array; the context is 2 N - 1", shortest_array,
+    flags.integer("length", size_.length, "N", "task sort: digits per array; the context is 2 N - 1", shortest_array,
                   longest_array);
-    flags.integer("digits", size_.digits, "N", "number of different digits", fewest_digits, most_digits);
+    flags.integer("digits", size_.digits, "N", "task sort: number of different digits", fewest_digits, most_digits);
   }
 
   void check(const Flags& flags) const override {

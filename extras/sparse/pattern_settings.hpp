@@ -20,7 +20,7 @@ struct PatternSettings : FeatureDefaults {
         ChoiceSetting{
             {"pattern", "pattern", "",
              "sparse attention pattern; strided: the last --stride tokens and every --stride-th earlier token; fixed: "
-             "the own block of --stride tokens and the last --summary tokens of each earlier block",
+             "the query's own block of --stride tokens and the last --summary tokens of each earlier block",
              unless_default},
             {"none", "strided", "fixed"}},
         s.pattern);

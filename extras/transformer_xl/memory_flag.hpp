@@ -12,7 +12,7 @@ class MemoryFlag {
  public:
   void add_to(Flags& flags) {
     flags.integer("memory", memory_, "TOKENS",
-                  "tokens before a segment of transformer_xl that it attends to; -1: as in training", -1,
+                  "number of earlier tokens to which a segment of transformer_xl attends; -1: as in training", -1,
                   largest_context);
   }
   // Throws Error if the network has no segments.

@@ -16,11 +16,13 @@ struct SegmentSettings : FeatureDefaults {
 
   template <class Visitor, class Self>
   static void visit(Visitor&& visit, Self& s) {
-    visit(
-        WholeSetting{{"segment", "segment", "TOKENS", "segment length, in tokens", unless_default}, 0, largest_context},
-        s.segment);
+    visit(WholeSetting{{"segment", "segment", "TOKENS", "segment length, in tokens; at least 1 with this mixer",
+                        unless_default},
+                       0,
+                       largest_context},
+          s.segment);
     visit(WholeSetting{{"memory", "memory", "TOKENS",
-                        "tokens before a segment to which the segment attends, without a gradient into them",
+                        "number of earlier tokens to which a segment attends; these tokens receive no gradient",
                         unless_default},
                        0,
                        largest_context},

@@ -5,7 +5,8 @@
 // of the position table. The additive block combines each row with earlier rows. The feed-forward block computes each
 // row separately. The output layer multiplies by the token table (tied weights). Each line of `forward` calls a layer
 // of plain/; the tag, such as (additive.4), names the equation in the chapter. `backward` makes the same calls in
-// reverse order, without automatic differentiation. src/network/ computes the same losses (test_story.cpp).
+// reverse order, without automatic differentiation. The general implementation, src/network/, computes the same losses:
+// test_story.cpp compares both.
 // Letters of shapes: b sequence; c position; d channel; n head; k channel of a head; q channel of the query or the key;
 // f hidden channel; v character of the alphabet. d_x: gradient of the loss with respect to x.
 
@@ -38,7 +39,7 @@ using namespace abh;
 constexpr Index B = 8, C = 32;             // batch: B windows of the text with C characters each
 constexpr Index N = 4, K = 8, D = N * K;   // channels of a row: N heads with K channels each
 constexpr Index F = 4 * D, Q = 2 * D;      // hidden channels of the feed-forward block; channels of query and key
-constexpr Index BC = B * C, BNC = BC * N;  // rows of a batch; logits of a pooling
+constexpr Index BC = B * C, BNC = BC * N;  // rows of a batch, one per character; logits of a pooling
 
 struct Weight {  // learned parameter: `count` numbers and their gradients
   const char* name;
@@ -73,6 +74,7 @@ struct Story {
   }
 
   // ---- Backward: the same calls in reverse order ----
+  // Absent equations of the additive block: 18 to 20 (dropout and projection) and 12 (a variant of 11).
   void backward() {
     // The head.
     cross_entropy_backward(d_logits_bcv, logits_bcv, target_bc);      // (cross_entropy.5)
@@ -84,7 +86,7 @@ struct Story {
     gelu_backward(plain, d_up_bcf, d_hidden_bcf, up_bcf, BC * F, GeluForm::erf);                   // (ffn.9)
     linear_backward(d_h2_bcd, d_up_bcf, h2_bcd, up_fd, D, F);                                      // (ffn.10) (ffn.11)
     layernorm_backward(d_x2_bcd, d_h2_bcd, d_x3_bcd, x2_bcd, h2_saved, ffn_weight_d, ffn_bias_d);  // (ffn.12)
-    // The additive block. q, t and h are used more than once. Each use adds one term to the gradient.
+    // The additive block. Each use of q, t and h adds one term to the gradient. d_r is the first term of d_h.
     gate_backward(d_u_bcd, d_v_bcd, d_x2_bcd, u_bcd, v_bcd);                                  // (additive.13)
     pooling_backward(d_t_bcd, d_e_bnc, d_u_bcd, u_bcd, u_saved, e_bnc, t_bcd, D);             // (additive.14)
     pooling_logits_backward(d_t_bcd, d_e_bnc, t_bcd, D, key_pool_nk);                         // (additive.15)
@@ -115,7 +117,7 @@ struct Story {
   void layernorm(Out out, Out saved, In in, const Weight& w, const Weight& bias) {
     layernorm_forward(plain, out, saved, saved + BC, in, w.value, bias.value, BC, D);
   }
-  // around: gradient of the residual connection, added to d_in; nullptr: no residual connection.
+  // around: gradient of the residual connection, which the call adds to d_in; nullptr: no residual connection.
   void layernorm_backward(Out d_in, In d_out, In around, In in, In mean, const Weight& w, const Weight& b) {
     abh::layernorm_backward(plain, LayernormBackward<double>{d_in, w.gradient, b.gradient, d_out, around, in, mean,
                                                              mean + BC, w.value, BC, D});
@@ -142,6 +144,7 @@ struct Story {
     using Arguments = PoolingBackward<double>;
     abh::pooling_backward(plain, Arguments{d_x, step, add, d_logit, d_out, nullptr, out, max, max + BNC, in});
   }
+  // out = around + pooled * by, element by element. around: the residual.
   void gate(Out out, In around, In pooled, In by) {
     gate_forward(plain, GateForward<double>{out, around, {pooled, by, Q, {}, BC, D}});
   }
@@ -172,7 +175,8 @@ struct Story {
   std::vector<Weight> weights;
   static constexpr bool stays = false, decays = true;
   Index next[2] = {decaying, 0};  // index of the next weight without decay, and of the next one with decay
-  // Initial values: normally distributed random numbers, a function of the index, rounded to float as in src/network/.
+  // Initial values: normally distributed random numbers, rounded to float as in src/network/. Each number depends only
+  // on the seed, the weight and the index of the number in this weight.
   Weight weight(const char* name, Index rows, Index columns, double mean, double deviation, bool kind) {
     const auto row = std::uint32_t(weights.size());
     const Index count = rows * columns;
@@ -213,21 +217,23 @@ struct Story {
   double *const h2_bcd = array(BC * D), *const d_h2_bcd = array(BC * D);          // normalised
   double *const up_bcf = array(BC * F), *const d_up_bcf = array(BC * F);          // before the GELU
   double *const hidden_bcf = array(BC * F), *const d_hidden_bcf = array(BC * F);  // after the GELU
-  double *const y_bcd = array(BC * D), *const d_y_bcd = array(BC * D);            // output of the block
+  double *const y_bcd = array(BC * D), *const d_y_bcd = array(BC * D);            // output before the residual is added
   double *const x3_bcd = array(BC * D), *const d_x3_bcd = array(BC * D);          // x2 + y
   double *const h3_bcd = array(BC * D), *const d_h3_bcd = array(BC * D);          // normalised
   double *const logits_bcv = array(BC * V), *const d_logits_bcv = array(BC * V);  // logits of the next token
-  // Slices of the rows of qk_bcq, with stride Q. The values are the queries. Since r = h + P k, d_h starts with d_r.
+  // Since r = h + P k, d_r is the first term of d_h. So d_r_bcd and d_h_bcd are one array, to which backward adds the
+  // other term. The next arrays are slices of the rows of qk_bcq, with stride Q. The values are the queries.
   double *const q_bcd = qk_bcq, *const k_bcd = qk_bcq + D, *const v_bcd = q_bcd;
   double *const d_q_bcd = d_qk_bcq, *const d_k_bcd = d_qk_bcq + D, *const d_v_bcd = d_q_bcd;
-  // Also saved for backward: mean and reciprocal standard deviation per row; maximum and sum per pooling; log-sum-exp.
+  // Also saved for backward. Layernorm: mean and reciprocal standard deviation per row. Pooling: maximum and sum per
+  // position and head. Cross-entropy: log-sum-exp per row.
   double *const h_saved = array(2 * BC), *const t_saved = array(2 * BC), *const h2_saved = array(2 * BC);
   double *const h3_saved = array(2 * BC), *const P_saved = array(2 * BNC), *const u_saved = array(2 * BNC);
   double *const loss_bc = array(BC), *const lse_bc = array(BC);
   double loss = 0;    // mean of loss_bc
   Index counted = 0;  // number of targets in the mean
 
-  // ---- Gradient check by central differences, for the element of each weight with the largest gradient ----
+  // ---- Gradient check by central differences, for one element per weight array: the element whose gradient is largest
   void check() {
     for (const Weight& w : weights) {
       Index i = 0;
@@ -241,7 +247,7 @@ struct Story {
     }
   }
 
-  // ---- Training with AdamW. The learning rate rises linearly, then follows a cosine down to a tenth ----
+  // ---- Training with AdamW. The learning rate rises linearly, then falls along a cosine to a tenth ----
   void train(const Dataset& data, const TrainingConfig& training) {
     AdamwSettings settings;
     const auto update = [&](Index begin, Index end, double decay, const StepState& state) {
@@ -261,7 +267,7 @@ struct Story {
     }
   }
 
-  // ---- Sampling: generates B lines, token by token. Line b starts with the first token of row b of the batch ----
+  // ---- Sampling: generates B lines, token by token. Line b continues the first token of window b ----
   void write(const Tokenizer& tokenizer) {
     std::string lines[B];
     for (Index c = 0; c + 1 < C; ++c) {

@@ -7,7 +7,10 @@ namespace abh {
 // Calls visit(setting, field) for every field of a const or non-const configuration, in the order of --help.
 template <class Visitor, class Config>
 void visit_model(Visitor&& visit, Config& m) {
-  visit(WholeSetting{{"layers", "layers", "N", "number of layers"}, 1, largest_layers}, m.layers);
+  visit(
+      WholeSetting{
+          {"layers", "layers", "N", "number of layers, each with a mixer and a feed-forward block"}, 1, largest_layers},
+      m.layers);
   visit(WholeSetting{{"heads", "heads", "N", "attention heads per layer; must divide --channels"}, 1, largest_channels},
         m.heads);
   visit(WholeSetting{{"channels", "channels", "N", "hidden size (d_model)"}, 1, largest_channels}, m.channels);
@@ -198,14 +201,13 @@ void visit_training(Visitor&& visit, Config& t) {
                      0,
                      largest_steps},
         t.checkpoint_every);
-  visit(
-      WholeSetting{
-          {"keep_checkpoints", "keep-checkpoints", "N",
-           "keep the weights of the last N checkpoints as RUN/checkpoint.STEP.safetensors, for average_checkpoints",
-           unless_default, true},
-          0,
-          largest_kept_checkpoints},
-      t.keep_checkpoints);
+  visit(WholeSetting{{"keep_checkpoints", "keep-checkpoints", "N",
+                      "keep the weights of the last N checkpoints as RUN/checkpoint.STEP.safetensors, for "
+                      "the program average_checkpoints",
+                      unless_default, true},
+                     0,
+                     largest_kept_checkpoints},
+        t.keep_checkpoints);
   visit(WholeSetting{{"log_every", "log-every", "STEPS", "steps between rows of log.csv; 0: only at the end", 1, true},
                      0,
                      largest_steps},

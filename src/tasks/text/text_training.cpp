@@ -19,9 +19,10 @@ class TextTraining : public TaskTraining {
 
   void add_flags(Flags& flags) override {
     flags.text("data", data, "FILE",
-               "text in UTF-8 to train on; the last 10 % are the validation split; --resume reads the same file");
+               "text in UTF-8 to train on, by default Tiny Shakespeare; the last 10 % are the validation split; with "
+               "--resume, another path must contain the same text");
     flags.choice("tokenizer", tokenizer_, {"char", "byte"},
-                 "tokens; char: Unicode characters; byte: bytes of any file");
+                 "tokens of the tasks text and pairs; char: Unicode characters; byte: bytes of any file");
   }
 
   void check(const Flags&) const override {
