@@ -56,7 +56,7 @@ def measure(path, text):
     tokens = torch.tensor([ids[character] for character in text[len(text) - len(text) // 10 :]])
     largest = {"score": 0.0, "logit": 0.0}
 
-    def look(name, value):
+    def inspect(name, value):
         """Inspector. dot: scores of every position with itself and earlier ones, as used in the exponent. leap:
         logits."""
         for kind in ("score", "logit") if name.endswith("_bncs") else [name.split(".")[-1].split("_")[0]]:
@@ -69,7 +69,7 @@ def measure(path, text):
         if first == last:
             continue
         tokens_bc, targets_bc = (tokens[first + i : last + i].reshape(-1, C) for i in (0, 1))
-        total += cross_entropy(logits(weights, settings, tokens_bc, look), targets_bc)[1].sum().item()
+        total += cross_entropy(logits(weights, settings, tokens_bc, inspect), targets_bc)[1].sum().item()
     return {"step": int(metadata["step"]), "loss": total / (len(tokens) - 1), **largest}
 
 

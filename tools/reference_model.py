@@ -55,7 +55,7 @@ def slopes(N, interleaved=False):
     return torch.cat((slopes(P), slopes(2 * P)[0::2][: N - P]))
 
 
-def nobody(name, tensor):
+def no_inspection(name, tensor):
     """Inspector that ignores the intermediate results of a mixer."""
 
 
@@ -69,7 +69,7 @@ class AttentionMask:
     positions: str = "none"  # rotary and alibi change the scores
     interleaved: bool = False  # rule of the ALiBi slopes
     chunk: int = 0  # chunk length of truncated gradients; 0: no chunks
-    look: Callable = nobody  # inspector: look(name, tensor)
+    inspect: Callable = no_inspection  # inspect(name, tensor)
     scores: tuple = ()  # functions of features, score_bncs -> score_bncs, in dot-product attention
 
     def visible(self, B, N, C, S):
@@ -173,7 +173,7 @@ def attention(query_bnck, key_bnsk, value_bnsk, attention_mask, scale):
     score = query_bnck @ key_bnsk.transpose(-1, -2)
     constant = attention_mask.constant(*score.shape[-2:])
     score = scale * torch.where(constant, query_bnck @ key_bnsk.detach().transpose(-1, -2), score)
-    attention_mask.look("score_bncs", score)
+    attention_mask.inspect("score_bncs", score)
     for change in attention_mask.scores:
         score = change(score)
     return heads_together(weighted_average(score, value_bnsk, attention_mask, attention_mask.slopes(score.shape[1])))
@@ -312,7 +312,7 @@ def entry(inputs, weights, settings, prefix="", position="position_cd"):
     return norm(x, weights.get, prefix + "embedding.norm_") if settings.embedding_norm else x
 
 
-def stack(x, weights, settings, layers, attention_mask, prefix="", memory=None, look=nobody):
+def stack(x, weights, settings, layers, attention_mask, prefix="", memory=None, inspect=no_inspection):
     """Blocks in order, and the final norm. layers: numbers of the layers in the settings. attention_mask: mask of all
     mixers, without their windows. memory: rows for cross-attention, and their mask."""
     other = x  # in a reversible network: the stream to which the next block adds
@@ -337,7 +337,7 @@ def stack(x, weights, settings, layers, attention_mask, prefix="", memory=None, 
         own = replace(
             attention_mask,
             window=getattr(settings, MIXERS[mixer].window)[layer],
-            look=lambda what, tensor: look(f"{name}.mixer.{what}", tensor),
+            inspect=lambda what, tensor: inspect(f"{name}.mixer.{what}", tensor),
         )
         if settings.conv_kernel:
             block(f"{name}.conv", lambda h, weight: conv(h, weight, settings.conv_groups, own))
@@ -372,19 +372,19 @@ def mask_of_stack(settings, causal, mask_bc, chunk=0):
     return AttentionMask(causal, 0, mask_bc, settings.positions, settings.alibi_slopes == "interleaved", chunk)
 
 
-def final_state(weights, settings, inputs, mask_bc=None, chunk=0, look=nobody, source_bs=None, source_mask_bs=None):
+def final_state(weights, settings, inputs, mask_bc=None, chunk=0, inspect=no_inspection, source_bs=None, source_mask_bs=None):
     """Output rows of the last block. inputs: as in entry. mask_bc: padding mask. chunk: as in AttentionMask.
-    look(name, tensor): inspector of mixers; names such as blocks.0.mixer.score_bncs. source_bs: encoder input."""
+    inspect(name, tensor): inspector of mixers; names such as blocks.0.mixer.score_bncs. source_bs: encoder input."""
     memory, prefix, E = None, own_prefix(settings), settings.encoder_layers
     if E:
         attention_mask = mask_of_stack(settings, False, source_mask_bs)
         rows = entry(source_bs, weights, settings, "encoder.", "position_sd")
-        memory = stack(rows, weights, settings, range(E), attention_mask, "encoder.", look=look), source_mask_bs
+        memory = stack(rows, weights, settings, range(E), attention_mask, "encoder.", inspect=inspect), source_mask_bs
     if "embedding.cls_d" in weights and mask_bc is not None:
         mask_bc = F.pad(mask_bc, (1, 0), value=1)
     attention_mask = mask_of_stack(settings, settings.causal, mask_bc, chunk)
     x = entry(inputs, weights, settings, prefix)
-    return stack(x, weights, settings, range(E, settings.layers), attention_mask, prefix, memory, look)
+    return stack(x, weights, settings, range(E, settings.layers), attention_mask, prefix, memory, inspect)
 
 
 def logits_of(x_bcd, weights, settings):
@@ -394,8 +394,8 @@ def logits_of(x_bcd, weights, settings):
     return settings.logit_scale * F.linear(x_bcd, table, weights.get("logit_bias_v"))
 
 
-def logits(weights, settings, tokens_bc, look=nobody, source_bs=None, source_mask_bs=None):
-    x = final_state(weights, settings, tokens_bc, look=look, source_bs=source_bs, source_mask_bs=source_mask_bs)
+def logits(weights, settings, tokens_bc, inspect=no_inspection, source_bs=None, source_mask_bs=None):
+    x = final_state(weights, settings, tokens_bc, inspect=inspect, source_bs=source_bs, source_mask_bs=source_mask_bs)
     return logits_of(x, weights, settings)
 
 

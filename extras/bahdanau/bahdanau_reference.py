@@ -24,7 +24,7 @@ def bahdanau_attention(query_bnck, key_bnsk, value_bnsk, score_nk, attention_mas
     score = compared(key_bnsk)
     if attention_mask.chunk:
         score = torch.where(attention_mask.constant(*score.shape[-2:]), compared(key_bnsk.detach()), score)
-    attention_mask.look("score_bncs", score)
+    attention_mask.inspect("score_bncs", score)
     return heads_together(weighted_average(score, value_bnsk, attention_mask, attention_mask.slopes(score.shape[1])))
 
 

@@ -124,10 +124,10 @@ class LeapBlock : public Block<Device, T> {
     report(device, inspector, "key_bcd", key_bcd(), bcd, D_, row_size());
     report(device, inspector, "value_bcd", key_bcd() + D_, bcd, D_, row_size());
     report(device, inspector, "a_bnc", logit_bnc_, {pass.B, N_, pass.C}, pass.C);
-    pooling_.look_at_weights(device, inspector, "weight_bncs", logit_bnc_, pass);
+    pooling_.inspect_weights(device, inspector, "weight_bncs", logit_bnc_, pass);
     report(device, inspector, "pooled_key_bcd", pooling_.out_bch(), bcd, D_, 2 * D_);
     report(device, inspector, "pooled_value_bcd", pooling_.out_bch() + D_, bcd, D_, 2 * D_);
-    look_at_gate(device, inspector, pass);
+    inspect_gate(device, inspector, pass);
     report(device, inspector, "out_bcd", out_bcd, bcd, D_);
   }
 
@@ -138,7 +138,7 @@ class LeapBlock : public Block<Device, T> {
 
  private:
   // Gate of the averaged value: the output of the gate for values of 1, computed by the plain loops on the host.
-  void look_at_gate(Device& device, const Inspector& inspector, const PassContext& pass) const {
+  void inspect_gate(Device& device, const Inspector& inspector, const PassContext& pass) const {
     using A = Accum<T>;
     if constexpr (std::is_constructible_v<double, A>) {
       const Index B = pass.B, C = pass.C, BC = pass.BC();

@@ -24,10 +24,10 @@ def forward(h_bcd, weight, s, attention_mask, past_bcd):
     if s.normed_values:
         v = rescaled(v)
     a = scale * (f * k).sum(-1)
-    attention_mask.look("score_bnc", a)
+    attention_mask.inspect("score_bnc", a)
     if s.focus == "elu":  # the weight e^a is elu(a) + 1
         a = torch.where(a > 0, a.clamp(min=0).log1p(), a)
-    attention_mask.look("logit_bnc", a)
+    attention_mask.inspect("logit_bnc", a)
     pooled_k, pooled_v = pool(a, torch.cat((k, v), -1), attention_mask, attention_mask.slopes(N), EPSILON).chunk(2, -1)
     return heads_together(torch.sigmoid(scale * (q * pooled_k).sum(-1, keepdim=True)) * pooled_v)
 

@@ -119,7 +119,7 @@ class LshBlock : public Block<Device, T> {
     report(device, inspector, "bucket_bnuc", static_cast<const Token*>(order_.bucket_bnuc), {pass.B, N_, U_, pass.C},
            pass.C);
     report(device, inspector, "lse_bnc", static_cast<const Accum<T>*>(lse_bnc_), {pass.B, N_, pass.C}, pass.C);
-    look_at_weights(device, inspector, pass);
+    inspect_weights(device, inspector, pass);
     report(device, inspector, "t_bch", static_cast<const T*>(t_bch_), bch, H());
     report(device, inspector, "out_bcd", out_bcd, bcd, D_);
   }
@@ -171,7 +171,7 @@ class LshBlock : public Block<Device, T> {
   }
 
   // Shows the attention weights, computed on the host from saved arrays by the plain loops.
-  void look_at_weights(Device& device, const Inspector& inspector, const PassContext& pass) const {
+  void inspect_weights(Device& device, const Inspector& inspector, const PassContext& pass) const {
     using A = Accum<T>;
     if constexpr (std::is_constructible_v<double, A>) {
       const Index B = pass.B, C = pass.C;

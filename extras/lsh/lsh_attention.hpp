@@ -42,7 +42,7 @@ namespace abh {
 //   d_key_bsnk   = 1/sqrt(K) sum_c d_score_bncs query_bcnk                         (lsh_attention.15)
 //   d_query_bcnk = d_asked_bcnk + (d_key_bcnk - key_bcnk 1/K sum_k' key_bcnk' d_key_bcnk') / length_bcn
 //                                                                                  (lsh_attention.16)
-//   d_value_bsnk = sum_c weight_bncs d_out_bcnk, and d_out_bsnk where s meets nobody   (lsh_attention.17)
+//   d_value_bsnk = sum_c weight_bncs d_out_bcnk, and d_out_bsnk where s meets no key   (lsh_attention.17)
 //
 // A masked position is no key of any query. It is sorted after all buckets, so it moves no other position to another
 // piece. Its numbers must be finite.

@@ -334,15 +334,15 @@ void forward_by_lanes(Device& device, const LshForward<T>& a) {
     for (Index c = first; c < min_of(first + tile, in.C); ++c) {
       const Index at = head * in.C + c;
       const T sum = met.sum_bnc[at];
-      const bool meets_nobody = sum == T(0);  // otherwise the largest score has added a multiple of exp(0) = 1
-      const T* from_k = meets_nobody ? value_ck[c] : met.out_ck[at];
-      const T inverse = meets_nobody ? T(1) : T(1) / sum;
+      const bool meets_no_key = sum == T(0);  // otherwise the largest score has added a multiple of exp(0) = 1
+      const T* from_k = meets_no_key ? value_ck[c] : met.out_ck[at];
+      const T inverse = meets_no_key ? T(1) : T(1) / sum;
       T* out_k = out_ck[c];
       for_lanes<T>(in.K, [=]<class L>(Index k) {
         store<L>(out_k + k, load<L>(from_k + k) * inverse);  // (lsh_attention.9)
       });
       const T lse = met.max_bnc[at] + natural_log<T>(sum);  // (lsh_attention.10)
-      a.lse_bnc[at] = meets_nobody ? T(infinity) : lse;
+      a.lse_bnc[at] = meets_no_key ? T(infinity) : lse;
     }
   });
 }

@@ -160,7 +160,7 @@ class TransformerXlBlock : public Block<Device, T> {
     report(device, inspector, "value_bch", static_cast<const T*>(key_value_bsq_ + H()), bch, H(), 2 * H());
     report(device, inspector, "rho_ph", static_cast<const T*>(rho_ph_), {distances_, H()}, H());
     report(device, inspector, "lse_bnc", static_cast<const Accum<T>*>(lse_bnc_), {pass.B, N_, pass.C}, pass.C);
-    look_at_weights(device, inspector, pass);
+    inspect_weights(device, inspector, pass);
     report(device, inspector, "t_bch", static_cast<const T*>(t_bch_), bch, H());
     report(device, inspector, "out_bcd", out_bcd, bcd, D_);
   }
@@ -274,7 +274,7 @@ class TransformerXlBlock : public Block<Device, T> {
   }
 
   // Shows the attention weights, computed on the host from saved arrays by the plain loops.
-  void look_at_weights(Device& device, const Inspector& inspector, const PassContext& pass) const {
+  void inspect_weights(Device& device, const Inspector& inspector, const PassContext& pass) const {
     using A = Accum<T>;
     if constexpr (std::is_constructible_v<double, A>) {
       const Index B = pass.B, C = pass.C;

@@ -73,7 +73,7 @@ class AverageBlock : public Block<Device, T> {
   void inspect(Device& device, const Inspector& inspector, const T* out_bcd, const PassContext& pass) const override {
     const std::vector<Index> bcd = {pass.B, pass.C, D_};
     report(device, inspector, "h_bcd", norm_.saved(), bcd, D_);
-    pooling_.look_at_weights(device, inspector, "weight_bncs", zero_bnc_, pass);
+    pooling_.inspect_weights(device, inspector, "weight_bncs", zero_bnc_, pass);
     report(device, inspector, "y_bcd", pooling_.out_bch(), bcd, D_);
     report(device, inspector, "out_bcd", out_bcd, bcd, D_);
   }

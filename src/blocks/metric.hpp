@@ -111,7 +111,7 @@ class MetricBlock : public Block<Device, T> {
   void inspect(Device& device, const Inspector& inspector, const T* out_bcd, const PassContext& pass) const override {
     const std::vector<Index> bcd = {pass.B, pass.C, D_};
     report(device, inspector, "h_bcd", norm_.saved(), bcd, D_);
-    look_at_metric(device, inspector);
+    inspect_metric(device, inspector);
     core_.inspect(device, inspector, rows(), "p_bch", pass);
     report(device, inspector, "out_bcd", out_bcd, bcd, D_);
   }
@@ -144,7 +144,7 @@ class MetricBlock : public Block<Device, T> {
   }
 
   // Reports the full matrix of each head. Row k of a packed matrix has K - k numbers, the columns k' >= k.
-  void look_at_metric(Device& device, const Inspector& inspector) const {
+  void inspect_metric(Device& device, const Inspector& inspector) const {
     if constexpr (std::is_constructible_v<double, T>) {
       const Index size = form_ == MetricForm::packed ? K_ * (K_ + 1) / 2 : K_ * K_;
       const std::vector<double> held = on_host<double>(device, metric_.value, N_, size);

@@ -87,7 +87,7 @@ class AttentionCore {
     report(device, inspector, names.second, rows.value_bsh, bsh, H(), rows.key_stride);
     span_.inspect(device, inspector);
     report(device, inspector, "lse_bnc", lse_bnc_, {pass.B, N_, pass.C}, pass.C);
-    look_at_weights(device, inspector, inputs(rows, source, pass));
+    inspect_weights(device, inspector, inputs(rows, source, pass));
     report(device, inspector, "t_bch", t_bch_, bch, H());
   }
 
@@ -182,7 +182,7 @@ class AttentionCore {
   }
 
   // Reports attention weights, recomputed on the host with the plain loops.
-  void look_at_weights(Device& device, const Inspector& inspector, const AttentionInputs<T>& saved) const {
+  void inspect_weights(Device& device, const Inspector& inspector, const AttentionInputs<T>& saved) const {
     using A = Accum<T>;
     if constexpr (std::is_constructible_v<double, A>) {
       const Index B = saved.B, C = saved.C, S = saved.S;

@@ -68,7 +68,7 @@ class Pooling {
 
   // Reports the weight of every position in every average, in a pass without chunks. Computed on the host with the
   // plain loops.
-  void look_at_weights(Device& device, const Inspector& inspector, const std::string& name, const Accum<T>* logit_bnc,
+  void inspect_weights(Device& device, const Inspector& inspector, const std::string& name, const Accum<T>* logit_bnc,
                        const PassContext& pass) const {
     using A = Accum<T>;
     if constexpr (std::is_constructible_v<double, A>) {

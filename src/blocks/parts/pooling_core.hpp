@@ -34,7 +34,7 @@ class PoolingCore {
   void inspect(Device& device, const Inspector& inspector, const std::string& logit, const std::string& weight,
                const std::string& average, const PassContext& pass) const {
     report(device, inspector, logit, logit_bnc_, {pass.B, N_, pass.C}, pass.C);
-    pooling_.look_at_weights(device, inspector, weight, logit_bnc_, pass);
+    pooling_.inspect_weights(device, inspector, weight, logit_bnc_, pass);
     report(device, inspector, average, out_bch(), {pass.B, pass.C, N_ * K_}, N_ * K_);
   }
 
