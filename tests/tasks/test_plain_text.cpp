@@ -51,7 +51,7 @@ const std::string russian =
 const std::string chinese =
     "\u5929\u5730\u7384\u9ec3\uff0c\u5b87\u5b99\u6d2a\u8352\u3002\u4e00\u4e8c\u4e09\u56db\u4e94\u516d\u4e03\u516b\n";
 
-std::string what_of(std::string_view bytes) {
+std::string kind_of_file(std::string_view bytes) {
   const std::optional<ForeignBytes> foreign = foreign_bytes(bytes);
   return foreign ? foreign->what : "";
 }
@@ -73,19 +73,19 @@ TEST_CASE("plain text: UTF-16 and UTF-32 are detected with and without a mark", 
   for (const std::string& text : {english, mixed, russian, chinese, std::string("ab"), std::string("\n")}) {
     for (const int times : {1, 50, 3000}) {
       const std::string whole = repeated(text, times);
-      CHECK(what_of(whole).empty());
+      CHECK(kind_of_file(whole).empty());
       for (const std::size_t width : {2u, 4u}) {
         for (const bool big : {false, true}) {
           const std::string expected =
               std::string(width == 2 ? "UTF-16" : "UTF-32") + " text (" + (big ? "big" : "little") + "-endian)";
           CAPTURE(text, times, expected);
           const std::string bytes = encoded(whole, width, big), mark = encoded("\uFEFF", width, big);
-          CHECK(what_of(mark + bytes) == expected);
+          CHECK(kind_of_file(mark + bytes) == expected);
           CHECK(foreign_bytes(mark + bytes)->encoding == (width == 2 ? "UTF-16" : "UTF-32"));
           // Two letters or a line break alone are ambiguous.
           if (whole.size() > 10) {
-            CHECK(what_of(bytes) == expected);
-            if (times > 1) CHECK(what_of(bytes.substr(0, bytes.size() - 1)) == expected);  // cut short
+            CHECK(kind_of_file(bytes) == expected);
+            if (times > 1) CHECK(kind_of_file(bytes.substr(0, bytes.size() - 1)) == expected);  // cut short
             CHECK(foreign_bytes(bytes)->encoding ==
                   std::string(width == 2 ? "UTF-16" : "UTF-32") + (big ? "BE" : "LE"));
           }
@@ -93,9 +93,9 @@ TEST_CASE("plain text: UTF-16 and UTF-32 are detected with and without a mark", 
       }
     }
   }
-  CHECK(what_of("\xFF\xFE") == "UTF-16 text (little-endian)");
-  CHECK(what_of("\xFF\xFE\0\0a\0"sv) == "UTF-16 text (little-endian)");  // which begins with a NUL
-  CHECK(what_of("\xFE\xFF") == "UTF-16 text (big-endian)");
+  CHECK(kind_of_file("\xFF\xFE") == "UTF-16 text (little-endian)");
+  CHECK(kind_of_file("\xFF\xFE\0\0a\0"sv) == "UTF-16 text (little-endian)");  // which begins with a NUL
+  CHECK(kind_of_file("\xFE\xFF") == "UTF-16 text (big-endian)");
 }
 
 TEST_CASE("plain text: archives are detected by their first bytes", "[plain_text]") {
@@ -116,26 +116,26 @@ TEST_CASE("plain text: archives are detected by their first bytes", "[plain_text
                                                                        {"%PDF-1.7\n"sv, "a PDF file"}};
   for (const auto& [beginning, what] : known) {
     CAPTURE(what);
-    CHECK(what_of(std::string(beginning) + noise) == what);
-    CHECK(what_of("x" + std::string(beginning) + noise).empty());
+    CHECK(kind_of_file(std::string(beginning) + noise) == what);
+    CHECK(kind_of_file("x" + std::string(beginning) + noise).empty());
   }
   std::string tar(1024, '\0');
   tar.replace(0, 5, "a.txt").replace(257, 5, "ustar");
-  CHECK(what_of(tar) == "a tar archive");
+  CHECK(kind_of_file(tar) == "a tar archive");
   // Words that a text may begin with.
   for (const char* text : {"PK", "PAR1 is a group", "%PDF-1.7 is how such files begin", "BZh91AY&SY", "7z", "Rar!"}) {
-    CHECK(what_of(text).empty());
+    CHECK(kind_of_file(text).empty());
   }
 }
 
 TEST_CASE("plain text: other unusual bytes are not mistaken for these formats", "[plain_text]") {
-  CHECK(what_of("").empty());
-  CHECK(what_of("a").empty());
-  CHECK(what_of("\0"sv).empty());
-  CHECK(what_of("hello\0"sv).empty());
-  CHECK(what_of(repeated("caf\xe9 au lait, gar\xe7on\n", 50)).empty());     // Latin-1
-  CHECK(what_of(repeated("\x8e\x84\x82\xcd\x94\x4c\n", 50)).empty());       // Shift JIS
-  CHECK(what_of(repeated(english, 50) + std::string(4096, '\0')).empty());  // a file that was cut short
+  CHECK(kind_of_file("").empty());
+  CHECK(kind_of_file("a").empty());
+  CHECK(kind_of_file("\0"sv).empty());
+  CHECK(kind_of_file("hello\0"sv).empty());
+  CHECK(kind_of_file(repeated("caf\xe9 au lait, gar\xe7on\n", 50)).empty());     // Latin-1
+  CHECK(kind_of_file(repeated("\x8e\x84\x82\xcd\x94\x4c\n", 50)).empty());       // Shift JIS
+  CHECK(kind_of_file(repeated(english, 50) + std::string(4096, '\0')).empty());  // a file that was cut short
   std::string noise, tokens;
   std::uint32_t state = 1;
   for (int i = 0; i < 20000; ++i) {
@@ -146,8 +146,8 @@ TEST_CASE("plain text: other unusual bytes are not mistaken for these formats", 
     tokens += static_cast<char>(token & 0xFF);
     tokens += static_cast<char>(token >> 8);
   }
-  CHECK(what_of(noise).empty());
-  CHECK(what_of(tokens).empty());
+  CHECK(kind_of_file(noise).empty());
+  CHECK(kind_of_file(tokens).empty());
 }
 
 TEST_CASE("plain text: foreign encodings are refused, with a command to convert them", "[plain_text]") {
