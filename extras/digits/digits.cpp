@@ -222,8 +222,8 @@ class DigitsTraining : public TaskTraining {
   void add_flags(Flags& flags) override {
     flags.text(
         "data", data, "FILE",
-        "images in the IDX format of MNIST, as lines of 64 numbers and a digit, or as a folder of PGM files; without "
-        "--data, the digits are synthetic");
+        "images in the IDX format of MNIST, as lines of 64 numbers and a digit, or as a folder of PGM files (without "
+        "--data: synthetic digits)");
     flags.integer(
         "patch", patch_, "PIXELS",
         "task digits: height and width of a patch; must divide the height and width of the images; 0: the largest "

@@ -345,7 +345,7 @@ class ReviewsTraining : public TaskTraining {
  public:
   void add_flags(Flags& flags) override {
     flags.text("data", data, "FILE",
-               "labelled texts, as lines LABEL TAB TEXT or as CSV; without --data, the reviews are synthetic");
+               "labelled texts, as lines LABEL TAB TEXT or as CSV (without --data: synthetic reviews)");
     flags.choice(
         "labels", labels_, {"tone", "meaning"},
         "task reviews: labels of synthetic reviews; tone: majority of positive or negative adjectives; meaning: the "

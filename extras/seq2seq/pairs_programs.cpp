@@ -23,7 +23,7 @@ PlainText read_pairs(const std::string& path, const std::string& tokenizer, cons
 class PairsTraining : public TaskTraining {
  public:
   void add_flags(Flags& flags) override {
-    flags.text("data", data, "FILE", "lines SOURCE TAB TARGET in UTF-8, of which the last tenth is the test set");
+    flags.text("data", data, "FILE", "lines SOURCE TAB TARGET in UTF-8, whose last tenth is the test set");
     flags.choice("tokenizer", tokenizer_, {"char", "byte"},
                  "tokens of the tasks text and pairs; char: Unicode characters; byte: bytes of any file");
   }

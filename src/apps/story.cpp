@@ -7,8 +7,8 @@
 // of plain/; the tag, such as (additive.4), names the equation in the chapter. `backward` makes the same calls in
 // reverse order, without automatic differentiation. The general implementation, src/network/, computes the same losses:
 // test_story.cpp compares both.
-// Letters of shapes: b sequence; c position; d channel; n head; k channel of a head; q channel of the query or the key;
-// f hidden channel; v character of the alphabet. d_x: gradient of the loss with respect to x.
+// Letters of shapes: b sequence; c position; d channel; n head; k channel of a head; q channel of a row that contains
+// query and key; f hidden channel; v character of the alphabet. d_x: gradient of the loss with respect to x.
 
 #include <cmath>
 #include <cstdio>
@@ -53,7 +53,7 @@ struct Story {
     embedding_forward(plain, x_bcd, token_bc, token_vd.value, position_cd.value, B, C, D);  // (embedding.1)
     // The additive block. This network has no dropout (additive.5) and no projection (additive.6).
     layernorm(h_bcd, h_saved, x_bcd, norm_weight_d, norm_bias_d);  // (additive.1)
-    linear(qk_bcq, h_bcd, query_dd, D, Q);                         // (additive.2)
+    linear(qk_bcq, h_bcd, query_dd, D, Q);                         // (additive.2) query_dd and the adjacent key_dd
     pooling_logits(a_bnc, q_bcd, Q, query_pool_nk);                // (additive.3)
     pooling(P_bcd, P_saved, a_bnc, q_bcd, Q);                      // (additive.4)
     gate(r_bcd, h_bcd, P_bcd, k_bcd);                              // (additive.7)
@@ -74,7 +74,8 @@ struct Story {
   }
 
   // ---- Backward: the same calls in reverse order ----
-  // Absent equations of the additive block: 18 to 20 (dropout and projection) and 12 (a variant of 11).
+  // Not in this program: (additive.18) to (additive.20), the backward passes of dropout and projection, and the forward
+  // equation (additive.12), the alternative to (additive.11).
   void backward() {
     // The head.
     cross_entropy_backward(d_logits_bcv, logits_bcv, target_bc);      // (cross_entropy.5)
@@ -86,7 +87,7 @@ struct Story {
     gelu_backward(plain, d_up_bcf, d_hidden_bcf, up_bcf, BC * F, GeluForm::erf);                   // (ffn.9)
     linear_backward(d_h2_bcd, d_up_bcf, h2_bcd, up_fd, D, F);                                      // (ffn.10) (ffn.11)
     layernorm_backward(d_x2_bcd, d_h2_bcd, d_x3_bcd, x2_bcd, h2_saved, ffn_weight_d, ffn_bias_d);  // (ffn.12)
-    // The additive block. Each use of q, t and h adds one term to the gradient. d_r is the first term of d_h.
+    // The additive block. Each use of q, t or h adds one term to its gradient. As r = h + P k, d_r is a term of d_h.
     gate_backward(d_u_bcd, d_v_bcd, d_x2_bcd, u_bcd, v_bcd);                                  // (additive.13)
     pooling_backward(d_t_bcd, d_e_bnc, d_u_bcd, u_bcd, u_saved, e_bnc, t_bcd, D);             // (additive.14)
     pooling_logits_backward(d_t_bcd, d_e_bnc, t_bcd, D, key_pool_nk);                         // (additive.15)

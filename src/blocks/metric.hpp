@@ -17,9 +17,9 @@ namespace abh {
 template <class Device, class T>
 class Rotary;
 
-// The metric-tensor attention block: one projection p is query, key and value. Scores are p_c^T M p_c' / sqrt(K), with
-// a learned matrix M per head, metric_nkk'. M is symmetric and stored packed (metric attention), or unconstrained
-// (quadratic attention). Chapter: docs/blocks/metric.md.
+// The metric-tensor attention block: one projection p is query and value, and the keys are M p, with a learned matrix M
+// per head, metric_nkk'. Scores are p_c^T M p_c' / sqrt(K). M is symmetric and stored packed (metric attention), or
+// unconstrained (quadratic attention). Chapter: docs/blocks/metric.md.
 //
 //   h_bcd = layernorm(x_bcd)                                               (metric.1)
 //   p_bch = sum_d h_bcd project_hd                                         (metric.2)

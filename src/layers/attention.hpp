@@ -28,8 +28,8 @@ namespace abh {
 //   d_key_bsnk   = 1/sqrt(K) sum_c d_score_bncs query_bcnk                         (attention.9)
 //   d_value_bsnk = sum_c weight_bncs d_out_bcnk                                    (attention.10)
 //
-// A given scale replaces 1/sqrt(K) in all equations. A distance bias is added to the score, in (attention.2) and
-// (attention.5):
+// If `scale` is set, it replaces 1/sqrt(K) in all equations. A distance bias is added to the score, in (attention.2)
+// and (attention.5):
 //
 //   score_bncs += distance_bias_n|c + offset - s|                                  (attention.11)
 //   d_distance_bias_np = sum_bc d_score_bncs,  s = c + offset - p                   (attention.12)

@@ -31,7 +31,8 @@ void visit_model(Visitor&& visit, Config& m) {
         m.additive.values);
   visit(Setting{"projection", "additive-projection", "", "linear map of the pooled query"}, m.additive.projection);
   visit(ChoiceSetting{{"skip", "additive-skip", "",
-                       "residual of additive attention; stream: the residual stream; normed: its layernorm"},
+                       "array to which additive attention adds its result; stream: the residual stream; normed: the "
+                       "layernorm of the stream plus the keys times the pooled queries"},
                       {"stream", "normed"}},
         m.additive.skip);
   visit(ChoiceSetting{{"focus", "leap-focus", "", "weight of a position in leap: elu(logit) + 1, or exp(logit)", 2},
@@ -109,7 +110,9 @@ void visit_model(Visitor&& visit, Config& m) {
   visit(
       ChoiceSetting{
           {"embeddings", "embeddings", "",
-           "tables of source, target and output; target: one table for target and output; shared: one for all",
+           "with an encoder: embedding tables of source, target and output; separate: three tables; target: one table "
+           "for target and output; shared: one table for all three; without an encoder, input and output of a language "
+           "model share a table",
            unless_default},
           {"separate", "target", "shared"}},
       m.embeddings);

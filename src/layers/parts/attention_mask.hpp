@@ -5,9 +5,9 @@
 
 namespace abh {
 
-// The attention mask and the distance bias, part of the arguments of attention.hpp. They are numbers, so one kernel
-// handles all masks. There are C queries and S keys. Keys of the same sequence: S = C, query_offset = 0; with a past:
-// S = query_offset + C. Keys of another sequence: causal is false.
+// The attention mask and the distance bias, part of the arguments of attention.hpp. A few parameters describe every
+// mask, so one kernel handles all masks. There are C queries and S keys. Keys of the same sequence: S = C,
+// query_offset = 0; with a past: S = query_offset + C. Keys of another sequence: causal is false.
 
 // Range of positions, begin to end - 1; empty if end <= begin.
 struct Stretch {

@@ -19,8 +19,8 @@ class TextTraining : public TaskTraining {
 
   void add_flags(Flags& flags) override {
     flags.text("data", data, "FILE",
-               "text in UTF-8 to train on, by default Tiny Shakespeare; the last 10 % are the validation split; with "
-               "--resume, another path must contain the same text");
+               "task text: text in UTF-8 (any file with --tokenizer byte), by default Tiny Shakespeare, whose last "
+               "10 % are the validation split (with --resume, another path must contain the same text)");
     flags.choice("tokenizer", tokenizer_, {"char", "byte"},
                  "tokens of the tasks text and pairs; char: Unicode characters; byte: bytes of any file");
   }
