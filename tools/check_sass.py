@@ -33,6 +33,8 @@ accepted = [re.compile(words) for words in (
     r"pooling\w*: \w+_kernel<.*>: (LDG|STG): \d+ neighbours of 4 bytes",
     # Positions or channels whose number is not known, on the way to shared memory.
     r"(bahdanau|relative)_attention: \w+_kernel<.*>: LDG: 4 neighbours",
+    # Positions of one number each, in the order of their buckets.
+    r"lsh_attention: copy_rows_kernel.*: (LDG|STG): 4 neighbours of 4 bytes",
     # One column of a matrix, of inference.
     r"metric_key: query_kernel<.*>: LDG",
     # Registers that do not suffice: heads of 128 channels, masks with biases on sm_80, relative attention.
