@@ -59,6 +59,7 @@ constexpr int width = widest<float>;
 
 // Maximum number of updates per launch, limited by the size of kernel arguments.
 constexpr int most_updates = 32;
+static_assert(most_updates <= most_pieces);
 template <class T>
 struct Update {
   Arrays<T> arrays;

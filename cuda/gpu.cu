@@ -173,6 +173,7 @@ template <Backend backend>
 GpuDevice<backend>& GpuDevice<backend>::SideStream::fork() {
   device_.of_branches().wait_for(device_);
   device_.of_branches_->late_sums_ = device_.late_sums_;
+  if (!forked_) ++device_.open_branches_;
   forked_ = true;
   return *device_.of_branches_;
 }
@@ -181,7 +182,16 @@ template <Backend backend>
 void GpuDevice<backend>::SideStream::join() {
   if (!forked_) return;
   forked_ = false;
+  --device_.open_branches_;
   device_.wait_for(*device_.of_branches_);
+}
+
+// A branch of a branch is in the stream of its own device.
+template <Backend backend>
+void GpuDevice<backend>::wait_for_open_branches() {
+  if (open_branches_ == 0) return;
+  of_branches_->wait_for_open_branches();
+  wait_for(*of_branches_);
 }
 
 // If the events fail, the device is lost or its capture is invalid; the next call reports it.
@@ -212,8 +222,10 @@ void GpuDevice<backend>::DeferredReductions::add(const PartialSums& sums) {
   waiting_.push_back(sums);
 }
 
+// Parts may come from a branch that is still open: if a target occurs twice, that branch may not have been joined.
 template <Backend backend>
 void GpuDevice<backend>::DeferredReductions::finish() {
+  if (!waiting_.empty()) device_.wait_for_open_branches();
   do_partial_sums(device_, waiting_);
   waiting_.clear();
 }

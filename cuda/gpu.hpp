@@ -93,7 +93,8 @@ class GpuDevice {
   //   b(device);           goes on beside that
   //   branch.join();       or the end of the branch: what the device is asked for from here on finds a done
   //
-  // Before join, no other work may write data that the branch accesses, or read data that it writes.
+  // Before join, no other work may write data that the branch accesses, or read data that it writes. Deferred partial
+  // sums wait for open branches by themselves.
   class SideStream {
    public:
     static constexpr bool runs_beside = true;
@@ -210,6 +211,7 @@ class GpuDevice {
     return static_cast<std::size_t>(count) * sizeof(T);
   }
   GpuDevice& of_branches();
+  void wait_for_open_branches();
   void set_zero_bytes(void* to, std::size_t bytes);
   void copy_bytes(void* to, const void* from, std::size_t bytes);  // in the direction given by the pointers
 
@@ -227,6 +229,7 @@ class GpuDevice {
   Workspace parts_{memory()};
   DeferredReductions* late_sums_ = nullptr;  // a branch uses that of its device
   std::unique_ptr<GpuDevice> of_branches_;   // created at the first fork
+  int open_branches_ = 0;                    // forked and not joined
 };
 
 }  // namespace abh

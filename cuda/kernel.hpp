@@ -36,11 +36,16 @@ inline dim3 rows_side_by_side(Index packs, unsigned threads) {
   return dim3(x, threads / x);
 }
 
-// For several pieces of work in one grid, one after another: finds the piece of this block.
+// For several pieces of work in one grid, one after another: finds the piece of this block by binary search, the last
+// one that begins at or before it.
+inline constexpr int most_pieces = 64;
 template <class Piece>
 __device__ __forceinline__ int piece_of_block(const Piece* pieces, int count) {
   int own = 0;
-  for (int next = 1; next < count; ++next) own += blockIdx.x >= pieces[next].first_block ? 1 : 0;
+  for (int step = most_pieces / 2; step > 0; step /= 2) {
+    const int next = own + step;
+    if (next < count && blockIdx.x >= pieces[next].first_block) own = next;
+  }
   return own;
 }
 

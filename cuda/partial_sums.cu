@@ -10,6 +10,7 @@ namespace {
 
 // Maximum number of sums per kernel, limited by the size of its arguments.
 constexpr int most_at_once = 48;
+static_assert(most_at_once <= most_pieces);
 struct Piece {
   PartialSums sums;
   unsigned first_block;

@@ -30,6 +30,8 @@ __device__ __forceinline__ float sum_of_parts(const float* part_p, int parts, In
   }
   shared.sum[threadIdx.y][threadIdx.x] = sum;
   __syncthreads();
+  if (threadIdx.y > 0) return 0;
+  ABH_UNROLL(8)
   for (int y = 1; y < rows; ++y) sum += shared.sum[y][threadIdx.x];
   return sum;
 }

@@ -108,13 +108,20 @@ __device__ __forceinline__ void emit_averages(T* out_bch, Floats<width> state, c
 template <class T, int width>
 __device__ __forceinline__ void make_logits(HeadNumbers& logit_c, TileRun<T, width>& run,
                                             const TileThread<T, width>& me, const MadeLogits<T>& logits, int lanes) {
+  constexpr std::make_integer_sequence<int, run_length> positions;
   const Floats<width> pool = me.works ? load<width>(logits.pool_nk + me.h) : Floats<width>{};
-  batches(std::make_integer_sequence<int, run_length>(), [&](auto i) {
+  float sum[run_length];
+  batches(positions, [&](auto i) {
     const Floats<width> in = floats_of<T, width>(run.in[i]);
-    float sum = 0;
-    for (int v = 0; v < width; ++v) sum += in.x[v] * pool.x[v];
-    sum = group_sum(sum, lanes);
-    if (me.lane % lanes == i % lanes) logit_c[me.position(i)] = sum * logits.scale;  // (pooling_logits.1)
+    sum[i] = 0;
+    for (int v = 0; v < width; ++v) sum[i] += in.x[v] * pool.x[v];
+  });
+  // A group_sum for each position. The shuffles of one distance do not wait for each other.
+  for (int other = lanes / 2; other > 0; other /= 2) {
+    batches(positions, [&](auto i) { sum[i] += __shfl_xor_sync(whole_warp, sum[i], other); });
+  }
+  batches(positions, [&](auto i) {
+    if (me.lane % lanes == i % lanes) logit_c[me.position(i)] = sum[i] * logits.scale;  // (pooling_logits.1)
   });
   run.forget_floats();
 }
@@ -191,21 +198,26 @@ void pooling_forward_in_tile(Gpu& device, PoolingForward<T> a, const Logits& log
       tile_blocks<width>(s.B, s.C, s.H()), tile_threads<width>, 0, device.stream(), a, logits);
 }
 
-// Asynchronous copies of x and out to shared memory, four positions per thread at a time: 48 KB in bf16, 32 in float. A
-// thread reads only its own copies, so no barrier is needed.
+// Asynchronous copies of x, out and, if the gradient is added to it, d_x to shared memory, four positions per thread at
+// a time: 48 KB. A thread reads only its own copies, so no barrier is needed.
 template <class T, int width>
 struct PayloadAhead {
-  static constexpr int ahead = 3 * sizeof(bf16) / sizeof(T), batches = run_length / 4;
-  Pack<T, width> x[ahead][4][tile_threads<width>], out[ahead][4][tile_threads<width>];
+  static constexpr int ahead = 2 * sizeof(bf16) / sizeof(T), batches = run_length / 4;
+  using Slots = Pack<T, width>[ahead][4][tile_threads<width>];
+  Slots x, out, before;
 
   // Batches past the last one are empty groups.
   __device__ __forceinline__ void begin(const PayloadGradient<T>& from, const TileThread<T, width>& me, int batch) {
     const PoolingPlace first(me, 0);
     const T *from_x = from.x_bch + first.in_rows(from.x_stride), *from_out = from.out_bch + first.element;
+    const T* from_d_x = from.d_x_bch + first.in_rows(from.d_x_stride);
     for (int i = 0; i < 4 && batch < batches; ++i) {
       const int c = me.position(4 * batch + i);
       copy_async(&x[batch % ahead][i][threadIdx.x], from_x + c * from.x_stride, c < me.end);
       copy_async(&out[batch % ahead][i][threadIdx.x], from_out + c * me.row, c < me.end);
+      if (from.accumulate) {
+        copy_async(&before[batch % ahead][i][threadIdx.x], from_d_x + c * from.d_x_stride, c < me.end);
+      }
     }
     copy_async_commit();
   }
@@ -331,11 +343,15 @@ __global__ __launch_bounds__(tile_threads<width>,
                                                          load_words<width>(tile.payload.out[slot][i][threadIdx.x].x),
                                                          weight.x[i]};
       if (at.c < me.end) {
-        const Floats<width> d_x = emit.template gradient<width>(loaded, adjoint, kappa);
+        Floats<width> d_x = emit.template gradient<width>(loaded, adjoint, kappa);
+        if (emit.arrays.accumulate) {
+          const Floats<width> before = load<width>(tile.payload.before[slot][i][threadIdx.x].x);
+          for (int v = 0; v < width; ++v) d_x.x[v] += before.x[v];
+        }
         if constexpr (Logits::made) {
-          run.in[first + i] = words_of<T>(emit.arrays.added(at, d_x));
+          run.in[first + i] = words_of<T>(d_x);
         } else {
-          emit.arrays.write(at, d_x);
+          store<width>(emit.arrays.d_x_bch + at.in_rows(emit.arrays.d_x_stride), d_x);
         }
       }
       keep_dots<Emit>(me, first + i, kappa);

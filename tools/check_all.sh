@@ -66,6 +66,7 @@ check "undefined-behaviour sanitizer alone" tools/sanitize.sh ubsan "~[slow]"
 check "thread sanitizer: tests with threads" tools/sanitize.sh tsan "[threads],[training]"
 check "thread sanitizer: training runs, emulated kernels too" tools/tsan_training.sh
 check "thread sanitizer: every test of the emulated kernels" tools/sanitize.sh tsan "[gpu]~[gpu_network]~[programs]"
+check "equal bits of kernels, with fused products and sums" tools/fused_bits.sh
 check "counted accesses of kernels" tools/counts.sh --preset tiny --batch 1 --type bf16
 check "nvcc builds for 80, 90 and PTX without a warning" env OPTIONS=-DBUILD_MPI=ON tools/cuda_build.sh "80;90"
 check "no pack is split, few accesses to local memory, kernel sizes are unchanged" tools/check_sass.py build-cuda

@@ -34,6 +34,8 @@ accepted = [re.compile(words) for words in (
     r"pooling\w*: \w+_kernel<.*>: (LDG|STG): \d+ neighbours of 4 bytes",
     # A variable number of positions or channels is copied to shared memory.
     r"(bahdanau|relative)_attention: \w+_kernel<.*>: LDG: 4 neighbours",
+    # Positions with one element each, in the order of their buckets.
+    r"lsh_attention: copy_rows_kernel.*: (LDG|STG): 4 neighbours of 4 bytes",
     # One column of a matrix, in inference.
     r"metric_key: query_kernel<.*>: LDG",
     # Too few registers: heads of 128 channels, masks with biases on sm_80, relative attention.

@@ -8,11 +8,22 @@ namespace {
 
 constexpr unsigned threads = 256;
 
+// Calls body(k, x_k) for every channel of a row, in order. Reads packs of four if rows are aligned to packs.
+template <class T, class Body>
+__device__ __forceinline__ void for_each_channel(const T* row_k, int K, bool aligned, const Body& body) {
+  for (int k = 0; k < K; k += 4) {
+    const Floats<4> x = load_four(row_k, k, K, aligned);
+    for (int i = 0; i < 4; ++i) {
+      if (k + i < K) body(k + i, x.x[i]);
+    }
+  }
+}
+
 // ---- The order of a round ----
 
 // Grid: one thread per position of every round, (b, n, u, c).
 template <class T>
-__global__ void bucket_kernel(LshOrdering<T> a) {
+__global__ void bucket_kernel(LshOrdering<T> a, bool aligned) {
   wait_for_kernel_before();
   const Index i = Index{blockIdx.x} * blockDim.x + threadIdx.x;
   if (i >= a.B * a.N * a.U * a.C) return;
@@ -28,9 +39,9 @@ __global__ void bucket_kernel(LshOrdering<T> a) {
   int at_largest = 0, at_smallest = 0;
   for (int r = 0; r < R; ++r) {
     float rotated = 0;
-    for (int k = 0; k < K; ++k) {
-      rotated = fmaf(float(query_k[k]), float(rotations_kr[Index{k} * R + r]), rotated);  // (lsh_attention.3)
-    }
+    for_each_channel(query_k, K, aligned, [&](int k, float x) {
+      rotated = fmaf(x, float(rotations_kr[Index{k} * R + r]), rotated);  // (lsh_attention.3)
+    });
     if (rotated > largest) {
       largest = rotated;
       at_largest = r;
@@ -93,12 +104,24 @@ struct Head {
   const AttentionPlace& at;
   float scale;
   const float* inverse_c;
+  bool aligned;  // of all rows, for packs of four channels
   int K = int(in.K), C = int(in.C), piece_size = int(in.piece_size < in.C ? in.piece_size : in.C);
   Rows<const T> query_ck = query_rows(in.query_bch, in.query_stride, in, at);
   Rows<const T> value_ck = query_rows(in.value_bch, in.value_stride, in, at);
 
-  __device__ Head(const LshInputs<T>& inputs, const AttentionPlace& place, float factor, const float* inverse_bnc)
-      : in(inputs), at(place), scale(factor), inverse_c(inverse_bnc + Index{place.head} * inputs.C) {}
+  __device__ Head(const LshInputs<T>& inputs, const AttentionPlace& place, float factor, const float* inverse_bnc,
+                  bool rows_aligned)
+      : in(inputs),
+        at(place),
+        scale(factor),
+        inverse_c(inverse_bnc + Index{place.head} * inputs.C),
+        aligned(rows_aligned) {}
+
+  __device__ float dot_product(const float* x_k, const T* y_k) const {
+    float sum = 0;
+    for_each_channel(y_k, K, aligned, [&](int k, float y) { sum = fmaf(x_k[k], y, sum); });
+    return sum;
+  }
 
   // True if both are in one piece or in adjacent pieces in a round, without regard to causality or mask.
   __device__ bool share_a_piece(int u, int c, int s) const {
@@ -123,29 +146,24 @@ struct Head {
 };
 
 template <class T>
-__device__ __forceinline__ float dot_product(const float* x_k, const T* y_k, int K) {
-  float sum = 0;
-  for (int k = 0; k < K; ++k) sum = fmaf(x_k[k], float(y_k[k]), sum);
-  return sum;
-}
-
-template <class T>
 __device__ __forceinline__ void fetch_row(float* to_k, const T* from_k, int K) {
   for (int k = int(threadIdx.x) % warp_size; k < K; k += warp_size) to_k[k] = float(from_k[k]);
 }
 
-// sum_j number_j row(row_j)_k over the pairs of a warp. Missing rows have the number 0.
+// sum_j number_j row(row_j)_k over the pairs of a warp. Missing rows have the number 0. The addresses of all rows at
+// once would not fit in registers.
 template <class T>
 __device__ __forceinline__ float sum_over_pairs(const float* number_j, const int* row_j, const Rows<const T>& rows,
                                                 int k) {
   float sum = 0;
+  ABH_UNROLL(8)
   for (int j = 0; j < side; ++j) sum = fmaf(number_j[j], float(rows[row_j[j]][k]), sum);
   return sum;
 }
 
 // Grid: one thread per row of every head.
 template <class T>
-__global__ void inverse_kernel(float* inverse_bnc, LshInputs<T> in) {
+__global__ void inverse_kernel(float* inverse_bnc, LshInputs<T> in, bool aligned) {
   wait_for_kernel_before();
   const Index i = Index{blockIdx.x} * blockDim.x + threadIdx.x;
   if (i >= in.B * in.N * in.C) return;
@@ -153,17 +171,18 @@ __global__ void inverse_kernel(float* inverse_bnc, LshInputs<T> in) {
   const T* query_k =
       in.query_bch + (head / in.N * in.C + c) * stride_or(in.query_stride, in.N * in.K) + head % in.N * in.K;
   float square = 0;
-  for (int k = 0; k < int(in.K); ++k) square = fmaf(float(query_k[k]), float(query_k[k]), square);
+  for_each_channel(query_k, int(in.K), aligned, [&](int, float x) { square = fmaf(x, x, square); });
   inverse_bnc[i] = 1 / sqrtf(square / float(in.K) + float(lsh_epsilon));  // (lsh_attention.1)
 }
 
 // Grid: blocks of up to 8 warps, one query per warp.
 template <class T>
-__global__ void forward_kernel(LshForward<T> a, const float* inverse_bnc, float scale, int blocks_of_head) {
+__global__ void forward_kernel(LshForward<T> a, const float* inverse_bnc, float scale, int blocks_of_head,
+                               bool aligned) {
   wait_for_kernel_before();
   auto& pairs = shared_memory<OfPairs>();
   const Place my(a.in.C, a.in.N, blocks_of_head);
-  const Head<T> head(a.in, my.at, scale, inverse_bnc);
+  const Head<T> head(a.in, my.at, scale, inverse_bnc, aligned);
   const int K = head.K, lane = my.lane, c = my.row;
   const OwnRows<0, 2> own(K, my.warp);
   float *query_k = own[0], *total_k = own[1], *power_s = pairs.weight[my.warp];
@@ -181,7 +200,7 @@ __global__ void forward_kernel(LshForward<T> a, const float* inverse_bnc, float 
       const int s = is_there ? head.position_c(u)[begin + lane] : 0;
       const float share = is_there ? head.share(u, c, s) : 0;
       const float score =
-          share > 0 ? dot_product(query_k, head.query_ck[s], K) * (scale * head.inverse_c[s])  // (lsh_attention.7)
+          share > 0 ? head.dot_product(query_k, head.query_ck[s]) * (scale * head.inverse_c[s])  // (lsh_attention.7)
                     : -infinity;
       const float new_max = fmaxf(max, warp_max(score)), base = new_max == -infinity ? 0 : new_max;
       const float shrink = expf(max - base), power = share * expf(score - base);
@@ -217,11 +236,11 @@ __device__ __forceinline__ Pair pair_of(float share, float score, float lse, flo
 // Grid: blocks of up to 8 warps, one query per warp. Computes delta and d_asked for the kernel below.
 template <class T>
 __global__ void backward_query_kernel(LshBackward<T> a, const float* inverse_bnc, float scale, float* delta_bnc,
-                                      float* d_asked_bnck, int blocks_of_head) {
+                                      float* d_asked_bnck, int blocks_of_head, bool aligned) {
   wait_for_kernel_before();
   auto& pairs = shared_memory<OfPairs>();
   const Place my(a.in.C, a.in.N, blocks_of_head);
-  const Head<T> head(a.in, my.at, scale, inverse_bnc);
+  const Head<T> head(a.in, my.at, scale, inverse_bnc, aligned);
   const int K = head.K, lane = my.lane, c = my.row;
   const OwnRows<0, 3> own(K, my.warp);
   float *query_k = own[0], *d_out_k = own[1], *d_asked_k = own[2], *d_score_s = pairs.d_score[my.warp];
@@ -232,7 +251,7 @@ __global__ void backward_query_kernel(LshBackward<T> a, const float* inverse_bnc
   clear_row(d_asked_k, own.K4);
   __syncwarp();
   const Index bnc = Index{my.at.head} * a.in.C + c;
-  const float delta = dot_product(d_out_k, query_rows(a.out_bch, 0, a.in, my.at)[c], K);  // (lsh_attention.12)
+  const float delta = head.dot_product(d_out_k, query_rows(a.out_bch, 0, a.in, my.at)[c]);  // (lsh_attention.12)
   const float lse = a.lse_bnc[bnc];
   if (lane == 0) delta_bnc[bnc] = delta;
 
@@ -244,8 +263,8 @@ __global__ void backward_query_kernel(LshBackward<T> a, const float* inverse_bnc
       const float share = is_there ? head.share(u, c, s) : 0, factor = scale * head.inverse_c[s];
       float d_score = 0;
       if (share > 0) {
-        const float score = dot_product(query_k, head.query_ck[s], K) * factor;
-        d_score = pair_of(share, score, lse, dot_product(d_out_k, head.value_ck[s], K), delta).d_score;
+        const float score = head.dot_product(query_k, head.query_ck[s]) * factor;
+        d_score = pair_of(share, score, lse, head.dot_product(d_out_k, head.value_ck[s]), delta).d_score;
       }
       __syncwarp();
       d_score_s[lane] = d_score * factor;
@@ -262,11 +281,11 @@ __global__ void backward_query_kernel(LshBackward<T> a, const float* inverse_bnc
 // Grid: blocks of up to 8 warps, one key per warp.
 template <class T>
 __global__ void backward_key_kernel(LshBackward<T> a, const float* inverse_bnc, float scale, const float* delta_bnc,
-                                    const float* d_asked_bnck, int blocks_of_head) {
+                                    const float* d_asked_bnck, int blocks_of_head, bool aligned) {
   wait_for_kernel_before();
   auto& pairs = shared_memory<OfPairs>();
   const Place my(a.in.C, a.in.N, blocks_of_head);
-  const Head<T> head(a.in, my.at, scale, inverse_bnc);
+  const Head<T> head(a.in, my.at, scale, inverse_bnc, aligned);
   const int K = head.K, lane = my.lane, s = my.row;
   const OwnRows<0, 4> own(K, my.warp);
   float *query_k = own[0], *value_k = own[1], *d_key_k = own[2], *d_value_k = own[3];
@@ -290,8 +309,8 @@ __global__ void backward_key_kernel(LshBackward<T> a, const float* inverse_bnc, 
       const float share = is_there ? head.share(u, c, s) : 0;
       Pair pair{0, 0};
       if (share > 0) {
-        const float score = dot_product(query_k, head.query_ck[c], K) * (scale * inverse);
-        const float d_weight = dot_product(value_k, d_out_ck[c], K);
+        const float score = head.dot_product(query_k, head.query_ck[c]) * (scale * inverse);
+        const float d_weight = head.dot_product(value_k, d_out_ck[c]);
         pair = pair_of(share, score, a.lse_bnc[first_row + c], d_weight, delta_bnc[first_row + c]);
       }
       __syncwarp();
@@ -323,12 +342,19 @@ float scale_of(const LshInputs<T>& in) {
   return float(1 / __builtin_sqrt(double(in.K)));
 }
 
+// True if rows of queries, and other rows with the stride of the values, allow packs of four channels.
+template <class T, class... Pointers>
+bool rows_fit(const LshInputs<T>& in, const Pointers*... others) {
+  const Index H = in.N * in.K;
+  return packs_fit(in.K, stride_or(in.query_stride, H), stride_or(in.value_stride, H), in.query_bch, others...);
+}
+
 // 1 / length of every row, in scratch memory of the caller.
 template <class T>
 float* inverses_of(Gpu& device, Gpu::Scope& scratch, const LshInputs<T>& in) {
   const Index rows = in.B * in.N * in.C;
   float* inverse_bnc = scratch.template take<float>(rows);
-  launch(inverse_kernel<T>, blocks_for(rows, threads), threads, 0, device.stream(), inverse_bnc, in);
+  launch(inverse_kernel<T>, blocks_for(rows, threads), threads, 0, device.stream(), inverse_bnc, in, rows_fit(in));
   return inverse_bnc;
 }
 
@@ -339,7 +365,11 @@ void lsh_order(Device& device, const LshOrdering<T>& a) {
   typename Device::Scope scratch(device.workspace);
   const Index rounds = a.B * a.N * a.U, buckets = 2 * a.R + 1;
   int* begin_of_bucket = scratch.template take<int>(rounds * buckets);
-  if (!a.buckets_stand) launch(bucket_kernel<T>, blocks_for(rounds * a.C, threads), threads, 0, device.stream(), a);
+  if (!a.buckets_stand) {
+    const Index stride = stride_or(a.query_stride, a.N * a.K);
+    launch(bucket_kernel<T>, blocks_for(rounds * a.C, threads), threads, 0, device.stream(), a,
+           packs_fit(a.K, stride, stride, a.query_bch));
+  }
   launch(copy_rows_kernel, blocks_for(rounds, 1), threads, 0, device.stream(), a.out, begin_of_bucket, int(a.C),
          int(buckets));
 }
@@ -351,7 +381,8 @@ void lsh_attention_forward(Device& device, const LshForward<T>& a) {
   const float* inverse_bnc = inverses_of(device, scratch, in);
   const int warps = warps_for(in.K, OwnRows<0, 2>::bytes), blocks_of_head = int(blocks_for(in.C, warps));
   launch(forward_kernel<T>, blocks_for(in.B * in.N * blocks_of_head, 1), unsigned(warps * warp_size),
-         OwnRows<0, 2>::bytes(in.K, warps), device.stream(), a, inverse_bnc, scale_of(in), blocks_of_head);
+         OwnRows<0, 2>::bytes(in.K, warps), device.stream(), a, inverse_bnc, scale_of(in), blocks_of_head,
+         rows_fit(in, in.value_bch));
 }
 
 template <class Device, class T>
@@ -365,11 +396,12 @@ void lsh_attention_backward(Device& device, const LshBackward<T>& a) {
   const int warps = warps_for(in.K, OwnRows<0, 4>::bytes), blocks_of_head = int(blocks_for(in.C, warps));
   const unsigned blocks = blocks_for(in.B * in.N * blocks_of_head, 1), threads_of_block = unsigned(warps * warp_size);
   const float scale = scale_of(in);
+  const bool aligned = rows_fit(in, in.value_bch, a.out_bch, a.d_out_bch);
   launch(backward_query_kernel<T>, blocks, threads_of_block, OwnRows<0, 3>::bytes(in.K, warps), device.stream(), a,
-         inverse_bnc, scale, delta_bnc, d_asked_bnck, blocks_of_head);
+         inverse_bnc, scale, delta_bnc, d_asked_bnck, blocks_of_head, aligned);
   launch(backward_key_kernel<T>, blocks, threads_of_block, OwnRows<0, 4>::bytes(in.K, warps), device.stream(), a,
          inverse_bnc, scale, static_cast<const float*>(delta_bnc), static_cast<const float*>(d_asked_bnck),
-         blocks_of_head);
+         blocks_of_head, aligned);
 }
 
 ABH_INSTANTIATE(Gpu, lsh_order, lsh_attention_forward, lsh_attention_backward)

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
+#include <tuple>
 #include <type_traits>
 #include <utility>
 
@@ -69,7 +70,9 @@ class ModelOn : public Model {
     device_->copy_from_host(beside_weights(arena), values.data(), weight_count());
   }
 
-  StepResult train_step(const Batch& batch, const TrainingConfig& training, Index step) override {
+  using Model::train_step;
+  StepResult train_step(const Batch& batch, const TrainingConfig& training, Index step,
+                        const std::function<void()>& meanwhile) override {
     StepState state;
     state.seed = training.seed;
     state.step = static_cast<std::uint32_t>(step);
@@ -85,7 +88,7 @@ class ModelOn : public Model {
     whole.B /= capacity_.shards;
     whole.count = staging_.on_device(count_);
     const Index rows = whole.B * targets_of_sequence(batch);
-    steps_[{whole.C, whole.S}].run(*device_, [&] {
+    steps_[{whole.B, whole.C, whole.S, whole.mask_bc != nullptr, whole.source_mask_bs != nullptr}].run(*device_, [&] {
       for (Index shard = 0; shard < capacity_.shards; ++shard) {
         PassContext pass = whole;
         pass.first_b = first_b + shard * pass.B;
@@ -105,6 +108,7 @@ class ModelOn : public Model {
       network_.optimizer().measure_gradient(training, device_state);
       network_.optimizer().update(training, device_state);
     });
+    meanwhile();
     staging_.fetch(losses_.begin, state_.end());
     return {mean_loss(counts), staging_.on_host(state_)->gradient_norm};
   }
@@ -276,7 +280,8 @@ class ModelOn : public Model {
   Index pieces(Index B) const { return capacity_.chunk ? B * capacity_.chunks() : 1; }
   // Counted targets of every piece of every shard.
   std::vector<Index> counts_of_pieces(const Batch& batch) const {
-    const Index rows = targets_of_sequence(batch) * (capacity_.chunk ? 1 : capacity_.B);
+    const Index B = batch.B / (capacity_.shards * processes_.size());
+    const Index rows = targets_of_sequence(batch) * (capacity_.chunk ? 1 : B);
     const Index of_piece = capacity_.chunk ? capacity_.chunk : rows;
     std::vector<Index> counts;
     for (auto row = batch.target_r.begin(); row != batch.target_r.end(); row += rows) {
@@ -325,8 +330,9 @@ class ModelOn : public Model {
   StagingRange<T> patch_bpi_;
   StagingBuffer<Device> staging_;
   std::vector<float> logits_v_;  // of the last decode step
-  // CUDA graphs of training steps, one per length of sequences and sources. Destroyed before the arrays that they use.
-  std::map<std::pair<Index, Index>, typename Device::CapturedGraph> steps_;
+  // CUDA graphs of training steps, one per number and length of sequences, length of sources, and presence of their
+  // masks. Destroyed before the arrays that they use.
+  std::map<std::tuple<Index, Index, Index, bool, bool>, typename Device::CapturedGraph> steps_;
 };
 
 // Calls body.operator()<T>(device) with the selected data type and device.

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -30,15 +31,20 @@ class Model {
   virtual std::vector<float> read(Arena) = 0;
   virtual void write(Arena, const std::vector<float>&) = 0;
 
-  // One training step on a batch of training.batch sequences of C tokens, split into the shards of the capacity: loss,
-  // gradient, clipping, optimizer. The weights do not change if the norm of the gradient is not finite. From the second
-  // step on, `training` must not change, except the learning rate by its schedule, and all or no batches have a mask: a
-  // GPU replays a CUDA graph.
+  // One training step on a batch of at most training.batch sequences of C tokens, split into the shards of the
+  // capacity: loss, gradient, clipping, optimizer. The weights do not change if the norm of the gradient is not finite.
+  // From the second step on, `training` must not change, except the learning rate by its schedule: a GPU replays a CUDA
+  // graph. `meanwhile` is called once, when the batch has been copied and a GPU works on the step; it may overwrite the
+  // batch.
   struct StepResult {
     double loss;           // mean, nats per token, label smoothing included
     double gradient_norm;  // before clipping
   };
-  virtual StepResult train_step(const Batch& batch, const TrainingConfig& training, Index step) = 0;
+  virtual StepResult train_step(const Batch& batch, const TrainingConfig& training, Index step,
+                                const std::function<void()>& meanwhile) = 0;
+  StepResult train_step(const Batch& batch, const TrainingConfig& training, Index step) {
+    return train_step(batch, training, step, [] {});
+  }
 
   // Evaluates without dropout and label smoothing, at most as many sequences as a shard has. best_r: most likely index
   // for each row of logits with a counted target.

@@ -155,8 +155,10 @@ class Trainer {
     bool complete = !state_.pending_gradient_norm || after_step(*state_.pending_gradient_norm);
     while (complete && state_.step < training.steps && !received_signal()) {
       watch_.start();
-      draw_batch();
-      const Model::StepResult result = model_->train_step(batch_, training, state_.step);
+      draw_batch(state_.step);
+      const Model::StepResult result = model_->train_step(batch_, training, state_.step, [&] {
+        if (state_.step + 1 < training.steps) draw_batch(state_.step + 1);
+      });
       watch_.stop();
       require_finite(result);
       recent_losses_.push_back(result.loss);
@@ -186,8 +188,12 @@ class Trainer {
 
   static bool due(Index step, Index every) { return every > 0 && step % every == 0; }
 
-  // Batch of the next step.
-  void draw_batch() { batch_ = task_.training_batch(run_.training.batch, run_.training.seed, state_.step); }
+  // Makes batch_ the batch of a step. train drew it during the previous step, if there was one.
+  void draw_batch(Index step) {
+    if (batch_step_ == step) return;
+    batch_ = task_.training_batch(run_.training.batch, run_.training.seed, step);
+    batch_step_ = step;
+  }
 
   // Does the work due at this step: evaluation, log row, checkpoint. All are due at the last step. Returns false if a
   // signal arrived before the end of the evaluation; the resumed run then does this work.
@@ -307,7 +313,7 @@ class Trainer {
     };
     require(finite(state_.weights) && finite(state_.average), "a weight");
     require(finite(state_.first_moments) && finite(state_.second_moments), "a moment of the gradient");
-    draw_batch();
+    draw_batch(state_.step);
     const Index B = run_.training.batch / run_.training.shards;
     const auto shard = [&](Index i) { return part_of(batch_, i * B, B); };
     const auto always = [](Index) { return true; };
@@ -572,7 +578,8 @@ class Trainer {
   const Task& task_;
   Index C_;
   std::unique_ptr<Model> model_;
-  Batch batch_;                // current batch
+  Batch batch_;                // current batch, or the next one
+  Index batch_step_ = -1;      // its step
   std::optional<RunLog> log_;  // only in the process that writes
   Progress progress_;
   RunState state_;

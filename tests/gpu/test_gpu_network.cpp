@@ -189,6 +189,57 @@ TEST_CASE("gpu network: a training step has a fixed number of launches and a fix
 }
 #endif
 
+// A graph is captured at the second step of its kind and replayed from the third on.
+TEST_CASE("gpu network: batches of other sizes, and with a mask, take turns", "[gpu_network][gpu]") {
+  for (const std::string& device : gpu_devices()) {
+    const Setting s = setting_of("additive,dot");
+    const auto cpu = model_on("cpu", s), gpu = model_on(device, s);
+    const auto batch_of_step = [&](Index step) {
+      Setting one = s;
+      one.training.batch = step % 4 == 1 ? 1 : s.training.batch;
+      std::vector<Token> tokens = tokens_of_step(one, step), targets(tokens.begin() + 1, tokens.end());
+      tokens.pop_back();
+      Batch batch = batch_of_sequences(s.model.context, tokens, targets);
+      if (step % 4 == 3) {
+        batch.mask_bc.assign(tokens.size(), 1);
+        for (std::size_t i = 0; i < tokens.size(); i += 3) batch.mask_bc[i] = 0;
+      }
+      return batch;
+    };
+    for (Index step = 0; step < 12; ++step) {
+      CAPTURE(device, step);
+      const Model::StepResult expected = cpu->train_step(batch_of_step(step), s.training, step),
+                              got = gpu->train_step(batch_of_step(step), s.training, step);
+      CHECK_FALSE(!(std::abs(got.loss - expected.loss) <= 1e-4 * expected.loss));
+      CHECK_FALSE(!(std::abs(got.gradient_norm - expected.gradient_norm) <= 1e-3 * expected.gradient_norm));
+    }
+  }
+}
+
+TEST_CASE("gpu network: work during a step may overwrite its batch", "[gpu_network][gpu]") {
+  std::vector<std::string> devices = gpu_devices();
+  devices.push_back("cpu");
+  for (const std::string& device : devices) {
+    const Setting s = setting_of("additive");
+    const auto plain = model_on(device, s), model = model_on(device, s);
+    for (Index step = 0; step < 4; ++step) {
+      std::vector<Token> tokens = tokens_of_step(s, step), targets(tokens.begin() + 1, tokens.end());
+      tokens.pop_back();
+      Batch batch = batch_of_sequences(s.model.context, tokens, targets);
+      const Model::StepResult expected = plain->train_step(batch, s.training, step);
+      Index calls = 0;
+      const Model::StepResult got = model->train_step(batch, s.training, step, [&] {
+        ++calls;
+        batch = {};
+      });
+      CAPTURE(device, step);
+      CHECK(calls == 1);
+      CHECK(got.loss == expected.loss);
+      CHECK(got.gradient_norm == expected.gradient_norm);
+    }
+  }
+}
+
 TEST_CASE("gpu network: training in bf16 stays near float", "[gpu_network][gpu]") {
   for (const std::string& device : gpu_devices()) {
     for (const MixerProperties& properties : Mixers::properties) {

@@ -1,8 +1,10 @@
 // Tests, on the emulator, the guarantees of cuda/kernel.hpp that its callers do not use yet.
 #if defined(ABH_EMULATOR)
 
+#include <algorithm>
 #include <filesystem>
 #include <string>
+#include <vector>
 
 #include "cuda/gpu.hpp"
 #include "cuda/kernel.hpp"
@@ -28,6 +30,33 @@ TEST_CASE("kernel: two consecutive sums over a block", "[kernel][gpu]") {
     CHECK(first_t == Array<double>(threads, 95 * 96 / 2));
     CHECK(second_t == Array<double>(threads, 95 * 96 * 191 / 6));
   });
+}
+
+struct SomePieces {
+  struct Piece {
+    unsigned first_block;
+  };
+  Piece piece[most_pieces];
+  int count;
+};
+__global__ void piece_kernel(int* piece_of_block_b, SomePieces pieces) {
+  piece_of_block_b[blockIdx.x] = piece_of_block(pieces.piece, pieces.count);
+}
+
+TEST_CASE("kernel: every block finds its piece of the work", "[kernel][gpu]") {
+  for (int count = 1; count <= most_pieces; ++count) {
+    CAPTURE(count);
+    SomePieces pieces{};
+    std::vector<int> expected;
+    for (; pieces.count < count; ++pieces.count) {
+      pieces.piece[pieces.count].first_block = static_cast<unsigned>(expected.size());
+      const int blocks = pieces.count + 1 == count ? 2 : pieces.count % 4;  // some pieces have none
+      expected.insert(expected.end(), static_cast<std::size_t>(blocks), pieces.count);
+    }
+    Array<int> found(expected.size(), -1);
+    launch(piece_kernel, unsigned(expected.size()), 1, 0, nullptr, found.data(), pieces);
+    CHECK(std::equal(found.begin(), found.end(), expected.begin(), expected.end()));
+  }
 }
 
 // `text` from `at` on, up to the comma or the bracket that ends an argument, without spaces.

@@ -258,6 +258,54 @@ TEST_CASE("joined layers: deferred reductions have the bits of immediate ones", 
   });
 }
 
+// The second sum into one target finishes the sums before it, whose parts the branch may still compute.
+TEST_CASE("joined layers: deferred reductions wait for an open branch", "[joined_layers][layernorm][gpu]") {
+  const Index BC = 40, D = 5;
+  const Array<float> weight(size(D), 1.0f), mean(size(BC), 0.1f), rstd(size(BC), 0.9f);
+  for_each_gpu([&]<class Device>(Device& device, const std::string& name) {
+    for (const int order : {0, 1, 2, 3, 4}) {
+      CAPTURE(name, order);
+      set_thread_order(order);
+      Array<float> x(size(BC * D)), d_in(size(2 * BC * D)), d_beside(size(2 * D)), d_twice(size(2 * D));
+      const auto norm = [&](Device& on, Array<float>& d) {
+        layernorm_backward<Device, float>(on, {.d_in_bcd = d_in.data() + (&on == &device ? 0 : BC * D),
+                                               .d_weight_d = d.data(),
+                                               .d_bias_d = d.data() + D,
+                                               .d_out_bcd = x.data(),
+                                               .in_bcd = x.data(),
+                                               .mean_bc = mean.data(),
+                                               .rstd_bc = rstd.data(),
+                                               .weight_d = weight.data(),
+                                               .BC = BC,
+                                               .D = D});
+      };
+      typename Device::CapturedGraph graph;
+      for (std::uint32_t time = 0; time < 3; ++time) {
+        device.synchronize();
+        const Array<float> now = numbers<float>(time, BC * D);
+        std::copy(now.begin(), now.end(), x.begin());
+        for (Array<float>* d : {&d_beside, &d_twice}) std::fill(d->begin(), d->end(), 0.0f);
+        graph.run(device, [&] {
+          typename Device::DeferredReductions sums(device);
+          typename Device::SideStream branch(device);
+          norm(branch.fork(), d_beside);
+          for (int i = 0; i < 2; ++i) norm(device, d_twice);
+          branch.join();
+          sums.finish();
+        });
+        device.synchronize();
+        Array<float> expected(size(2 * D), 0.0f);
+        norm(device, expected);
+        device.synchronize();
+        CHECK((d_beside == expected));
+        for (float& d : expected) d += d;
+        CHECK((d_twice == expected));
+      }
+      set_thread_order(0);
+    }
+  });
+}
+
 TEST_CASE("joined layers: deferred reductions are dropped after an exception", "[joined_layers][layernorm][gpu]") {
   for_each_gpu([]<class Device>(Device& device, const std::string& name) {
     INFO(name);

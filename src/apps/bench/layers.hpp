@@ -10,6 +10,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "apps/bench/joined_layers.hpp"
 #include "apps/bench/results.hpp"
 #include "apps/bench/timing.hpp"
 #include "apps/feature_cases.hpp"
@@ -80,6 +81,7 @@ class LayerBench {
     }
     layer("metric_key", MetricKeyCase{.BC = BC, .N = N, .K = K}, BC * N * K * K, 2, 4);
     layer("cross_entropy", CrossEntropyCase{.BC = BC, .V = V, .targets_bc = tokens, .count = count}, BC * V, 20, 20);
+    if constexpr (Device::joins_layers) JoinedLayersBench<Device, T, LayerBench>(*this, dropout).run();
     FeatureCases::measure(*this);
     optimizers();
   }
