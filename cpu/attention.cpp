@@ -3,6 +3,10 @@
 #include "cpu/attention_backward_tiles.hpp"
 #include "cpu/attention_forward_tiles.hpp"
 #include "cpu/attention_widened.hpp"
+#if ABH_LANE_BYTES > 4
+#include "cpu/attention_units.hpp"
+#include "cpu/units/gemm_units.hpp"
+#endif
 #include "plain/plain.hpp"
 
 namespace abh {
@@ -32,6 +36,22 @@ void forward_in_tiles(Device& device, const AttentionForward<T>& a) {
   });
 }
 
+// bf16: by the unit of the device, or in float, a few sequences at a time. in_lanes: attention of floats.
+template <class Device, class Arguments, class InLanes>
+void narrow_attention(Device& device, const Arguments& a, const InLanes& in_lanes) {
+#if ABH_LANE_BYTES > 4
+  if (device.unit == Isa::amx && !isa_available(Isa::amx)) {
+    return attention_in_unit<AmxTiles<EmulatedTiles>>(device, a);  // for tests
+  }
+  if constexpr (requires { attention_in_tiles(device, a); }) {
+    if (device.unit == Isa::amx) return attention_in_tiles(device, a);
+    if (device.unit == Isa::avx512_bf16) return attention_in_pairs(device, a);
+  }
+#endif
+  for_sequences(a.in,
+                [&](Stretch b) { in_float(device, [&](auto& wide) { in_lanes(widened(wide, sequences(a, b))); }); });
+}
+
 }  // namespace
 
 template <class Device, class T>
@@ -39,9 +59,7 @@ void attention_forward(Device& device, const AttentionForward<T>& a) {
   if constexpr (is_float<T>) {
     a.in.mask.distance_bias_nc ? forward_in_tiles<true>(device, a) : forward_in_tiles<false>(device, a);
   } else if constexpr (is_narrow<T>) {
-    for_sequences(a.in, [&](Stretch b) {
-      in_float(device, [&](auto& wide) { attention_forward<Device, float>(device, widened(wide, sequences(a, b))); });
-    });
+    narrow_attention(device, a, [&](const auto& wide) { attention_forward<Device, float>(device, wide); });
   } else {
     on_one_thread(device, [&] {
       PlainDevice plain;
@@ -55,9 +73,7 @@ void attention_backward(Device& device, const AttentionBackward<T>& a) {
   if constexpr (is_float<T>) {
     a.in.mask.distance_bias_nc ? backward_in_tiles<true>(device, a) : backward_in_tiles<false>(device, a);
   } else if constexpr (is_narrow<T>) {
-    for_sequences(a.in, [&](Stretch b) {
-      in_float(device, [&](auto& wide) { attention_backward<Device, float>(device, widened(wide, sequences(a, b))); });
-    });
+    narrow_attention(device, a, [&](const auto& wide) { attention_backward<Device, float>(device, wide); });
   } else {
     on_one_thread(device, [&] {
       PlainDevice plain;

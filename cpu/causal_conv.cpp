@@ -42,7 +42,7 @@ void transpose_rows(Device& device, T* out, const T* in, Index BC, Index X, Inde
 // (B, C, G, U) and taps as (J, O, G, U), groups last. With one channel per group (depthwise), or with one group,
 // activations already have this order.
 template <class Device, class T>
-void direct_weight(Device& device, T* weight_jogu, const T* weight_dgj, Index U, Index G, Index J) {
+void direct_weight(Device& device, Accum<T>* weight_jogu, const T* weight_dgj, Index U, Index G, Index J) {
   on_one_thread(device, [=] {
     for (Index j = 0; j < J; ++j) {
       for (Index og = 0; og < G * G; ++og) {
@@ -65,12 +65,12 @@ struct Strides {
 // Adds the products of `taps` consecutive taps of a group of G channels to `rows` consecutive positions. The pointers
 // start at the first input position of the first row, and at its tap.
 template <int rows, int taps, class L, class T>
-void add_taps(L (&sum)[rows], const T* in, const T* weight, Index G, const Strides& stride) {
+void add_taps(L (&sum)[rows], const T* in, const Accum<T>* weight, Index G, const Strides& stride) {
   for (Index x = 0; x < G; ++x) {
     L seen[rows + taps - 1];
     const T* in_x = in + x * stride.in_x;
     for (int i = 0; i < rows + taps - 1; ++i, in_x += stride.position) seen[i] = load<L>(in_x);
-    const T* weight_x = weight + x * stride.weight_x;
+    const Accum<T>* weight_x = weight + x * stride.weight_x;
     for (int t = 0; t < taps; ++t, weight_x += stride.tap) {
       const L tap = load<L>(weight_x);
       // Row r reads seen[r + t] for tap t. For the gradient of the input, the strides of positions and taps are
@@ -83,9 +83,9 @@ void add_taps(L (&sum)[rows], const T* in, const T* weight, Index G, const Strid
 // `rows` consecutive positions with `taps` taps each. Every tap and every input is loaded once for all rows; the sums
 // of the rows are independent, which hides latency.
 template <int rows, class L, class T>
-void direct_rows(T* out, const T* in, const T* weight, Index taps, Index G, const Strides& stride) {
+void direct_rows(T* out, const T* in, const Accum<T>* weight, Index taps, Index G, const Strides& stride) {
   L sum[rows];
-  for (int r = 0; r < rows; ++r) sum[r] = splat<L>(T(0));
+  for (int r = 0; r < rows; ++r) sum[r] = splat<L>(Accum<T>(0));
   for (; taps >= 4; taps -= 4, in += 4 * stride.position, weight += 4 * stride.tap) {
     add_taps<rows, 4>(sum, in, weight, G, stride);
   }
@@ -98,7 +98,7 @@ void direct_rows(T* out, const T* in, const T* weight, Index taps, Index G, cons
 // Positions [begin, end) of sequence b: one or a few positions at a time, and within them along the channels, in memory
 // order.
 template <class T>
-void convolve(T* out_bcyu, const T* in_bcxu, const T* weight_jogu, Look look, Index b, Index begin, Index end,
+void convolve(T* out_bcyu, const T* in_bcxu, const Accum<T>* weight_jogu, Look look, Index b, Index begin, Index end,
               const CausalConvShape& s) {
   constexpr Index rows = 4;
   const Index C = s.C, D = s.D, J = s.kernel, U = s.groups, G = D / U;
@@ -107,7 +107,7 @@ void convolve(T* out_bcyu, const T* in_bcxu, const T* weight_jogu, Look look, In
   const bool back = look == Look::back;
   const Strides stride = {.position = D, .tap = back ? G * D : -G * D, .in_x = U, .weight_x = back ? U : D};
   const Index weight_y_stride = back ? D : U;
-  const T* weight_of_oldest = back ? weight_jogu : weight_jogu + (J - 1) * G * D;
+  const Accum<T>* weight_of_oldest = back ? weight_jogu : weight_jogu + (J - 1) * G * D;
   for (Index c = begin; c < end;) {
     // Position c reads positions [first, last), except those outside the sequence.
     const Index first = back ? c - (J - 1) : c, last = first + J;
@@ -117,7 +117,7 @@ void convolve(T* out_bcyu, const T* in_bcxu, const T* weight_jogu, Look look, In
       for_lanes<T>(U, [=]<class L>(Index u) {
         T* out = out_bcyu + (b * C + c) * D + y * U + u;
         const T* in = in_bcxu + (b * C + first + before) * D + u;
-        const T* weight = weight_of_oldest + before * stride.tap + y * weight_y_stride + u;
+        const Accum<T>* weight = weight_of_oldest + before * stride.tap + y * weight_y_stride + u;
         if (together == rows) {
           direct_rows<rows, L>(out, in, weight, J, G, stride);
         } else {
@@ -132,7 +132,7 @@ void convolve(T* out_bcyu, const T* in_bcxu, const T* weight_jogu, Look look, In
 // Adds the contribution of `rows` consecutive positions to the gradients of `taps` consecutive taps. The pointers start
 // at the first row's gradient, at its first input position, and at its tap.
 template <int rows, int taps, class L, class T>
-void add_products(T* d_weight, const T* d_out, const T* in, Index position_stride, Index tap_stride) {
+void add_products(Accum<T>* d_weight, const T* d_out, const T* in, Index position_stride, Index tap_stride) {
   L sum[taps], seen[rows + taps - 1];
   for (int t = 0; t < taps; ++t) sum[t] = load<L>(d_weight + t * tap_stride);
   for (int i = 0; i < rows + taps - 1; ++i, in += position_stride) seen[i] = load<L>(in);
@@ -145,7 +145,8 @@ void add_products(T* d_weight, const T* d_out, const T* in, Index position_strid
 
 // The same for any number of taps.
 template <int rows, class L, class T>
-void direct_products(T* d_weight, const T* d_out, const T* in, Index taps, Index position_stride, Index tap_stride) {
+void direct_products(Accum<T>* d_weight, const T* d_out, const T* in, Index taps, Index position_stride,
+                     Index tap_stride) {
   for (; taps >= 4; taps -= 4, in += 4 * position_stride, d_weight += 4 * tap_stride) {
     add_products<rows, 4, L>(d_weight, d_out, in, position_stride, tap_stride);
   }
@@ -156,18 +157,18 @@ void direct_products(T* d_weight, const T* d_out, const T* in, Index taps, Index
 
 // d_weight_jogu = contribution of positions [begin, end) of sequence b to the weight's gradient.
 template <class T>
-void correlate(T* d_weight_jogu, const T* d_out_bcou, const T* in_bcgu, Index b, Index begin, Index end,
+void correlate(Accum<T>* d_weight_jogu, const T* d_out_bcou, const T* in_bcgu, Index b, Index begin, Index end,
                const CausalConvShape& s) {
   constexpr Index rows = 4;
   const Index C = s.C, D = s.D, J = s.kernel, U = s.groups, G = D / U;
-  for (Index i = 0; i < J * G * D; ++i) d_weight_jogu[i] = T(0);
+  for (Index i = 0; i < J * G * D; ++i) d_weight_jogu[i] = Accum<T>(0);
   for (Index c = begin; c < end;) {
     const Index first = c - (J - 1), before = first < 0 ? -first : 0;
     const Index together = c + rows <= end && before == 0 ? rows : 1;
     for (Index o = 0; o < G; ++o) {
       for (Index g = 0; g < G; ++g) {
         for_lanes<T>(U, [=]<class L>(Index u) {
-          T* d_weight = d_weight_jogu + before * G * D + (o * G + g) * U + u;
+          Accum<T>* d_weight = d_weight_jogu + before * G * D + (o * G + g) * U + u;
           const T* d_out = d_out_bcou + (b * C + c) * D + o * U + u;
           const T* in = in_bcgu + (b * C + first + before) * D + g * U + u;
           if (together == rows) {
@@ -183,7 +184,8 @@ void correlate(T* d_weight_jogu, const T* d_out_bcou, const T* in_bcgu, Index b,
 }
 
 template <class Device, class T>
-void direct_forward(Device& device, T* out_bcou, const T* in_bcgu, const T* weight_jogu, const CausalConvShape& s) {
+void direct_forward(Device& device, T* out_bcou, const T* in_bcgu, const Accum<T>* weight_jogu,
+                    const CausalConvShape& s) {
   for_pieces(device, s.B, s.C, [=](Index b, Index begin, Index end) {
     convolve(out_bcou, in_bcgu, weight_jogu, Look::back, b, begin, end, s);
   });
@@ -193,12 +195,12 @@ void direct_forward(Device& device, T* out_bcou, const T* in_bcgu, const T* weig
 // are added in order.
 template <class Device, class T>
 void direct_backward(Device& device, T* d_in_bcgu, Accum<T>* d_weight_dgj, const T* d_out_bcou, const T* in_bcgu,
-                     const T* weight_jogu, const CausalConvShape& s) {
+                     const Accum<T>* weight_jogu, const CausalConvShape& s) {
   const Index U = s.groups, G = s.D / U, J = s.kernel;
   const Index pieces = blocks_of(s.C, positions_per_task), tasks = s.B * pieces;
   if (tasks == 0) return;
   typename Device::Scope scratch(device.workspace);
-  T* d_weight_tjogu = scratch.template take<T>(tasks * J * G * s.D);  // t = task
+  Accum<T>* d_weight_tjogu = scratch.template take<Accum<T>>(tasks * J * G * s.D);  // t = task
   for_pieces(device, s.B, s.C, [=](Index b, Index begin, Index end) {
     const Index task = b * pieces + begin / positions_per_task;
     convolve(d_in_bcgu, d_out_bcou, weight_jogu, Look::ahead, b, begin, end, s);
@@ -208,10 +210,11 @@ void direct_backward(Device& device, T* d_in_bcgu, Accum<T>* d_weight_dgj, const
   // The channels of a tap are not contiguous in the weight: the sum over tasks is scattered once.
   parallel_for(device, J * G * G, [=](Index jog, Index) {
     const Index j = jog / (G * G), og = jog % (G * G);
-    T* sum_u = d_weight_tjogu + jog * U;  // of the first task
+    Accum<T>* sum_u = d_weight_tjogu + jog * U;  // of the first task
     for (Index task = 1; task < tasks; ++task) {
-      const T* d_weight_u = d_weight_tjogu + (task * J * G * G + jog) * U;
-      for_lanes<T>(U, [=]<class L>(Index u) { store<L>(sum_u + u, load<L>(sum_u + u) + load<L>(d_weight_u + u)); });
+      const Accum<T>* d_weight_u = d_weight_tjogu + (task * J * G * G + jog) * U;
+      for_lanes<Accum<T>>(U,
+                          [=]<class L>(Index u) { store<L>(sum_u + u, load<L>(sum_u + u) + load<L>(d_weight_u + u)); });
     }
     for (Index u = 0; u < U; ++u) d_weight_dgj[(u * G * G + og) * J + j] += sum_u[u];
   });
@@ -254,24 +257,27 @@ void sum_windows(Device& device, T* d_in_bcg, const T* d_window_bcjg, const Caus
 }
 
 template <class Device, class T>
-void convolve_forward(Device& device, T* out_bcd, const T* in_bcd, const T* weight_dgj, const CausalConvShape& s) {
+void wide_forward(Device& device, T* out_bcd, const T* in_bcd, const T* weight_dgj, const CausalConvShape& s) {
   const Index BC = s.B * s.C, U = s.groups, G = s.D / s.groups, J = s.kernel;
   typename Device::Scope scratch(device.workspace);
   T* weight = scratch.template take<T>(s.D * G * J);
-  if (G >= causal_conv_gemm_width) {
-    transpose_rows(device, weight, weight_dgj, s.D, G, J);  // weight_djg
-    T* window_bcjg = scratch.template take<T>(BC * J * G);
-    for (Index u = 0; u < U; ++u) {
-      gather_windows(device, window_bcjg, in_bcd + u * G, s);
-      linear_forward<Device, T>(device, {.out_bco = out_bcd + u * G,  // (causal_conv.1)
-                                         .in_bci = window_bcjg,
-                                         .weight_oi = weight + u * G * J * G,
-                                         .shape = {.BC = BC, .I = J * G, .O = G, .out_stride = s.D}});
-    }
-    return;
+  transpose_rows(device, weight, weight_dgj, s.D, G, J);  // weight_djg
+  T* window_bcjg = scratch.template take<T>(BC * J * G);
+  for (Index u = 0; u < U; ++u) {
+    gather_windows(device, window_bcjg, in_bcd + u * G, s);
+    linear_forward<Device, T>(device, {.out_bco = out_bcd + u * G,  // (causal_conv.1)
+                                       .in_bci = window_bcjg,
+                                       .weight_oi = weight + u * G * J * G,
+                                       .shape = {.BC = BC, .I = J * G, .O = G, .out_stride = s.D}});
   }
+}
 
-  direct_weight(device, weight, weight_dgj, U, G, J);
+template <class Device, class T>
+void narrow_forward(Device& device, T* out_bcd, const T* in_bcd, const T* weight_dgj, const CausalConvShape& s) {
+  const Index BC = s.B * s.C, U = s.groups, G = s.D / s.groups;
+  typename Device::Scope scratch(device.workspace);
+  Accum<T>* weight = scratch.template take<Accum<T>>(s.D * G * s.kernel);
+  direct_weight(device, weight, weight_dgj, U, G, s.kernel);
   if (G == 1 || U == 1) {
     direct_forward(device, out_bcd, in_bcd, weight, s);
     return;
@@ -284,37 +290,41 @@ void convolve_forward(Device& device, T* out_bcd, const T* in_bcd, const T* weig
 }
 
 template <class Device, class T>
-void convolve_backward(Device& device, T* d_in_bcd, Accum<T>* d_weight_dgj, const T* d_out_bcd, const T* in_bcd,
-                       const T* weight_dgj, const CausalConvShape& s) {
+void wide_backward(Device& device, T* d_in_bcd, Accum<T>* d_weight_dgj, const T* d_out_bcd, const T* in_bcd,
+                   const T* weight_dgj, const CausalConvShape& s) {
   const Index BC = s.B * s.C, U = s.groups, G = s.D / s.groups, J = s.kernel;
   typename Device::Scope scratch(device.workspace);
   T* weight = scratch.template take<T>(s.D * G * J);
-  if (G >= causal_conv_gemm_width) {
-    transpose_rows(device, weight, weight_dgj, s.D, G, J);  // weight_djg
-    T* window_bcjg = scratch.template take<T>(BC * J * G);
-    Accum<T>* d_weight_djg = scratch.template take<Accum<T>>(s.D * J * G);
-    device.set_zero(d_weight_djg, s.D * J * G);
-    for (Index u = 0; u < U; ++u) {
-      gather_windows(device, window_bcjg, in_bcd + u * G, s);
-      linear_backward_weight<Device, T>(device, {.d_weight_oi = d_weight_djg + u * G * J * G,  // (causal_conv.3)
-                                                 .d_out_bco = d_out_bcd + u * G,
-                                                 .in_bci = window_bcjg,
-                                                 .shape = {.BC = BC, .I = J * G, .O = G, .out_stride = s.D}});
-      linear_backward_input<Device, T>(device, {.d_in_bci = window_bcjg,
-                                                .d_out_bco = d_out_bcd + u * G,
-                                                .weight_oi = weight + u * G * J * G,
-                                                .shape = {.BC = BC, .I = J * G, .O = G, .out_stride = s.D}});
-      sum_windows(device, d_in_bcd + u * G, window_bcjg, s);
-    }
-    parallel_rows(device, s.D, positions_per_task, [&](Index d) {
-      for (Index g = 0; g < G; ++g) {
-        for (Index j = 0; j < J; ++j) d_weight_dgj[(d * G + g) * J + j] += d_weight_djg[(d * J + j) * G + g];
-      }
-    });
-    return;
+  transpose_rows(device, weight, weight_dgj, s.D, G, J);  // weight_djg
+  T* window_bcjg = scratch.template take<T>(BC * J * G);
+  Accum<T>* d_weight_djg = scratch.template take<Accum<T>>(s.D * J * G);
+  device.set_zero(d_weight_djg, s.D * J * G);
+  for (Index u = 0; u < U; ++u) {
+    gather_windows(device, window_bcjg, in_bcd + u * G, s);
+    linear_backward_weight<Device, T>(device, {.d_weight_oi = d_weight_djg + u * G * J * G,  // (causal_conv.3)
+                                               .d_out_bco = d_out_bcd + u * G,
+                                               .in_bci = window_bcjg,
+                                               .shape = {.BC = BC, .I = J * G, .O = G, .out_stride = s.D}});
+    linear_backward_input<Device, T>(device, {.d_in_bci = window_bcjg,
+                                              .d_out_bco = d_out_bcd + u * G,
+                                              .weight_oi = weight + u * G * J * G,
+                                              .shape = {.BC = BC, .I = J * G, .O = G, .out_stride = s.D}});
+    sum_windows(device, d_in_bcd + u * G, window_bcjg, s);
   }
+  parallel_rows(device, s.D, positions_per_task, [&](Index d) {
+    for (Index g = 0; g < G; ++g) {
+      for (Index j = 0; j < J; ++j) d_weight_dgj[(d * G + g) * J + j] += d_weight_djg[(d * J + j) * G + g];
+    }
+  });
+}
 
-  direct_weight(device, weight, weight_dgj, U, G, J);
+template <class Device, class T>
+void narrow_backward(Device& device, T* d_in_bcd, Accum<T>* d_weight_dgj, const T* d_out_bcd, const T* in_bcd,
+                     const T* weight_dgj, const CausalConvShape& s) {
+  const Index BC = s.B * s.C, U = s.groups, G = s.D / s.groups;
+  typename Device::Scope scratch(device.workspace);
+  Accum<T>* weight = scratch.template take<Accum<T>>(s.D * G * s.kernel);
+  direct_weight(device, weight, weight_dgj, U, G, s.kernel);
   if (G == 1 || U == 1) {
     direct_backward(device, d_in_bcd, d_weight_dgj, d_out_bcd, in_bcd, weight, s);
     return;
@@ -332,27 +342,31 @@ void convolve_backward(Device& device, T* d_in_bcd, Accum<T>* d_weight_dgj, cons
 
 template <class Device, class T>
 void causal_conv_forward(Device& device, T* out_bcd, const T* in_bcd, const T* weight_dgj, const CausalConvShape& s) {
-  if constexpr (is_narrow<T>) {
+  if (s.D / s.groups < causal_conv_gemm_width) {
+    narrow_forward(device, out_bcd, in_bcd, weight_dgj, s);
+  } else if constexpr (is_narrow<T>) {
     in_float(device, [&](auto& wide) {
       causal_conv_forward<Device, float>(device, wide.out(out_bcd, s.B * s.C, s.D), wide.in(in_bcd, s.B * s.C, s.D),
                                          wide.in(weight_dgj, s.D, s.D / s.groups * s.kernel), s);
     });
   } else {
-    convolve_forward(device, out_bcd, in_bcd, weight_dgj, s);
+    wide_forward(device, out_bcd, in_bcd, weight_dgj, s);
   }
 }
 
 template <class Device, class T>
 void causal_conv_backward(Device& device, T* d_in_bcd, Accum<T>* d_weight_dgj, const T* d_out_bcd, const T* in_bcd,
                           const T* weight_dgj, const CausalConvShape& s) {
-  if constexpr (is_narrow<T>) {
+  if (s.D / s.groups < causal_conv_gemm_width) {
+    narrow_backward(device, d_in_bcd, d_weight_dgj, d_out_bcd, in_bcd, weight_dgj, s);
+  } else if constexpr (is_narrow<T>) {
     in_float(device, [&](auto& wide) {
       const Index BC = s.B * s.C, D = s.D;
       causal_conv_backward<Device, float>(device, wide.out(d_in_bcd, BC, D), d_weight_dgj, wide.in(d_out_bcd, BC, D),
                                           wide.in(in_bcd, BC, D), wide.in(weight_dgj, D, D / s.groups * s.kernel), s);
     });
   } else {
-    convolve_backward(device, d_in_bcd, d_weight_dgj, d_out_bcd, in_bcd, weight_dgj, s);
+    wide_backward(device, d_in_bcd, d_weight_dgj, d_out_bcd, in_bcd, weight_dgj, s);
   }
 }
 

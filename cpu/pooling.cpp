@@ -25,13 +25,27 @@ struct WithoutDecay {
   }
 };
 
+// bf16: B sequences from b, in float.
 template <class Device>
-PoolingInputs<float> widened(Widened<Device>& wide, const PoolingInputs<bf16>& in) {
-  return {.logit_bnc = in.logit_bnc,
-          .x_bch = wide.in(in.x_bch, in.shape.B * in.shape.C, in.shape.H(), in.x_stride),
+PoolingInputs<float> widened(Widened<Device>& wide, const PoolingInputs<bf16>& in, Index b, Index B) {
+  const Index C = in.shape.C, H = in.shape.H(), row = b * C;
+  PoolingShape shape = in.shape;
+  shape.B = B;
+  return {.logit_bnc = in.logit_bnc + row * shape.N,
+          .x_bch = wide.in(in.x_bch + row * stride_or(in.x_stride, H), B * C, H, in.x_stride),
           .slope_n = in.slope_n,
-          .mask_bc = in.mask_bc,
-          .shape = in.shape};
+          .mask_bc = in.mask_bc ? in.mask_bc + row : nullptr,
+          .shape = shape};
+}
+
+// Calls body(b, B) for B sequences from b, a few at a time, so that scratch memory does not grow with the batch. They
+// are so many that no kernel divides a sequence which it would compute as one task in a large batch: the bits are the
+// same.
+template <class Device, class Body>
+void for_groups(const Device& device, const Shape& s, const Body& body) {
+  const Index least = max_of(device.threads.count(), max_of(enough_sequences, blocks_of(2 * enough_sequences, s.N)));
+  const Index groups = max_of(s.B / least, 1);
+  for (Index i = 0; i < groups; ++i) body(i * s.B / groups, (i + 1) * s.B / groups - i * s.B / groups);
 }
 
 template <class Device, class T>
@@ -59,14 +73,17 @@ void pooling_backward_in_lanes(Device& device, const PoolingBackward<T>& a) {
 template <class Device, class T>
 void pooling_forward(Device& device, const PoolingForward<T>& a) {
   if constexpr (is_narrow<T>) {
-    in_float(device, [&](auto& wide) {
-      const Index BC = a.in.shape.B * a.in.shape.C, H = a.in.shape.H();
-      pooling_forward<Device, float>(device, {.out_bch = wide.out(a.out_bch, BC, H),
-                                              .max_bnc = a.max_bnc,
-                                              .sum_bnc = a.sum_bnc,
-                                              .in = widened(wide, a.in),
-                                              .first = a.first,
-                                              .last = a.last});
+    const Index C = a.in.shape.C, N = a.in.shape.N, H = a.in.shape.H();
+    for_groups(device, a.in.shape, [&](Index b, Index B) {
+      in_float(device, [&](auto& wide) {
+        const Index row = b * C, rows = B * C;
+        pooling_forward<Device, float>(device, {.out_bch = wide.out(a.out_bch + row * H, rows, H),
+                                                .max_bnc = a.max_bnc + row * N,
+                                                .sum_bnc = a.sum_bnc + row * N,
+                                                .in = widened(wide, a.in, b, B),
+                                                .first = a.first,
+                                                .last = a.last});
+      });
     });
   } else {
     pooling_forward_in_lanes(device, a);
@@ -76,17 +93,21 @@ void pooling_forward(Device& device, const PoolingForward<T>& a) {
 template <class Device, class T>
 void pooling_backward(Device& device, const PoolingBackward<T>& a) {
   if constexpr (is_narrow<T>) {
-    in_float(device, [&](auto& wide) {
-      const Index BC = a.in.shape.B * a.in.shape.C, H = a.in.shape.H();
-      pooling_backward<Device, float>(device, {.d_x_bch = wide.out(a.d_x_bch, BC, H, a.d_x_stride, a.accumulate),
-                                               .accumulate = a.accumulate,
-                                               .d_logit_bnc = a.d_logit_bnc,
-                                               .d_out_bch = wide.in(a.d_out_bch, BC, H),
-                                               .d_lse_bnc = a.d_lse_bnc,
-                                               .out_bch = wide.in(a.out_bch, BC, H),
-                                               .max_bnc = a.max_bnc,
-                                               .sum_bnc = a.sum_bnc,
-                                               .in = widened(wide, a.in)});
+    const Index C = a.in.shape.C, N = a.in.shape.N, H = a.in.shape.H();
+    for_groups(device, a.in.shape, [&](Index b, Index B) {
+      in_float(device, [&](auto& wide) {
+        const Index row = b * C, rows = B * C;
+        bf16* d_x_bch = a.d_x_bch + row * stride_or(a.d_x_stride, H);
+        pooling_backward<Device, float>(device, {.d_x_bch = wide.out(d_x_bch, rows, H, a.d_x_stride, a.accumulate),
+                                                 .accumulate = a.accumulate,
+                                                 .d_logit_bnc = a.d_logit_bnc + row * N,
+                                                 .d_out_bch = wide.in(a.d_out_bch + row * H, rows, H),
+                                                 .d_lse_bnc = a.d_lse_bnc ? a.d_lse_bnc + row * N : nullptr,
+                                                 .out_bch = wide.in(a.out_bch + row * H, rows, H),
+                                                 .max_bnc = a.max_bnc + row * N,
+                                                 .sum_bnc = a.sum_bnc + row * N,
+                                                 .in = widened(wide, a.in, b, B)});
+      });
     });
   } else {
     pooling_backward_in_lanes(device, a);

@@ -31,11 +31,11 @@ inline void column_tiles(const Gemm<float>& g, const ColumnBlock& block, const T
       const Index last_whole =
           g.K - max_of(blocks_of(m + a_reads - g.M, g.a_col), blocks_of(n + b_reads - g.N, g.b_row));
       if (last_whole >= block.k + block.count) {
-        tile<GemmOrder::columns>(target, operands);
+        multiply_tile<GemmOrder::columns>(target, operands);
         continue;
       }
       operands.K = max_of(last_whole - block.k, 0);
-      tile<GemmOrder::columns>(target, operands);
+      multiply_tile<GemmOrder::columns>(target, operands);
       float a_copy[most_copied * a_reads], b_copy[most_copied * tile_columns];
       std::memset(a_copy, 0, sizeof(a_copy));
       std::memset(b_copy, 0, sizeof(b_copy));
@@ -45,7 +45,7 @@ inline void column_tiles(const Gemm<float>& g, const ColumnBlock& block, const T
         copy_few(b_copy + copied * tile_columns, g.b_kn + n + row * g.b_row, target.columns);
       }
       target.accumulate = true;
-      tile<GemmOrder::columns>(
+      multiply_tile<GemmOrder::columns>(
           target,
           {.a = a_copy, .a_stride = a_reads, .b = b_copy, .b_row = tile_columns, .K = block.count - operands.K});
     }
@@ -168,7 +168,7 @@ inline void narrow_part_tiles(const Gemm<float>& g, const ColumnBlock& part) {
         if (packs_a) operands.a_panel = a_panel;
       }
       if (m == part.m_begin) pack_in_passing(operands, b_panel, b_kn + n, g.b_row, g.N - n);
-      tile<GemmOrder::columns>(column_target(g, m, m + rows, n, part.n_end, part.k == 0), operands);
+      multiply_tile<GemmOrder::columns>(column_target(g, m, m + rows, n, part.n_end, part.k == 0), operands);
       if (packs_a || a_ends) a_panel += panel_size;
     }
   }
@@ -240,7 +240,7 @@ inline void packed_column_tiles(const Gemm<float>& g, const ColumnBlock& block, 
         if (next.packed < next.count) pack(next, min_of(rows_each, next.count - next.packed));
         TileOperands operands{.a = a, .a_stride = tile_rows, .b = b_panel, .b_row = tile_columns, .K = group.count};
         if (m == block.m_begin) pack_in_passing(operands, b_panel, b_kn, g.b_row, g.N - n);
-        tile<GemmOrder::columns>(column_target(g, m, group.m_end, n, block.n_end, group.k == 0), operands);
+        multiply_tile<GemmOrder::columns>(column_target(g, m, group.m_end, n, block.n_end, group.k == 0), operands);
       }
     }
     group = next;

@@ -89,7 +89,7 @@ struct WidenedTiles {
                             .accumulate = add};
     const TileOperands operands{
         .a = a, .a_stride = by_columns ? rows : steps, .b = b, .b_row = columns, .K = steps, .ahead = a};
-    by_columns ? tile<GemmOrder::columns>(target, operands) : tile<GemmOrder::rows>(target, operands);
+    by_columns ? multiply_tile<GemmOrder::columns>(target, operands) : multiply_tile<GemmOrder::rows>(target, operands);
   }
 
  private:

@@ -121,14 +121,14 @@ void row_gemm(Device& device, const Gemm<float>& g) {
           if (packs_rows) {
             pack_in_passing(operands, panels + (n - n_begin) * count, g.b_kn + k * g.b_row + n, g.b_row, N - n);
           }
-          tile<GemmOrder::rows>({.out_mn = g.out_mn + m * g.out_row + n,
-                                 .out_row = g.out_row,
-                                 .bias_n = g.bias_n && k == 0 ? g.bias_n + n : nullptr,
-                                 .rows = rows,
-                                 .columns = min_of(tile_columns, N - n),
-                                 .scale = g.scale,
-                                 .accumulate = g.accumulate || k > 0},
-                                operands);
+          multiply_tile<GemmOrder::rows>({.out_mn = g.out_mn + m * g.out_row + n,
+                                          .out_row = g.out_row,
+                                          .bias_n = g.bias_n && k == 0 ? g.bias_n + n : nullptr,
+                                          .rows = rows,
+                                          .columns = min_of(tile_columns, N - n),
+                                          .scale = g.scale,
+                                          .accumulate = g.accumulate || k > 0},
+                                         operands);
         }
       }
     }

@@ -286,7 +286,7 @@ inline void tile_of_rows(const TileTarget& target, const TileOperands& operands)
 // Smallest product that covers the real part of the tile: an even number of rows, half or all of the columns. It reads
 // this many elements, so smaller operands must be padded.
 template <GemmOrder order>
-inline void tile(const TileTarget& target, const TileOperands& operands) {
+inline void multiply_tile(const TileTarget& target, const TileOperands& operands) {
   unrolled<tile_rows / 2>([&](auto i) __attribute__((always_inline)) {
     constexpr int rows = 2 * (i + 1);
     if (target.rows != rows && target.rows != rows - 1) return;

@@ -10,6 +10,12 @@ inline namespace ABH_ISA {
 
 using Pair = std::uint32_t;
 
+// Rows of pairs: pair i of row r is first[r * row + i * step].
+struct PairRows {
+  const Pair* first;
+  Index row, step;
+};
+
 // Copies the pairs of a row of `count` numbers, zero-padded to `size` words.
 inline void copy_pairs(Pair* to, const bf16* from, Index count, Index size) {
   constexpr Index vector = lane_width<float>;

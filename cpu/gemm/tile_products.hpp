@@ -99,6 +99,19 @@ struct AmxTiles {
                        bool) {
     Unit::multiply(out, out_row, a, steps, b, amx_side * steps, steps, add);
   }
+
+  // For attention: a strip of rows times a panel of b_steps pairs, from pair `first` of the panel on. The pairs of a
+  // row are contiguous; ready_strip moves them to the buffer if they are not.
+  static constexpr Index pairs_at_once = amx_side, strip_buffer = rows * 4 * amx_side;
+  static PairRows ready_strip(PairRows a, Index steps, Pair* buffer) {
+    if (a.step == 1) return a;
+    transpose_words(buffer, steps, steps, a.first, a.step, steps, rows);
+    return {buffer, steps, 1};
+  }
+  static void multiply_pairs(float* out, Index out_row, PairRows a, const Pair* b, Index b_steps, Index first,
+                             Index steps, Index, bool add) {
+    Unit::multiply(out, out_row, a.first, a.row, b + first * amx_side, amx_side * b_steps, steps, add);
+  }
 };
 
 }  // namespace ABH_ISA

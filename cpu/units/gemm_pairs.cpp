@@ -1,5 +1,7 @@
-// Matrix product of bf16 matrices by the instruction of AVX512_BF16: tiles of 12 x 32 floats in registers.
+// Matrix product of bf16 matrices, and attention, by the instruction of AVX512_BF16: tiles of 12 x 32 floats in
+// registers.
 
+#include "cpu/attention_units.hpp"
 #include "cpu/gemm/gemm_narrow.hpp"
 #include "cpu/gemm/pair_panels.hpp"
 #include "cpu/units/gemm_units.hpp"
@@ -34,10 +36,18 @@ struct PairTiles {
 
   static void multiply(float* out, Index out_row, const Pair* a, const Pair* b, Index count_m, Index, Index steps,
                        bool add, bool by_columns) {
-    const Index a_row = by_columns ? 1 : steps, a_step = by_columns ? rows : 1;
+    multiply_pairs(out, out_row, {a, by_columns ? 1 : steps, by_columns ? rows : 1}, b, steps, 0, steps, count_m, add);
+  }
+
+  // For attention: a strip of rows times a panel, from pair `first` of the panel on.
+  static constexpr Index pairs_at_once = 1, strip_buffer = 1;
+  static PairRows ready_strip(PairRows a, Index, Pair*) { return a; }
+  static void multiply_pairs(float* out, Index out_row, PairRows a, const Pair* b, Index, Index first, Index steps,
+                             Index count_m, bool add) {
     unrolled<rows / 2>([&](auto i) __attribute__((always_inline)) {
       constexpr int some = 2 * (i + 1);
-      if (count_m == some || count_m == some - 1) multiply_rows<some>(out, out_row, a, a_row, a_step, b, steps, add);
+      if (count_m != some && count_m != some - 1) return;
+      multiply_rows<some>(out, out_row, a.first, a.row, a.step, b + first * columns, steps, add);
     });
   }
 
@@ -81,6 +91,13 @@ void gemm_in_pairs(CpuDevice<Isa::avx512>& device, const Gemm<bf16, Out>& g) {
 }
 template void gemm_in_pairs(CpuDevice<Isa::avx512>&, const Gemm<bf16, bf16>&);
 template void gemm_in_pairs(CpuDevice<Isa::avx512>&, const Gemm<bf16, float>&);
+
+void attention_in_pairs(CpuDevice<Isa::avx512>& device, const AttentionForward<bf16>& a) {
+  attention_in_unit<PairTiles>(device, a);
+}
+void attention_in_pairs(CpuDevice<Isa::avx512>& device, const AttentionBackward<bf16>& a) {
+  attention_in_unit<PairTiles>(device, a);
+}
 
 float pair_chains(float factor) {
   constexpr int chains = 12;

@@ -1,5 +1,6 @@
-// Matrix product of bf16 matrices by the tiles of AMX.
+// Matrix product of bf16 matrices, and attention, by the tiles of AMX.
 
+#include "cpu/attention_units.hpp"
 #include "cpu/units/gemm_units.hpp"
 #include "cpu/units/tile_registers.hpp"
 
@@ -11,6 +12,13 @@ void gemm_in_tiles(CpuDevice<Isa::avx512>& device, const Gemm<bf16, Out>& g) {
 }
 template void gemm_in_tiles(CpuDevice<Isa::avx512>&, const Gemm<bf16, bf16>&);
 template void gemm_in_tiles(CpuDevice<Isa::avx512>&, const Gemm<bf16, float>&);
+
+void attention_in_tiles(CpuDevice<Isa::avx512>& device, const AttentionForward<bf16>& a) {
+  attention_in_unit<AmxTiles<TileRegisters>>(device, a);
+}
+void attention_in_tiles(CpuDevice<Isa::avx512>& device, const AttentionBackward<bf16>& a) {
+  attention_in_unit<AmxTiles<TileRegisters>>(device, a);
+}
 
 float tile_chains(float factor) {
   const TileRegisters::Session session;

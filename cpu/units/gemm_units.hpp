@@ -1,12 +1,13 @@
 #pragma once
 
-// Matrix products of bf16 matrices by units that only some processors with AVX-512 have. Their files are compiled for
-// these units and called only on devices made for them (CpuDevice::unit).
+// Matrix products of bf16 matrices, and attention, by units that only some processors with AVX-512 have. Their files
+// are compiled for these units and called only on devices made for them (CpuDevice::unit).
 
 #include <cstdint>
 
 #include "base/bf16.hpp"
 #include "cpu/cpu.hpp"
+#include "layers/attention.hpp"
 #include "layers/parts/products.hpp"
 
 namespace abh {
@@ -14,10 +15,14 @@ namespace abh {
 // By the pairs of AVX512_BF16.
 template <class Out>
 void gemm_in_pairs(CpuDevice<Isa::avx512>&, const Gemm<bf16, Out>&);
+void attention_in_pairs(CpuDevice<Isa::avx512>&, const AttentionForward<bf16>&);
+void attention_in_pairs(CpuDevice<Isa::avx512>&, const AttentionBackward<bf16>&);
 
 // By the tiles of AMX.
 template <class Out>
 void gemm_in_tiles(CpuDevice<Isa::avx512>&, const Gemm<bf16, Out>&);
+void attention_in_tiles(CpuDevice<Isa::avx512>&, const AttentionForward<bf16>&);
+void attention_in_tiles(CpuDevice<Isa::avx512>&, const AttentionBackward<bf16>&);
 
 // Chains of these instructions on registers, for the peaks of bench, and their numbers of operations.
 inline constexpr double pair_chain_flops = 1e5 * 12 * 64, tile_chain_flops = 1e3 * 4 * 4 * 16 * 16 * 64;
