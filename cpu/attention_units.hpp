@@ -488,7 +488,7 @@ void attention_in_unit(Device& device, const AttentionBackward<bf16>& a) {
   typename Device::Scope scratch(device.workspace);
   Pair* all_words = scratch.template take<Pair>(workers * words);
   float* all_numbers = scratch.template take<float>(workers * numbers);
-  // Of a worker, or of every piece of every head.
+  // Numbers per worker, or per piece of every head.
   float* d_query = scratch.template take<float>((pieces == 1 ? workers : heads * pieces) * d_query_numbers);
   const BiasTable<float> bias = filled_bias(device, scratch, in);
 

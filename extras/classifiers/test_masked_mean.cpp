@@ -1,3 +1,5 @@
+#include <limits>
+
 #include "extras/classifiers/masked_mean.hpp"
 #include "extras/classifiers/masked_mean_case.hpp"
 #include "tests/harness/layer_case.hpp"
@@ -42,6 +44,14 @@ TEST_CASE("masked_mean: all positions masked, no sequences, no positions", "[mas
     CHECK(run_backward<float>(nothing, device, {{1, 2, 3, 4, 5, 6}}, {{1, 1, 1}})[0] == Array<double>(6, 0.0));
     CHECK(run_forward<float>(MaskedMeanCase{.B = 0, .C = 2, .D = 3}, device, {{}})[0].empty());
     CHECK(run_forward<float>(MaskedMeanCase{.B = 1, .C = 0, .D = 2}, device, {{}})[0] == Array<float>{0, 0});
+  });
+}
+
+TEST_CASE("masked_mean: no number of a masked position enters, not even NaN", "[masked_mean][gpu]") {
+  const MaskedMeanCase layer{1, 4, 1, kept(Array<Token>{1, 0, 1, 0})};
+  const float nan = std::numeric_limits<float>::quiet_NaN(), infinity = std::numeric_limits<float>::infinity();
+  for_each_device(2, [&](auto& device) {
+    CHECK(run_forward<float>(layer, device, {{1, nan, 5, infinity}})[0] == Array<float>{3});
   });
 }
 

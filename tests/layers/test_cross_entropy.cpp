@@ -230,8 +230,12 @@ TEST_CASE("cross_entropy: the prediction is the first of the largest logits", "[
   for (const Index V : {1, 2, 31, 32, 33, 65, 300, 1030}) {
     const Index BC = 9;
     const Array<Token> targets_bc = some_targets(BC, V);
+    // Few different logits, so that the largest one occurs in several lanes of a warp and several times in one lane.
     Array<float> logits_bcv;
-    for (const double logit : random_logits(BC * V)) logits_bcv.push_back(std::round(4 * static_cast<float>(logit)));
+    for (const double logit : random_logits(BC * V)) {
+      const float steps = logits_bcv.size() < static_cast<std::size_t>(BC * V / 2) ? 4 : 0.5f;
+      logits_bcv.push_back(std::round(steps * static_cast<float>(logit)));
+    }
     for (Index v = 0; v < V; ++v) logits_bcv[static_cast<std::size_t>(v)] = -std::numeric_limits<float>::infinity();
     logits_bcv[static_cast<std::size_t>(V - 1)] = -7;  // of row 0, the only one that can occur
     Array<Token> expected_bc;

@@ -1,5 +1,6 @@
 // bench from the command line: its measurements, output and errors.
 
+#include <cmath>
 #include <filesystem>
 #include <map>
 #include <set>
@@ -26,6 +27,16 @@ TEST_CASE("programs: bench measures time and memory of every mixer and layer", "
     for (const char* words : {"device: cpu, ", "GFLOP/s multiply-add", "training step, mixer", "of peak", "saved B/tok",
                               "peak MiB", "faults/step", "pooling"})
       CHECK(contains(outcome.out, words));
+    // The column "peak MiB" of the printed table.
+    std::vector<double> printed;
+    bool in_table = false;
+    for (const std::string& line : lines_of(outcome.out)) {
+      const Arguments columns = words(line);
+      if (in_table && columns.size() < 8) break;
+      if (in_table) printed.push_back(std::stod(columns.at(columns.size() - 2)));
+      in_table = in_table || contains(line, "peak MiB");
+    }
+    const std::size_t earlier = steps.size();
     for (const std::string& line : lines_of(read_bytes(json))) {
       if (line.find("\"ms\"") == std::string::npos) continue;
       std::map<std::string, double> row;
@@ -46,6 +57,10 @@ TEST_CASE("programs: bench measures time and memory of every mixer and layer", "
       CHECK(row["page_faults_per_step"] < row["peak_bytes"] / 4096 / 100);
 #endif
       steps.push_back(row);
+    }
+    REQUIRE(printed.size() == steps.size() - earlier);
+    for (std::size_t i = 0; i < printed.size(); ++i) {
+      CHECK_FALSE(!(std::abs(printed[i] - steps[earlier + i]["peak_bytes"] / (1 << 20)) <= 0.051));
     }
   }
   const std::size_t mixers = Mixers::properties.size();
