@@ -71,6 +71,30 @@ TEST_CASE("attention: a heavy key before many light keys", "[attention][long]") 
   check_forward(1, 20000, 130, 5e-6, on_every_device);  // on a GPU wide heads have kernels of their own
 }
 
+// The last, large key scales down the sums of the others, and their compensation with them.
+TEST_CASE("attention: a heavy key after many light keys", "[attention][long]") {
+  const Index S = 8192;
+  for (const Index K : {4, 130}) {
+    AttentionCase layer{.B = 1, .C = 1, .N = 1, .K = K, .S = S, .scale = 1};
+    layer.causal = false;
+    Values<float> in;
+    for (const TensorSpec& spec : layer.inputs()) in.emplace_back(size_of(spec.count()), 0.0f);
+    in[0][0] = 1;
+    for (Index s = 0; s < S; ++s) {
+      const bool is_heavy = s + 1 == S;
+      in[1][size_of(s * K)] = is_heavy ? 12 : -0.3f - 0.1f * static_cast<float>(s % 7);
+      in[2][size_of(s * K)] = 1;
+      in[2][size_of(s * K + 1)] = is_heavy;
+      in[2][size_of(s * K + 2)] = is_heavy ? 0.1f : 0.7f;
+    }
+    PlainDevice plain;
+    const Values<double> expected = run_forward<double>(layer, plain, converted<double>(in));
+    for_each_device(1, [&](auto& device, const std::string& name) {
+      require_close(layer.outputs(), converted<double>(run_forward<float>(layer, device, in)), expected, 1.5e-6, name);
+    });
+  }
+}
+
 TEST_CASE("attention: a heavy key before a million light keys, on the CPU", "[attention][long][heavy]") {
   check_forward(1, 1 << 20, 4, 1e-5, [](const auto& body) { for_each_cpu(1, body); });
 }
