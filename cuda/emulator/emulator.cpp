@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "cuda/emulator/async.hpp"
 #include "cuda/emulator/counts.hpp"
 
 #if (defined(__x86_64__) || defined(__aarch64__)) && !defined(EMULATOR_UCONTEXT)
@@ -48,7 +49,7 @@ dim3 blockDim, gridDim;
 
 namespace {
 
-using detail::Operation;
+using detail::Operation, detail::Wait;
 
 const bool tsan = __tsan_switch_to_fiber != nullptr, asan = __sanitizer_start_switch_fiber != nullptr;
 
@@ -70,19 +71,10 @@ struct Fiber {
   void* fake_stack;  // AddressSanitizer's second stack
 };
 
-// The barrier at which a thread waits; stored on the stack of the waiting thread.
-struct Wait {
-  Operation operation;
-  unsigned mask;
-  std::size_t bytes;
-  const char* file;
-  int line;
-  std::uintptr_t where = 0;  // of the call, in a build that counts
-};
-
 constexpr const char* operation_names[] = {"__syncthreads",    "__syncwarp",      "__shfl_sync",   "__shfl_up_sync",
                                            "__shfl_down_sync", "__shfl_xor_sync", "__ballot_sync", "__any_sync",
-                                           "__all_sync",       "warp_gather"};
+                                           "__all_sync",       "warp_gather",     "mbarrier_init", "mbarrier_arrive",
+                                           "mbarrier_wait",    "load_tile",       "wgmma"};
 
 struct Warp;
 
@@ -129,7 +121,7 @@ struct StaticMemory {
 // Addresses that tell ThreadSanitizer the order of accesses. Each barrier has two, used alternately: with one, a thread
 // that leaves a barrier late would seem ordered after later accesses of threads that left early.
 struct SyncObjects {
-  std::uint64_t block[2], warp[max_warps][2];
+  std::uint64_t block[2], warp[max_warps][2], object[128];
 };
 std::uint64_t launch_begins, launch_ends;
 
@@ -438,10 +430,19 @@ void go_to(Thread* thread) {
   if constexpr (detail::counts_accesses) detail::count_for(number_of(*thread->warp), thread->lane);
 }
 
+// Transfers complete when no thread is ready, or at any time if the order is shuffled.
+Thread* next_ready() {
+  const auto* transfers = detail::asynchronous;
+  if (transfers && run_order.kind == Order::shuffled && random_below(4) == 0) transfers->deliver();
+  Thread* next = queue.pop();
+  while (!next && transfers && transfers->deliver()) next = queue.pop();
+  return next;
+}
+
 // Suspends the thread until it is ready again; other threads run.
 void let_others_run() {
   Fiber* self = current->fiber;
-  Thread* next = queue.pop();
+  Thread* next = next_ready();
   if (!next) fail_deadlock();
   if (!next->fiber) next->fiber = idle[--idle_count];
   go_to(next);
@@ -466,7 +467,7 @@ void count_wait(const Warp& warp, const Wait& wait) {
     const bool is_block = wait.operation == Operation::syncthreads;
     const bool is_vote =
         wait.operation == Operation::ballot || wait.operation == Operation::any || wait.operation == Operation::all;
-    const bool is_exchange = !is_block && wait.operation != Operation::syncwarp && wait.operation != Operation::gather;
+    const bool is_exchange = !is_block && wait.operation != Operation::syncwarp && wait.operation < Operation::gather;
     detail::count_wait(number_of(warp),
                        {operation_names[static_cast<int>(wait.operation)], is_block, is_exchange, is_vote,
                         is_block ? warp.lanes : warp.arrived, warp.values[warp.generation % 2], wait.bytes,
@@ -508,6 +509,9 @@ void wait_at_warp(const Wait& wait) {
 // The thread returns from the kernel.
 void leave(Thread* self) {
   Warp& warp = *self->warp;
+  if (detail::asynchronous) {
+    if (const char* fault = detail::asynchronous->fault_of_leaving(detail::thread_number())) fail(fault, self);
+  }
   self->left = true;
   ++threads_left;
   warp.left |= 1u << self->lane;
@@ -533,7 +537,7 @@ void run_threads() {
     release(&launch_ends);
     leave(current);
     Fiber* self = current->fiber;
-    Thread* next = queue.pop();
+    Thread* next = threads_left < thread_count ? next_ready() : nullptr;
     if (!next && threads_left < thread_count) fail_deadlock();
     if (next && !next->fiber) {
       next->fiber = self;
@@ -614,6 +618,30 @@ float add_atomically(float* to, float value) {
   return before;
 }
 
+// For hopper.cpp (async.hpp).
+const Asynchronous* asynchronous = nullptr;
+unsigned thread_number() { return static_cast<unsigned>(current - threads); }
+void set_place(const Wait* wait) { current->wait = wait; }
+void fail_here(const char* problem) { fail(problem, current); }
+void fail_at(const char* problem, unsigned thread, const Wait& place) {
+  threads[thread].wait = &place;
+  fail(problem, &threads[thread]);
+}
+void wait_for(const Wait& wait) {
+  current->wait = &wait;
+  let_others_run();
+}
+void wake(const void* object) {
+  for (unsigned i = 0; i < thread_count; ++i) {
+    Thread* thread = threads + (run_order.kind == Order::reverse ? thread_count - 1 - i : i);
+    if (thread->wait && thread->wait->object == object) make_ready(thread, 1, 0xFFFFFFFF, false);
+  }
+}
+unsigned draw(unsigned end) { return random_below(end); }
+unsigned char* begin_of_shared() { return arena; }
+void release_object(unsigned object) { release(&sync_objects().object[object]); }
+void acquire_object(unsigned object) { acquire(&sync_objects().object[object]); }
+
 void access_misaligned() { fail("a misaligned wide access", current); }
 void block_too_large() { fail("a block of more threads than __launch_bounds__ says", current); }
 
@@ -681,6 +709,8 @@ std::string description(const Thread& thread) {
   if (const Wait* wait = thread.wait) {
     text += " at " + std::string(operation_names[static_cast<int>(wait->operation)]) + " (" + wait->file + ":" +
             std::to_string(wait->line) + ")";
+    const bool has_state = detail::asynchronous && wait->object;
+    if (has_state) text += ", whose " + detail::asynchronous->state_of(wait->object);
   }
   return text;
 }
@@ -765,6 +795,7 @@ void run_block(bool first_of_launch) {
   static_end = static_begin;
   queue.begin = queue.end = 0;
   failure.problem = nullptr;
+  detail::asynchronous = nullptr;
   make_ready(threads, thread_count, 0xFFFFFFFF, false);
   if constexpr (detail::counts_accesses) detail::count_block(blockIdx.x, blockIdx.y, blockIdx.z, thread_count);
   if (tsan) begin_block_for_tsan(first_of_launch);
@@ -786,6 +817,9 @@ void run_block(bool first_of_launch) {
     throw_in_block(problem);
   }
   count_requests();
+  if (detail::asynchronous) {
+    if (const std::string fault = detail::asynchronous->fault_of_block(); !fault.empty()) throw_in_block(fault);
+  }
   const auto check = [](const unsigned char* memory, std::size_t bytes, std::string_view what) {
     const std::size_t broken = first_broken(memory + bytes, sentinel_bytes);
     if (broken == sentinel_bytes) return;

@@ -25,6 +25,7 @@
 #define __host__
 #define __forceinline__ inline __attribute__((always_inline))
 #define __launch_bounds__(...)
+#define __grid_constant__
 #define __align__(bytes) alignas(bytes)
 
 struct CUstream_st;
@@ -61,7 +62,23 @@ namespace detail {
 
 // Operations at which threads wait for each other. A wait is identified by its place in the source, not by its address
 // in the program, because a compiler may duplicate code.
-enum class Operation { syncthreads, syncwarp, shfl, shfl_up, shfl_down, shfl_xor, ballot, any, all, gather };
+enum class Operation {
+  syncthreads,
+  syncwarp,
+  shfl,
+  shfl_up,
+  shfl_down,
+  shfl_xor,
+  ballot,
+  any,
+  all,
+  gather,
+  mbarrier_init,  // from here on: hopper.hpp
+  mbarrier_arrive,
+  mbarrier_wait,
+  load_tile,
+  wgmma
+};
 
 // Functions that access the scheduler's state are in emulator.cpp, which is not instrumented by ThreadSanitizer.
 

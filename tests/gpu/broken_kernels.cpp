@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "cuda/emulator/emulator.hpp"
+#include "cuda/hopper.hpp"
 
 namespace {
 
@@ -42,6 +43,24 @@ __global__ void reused_buffer(float* out, const float* in) {
     if constexpr (!broken) __syncthreads();
   }
   out[t] = sum / 2;
+}
+
+// out[t] = in[t + 1] again, after all threads have arrived at a barrier in shared memory, or after they have waited
+// there.
+struct RowAndBarrier {
+  Row row;
+  abh::Mbarrier written;
+};
+template <bool broken>
+__global__ void phase_of_mbarrier(float* out, const float* in) {
+  auto& shared = shared_memory<RowAndBarrier>();
+  const unsigned t = threadIdx.x;
+  if (t == 0) abh::mbarrier_init(shared.written, threads);
+  __syncthreads();
+  shared.row.x[t] = in[t];
+  abh::mbarrier_arrive(shared.written);
+  if constexpr (!broken) abh::mbarrier_wait(shared.written, 0);
+  out[t] = shared.row.x[(t + 1) % threads];
 }
 
 // All threads add to one counter. A barrier orders the threads of its block, not the threads of two blocks. On the
@@ -127,6 +146,8 @@ int run(const char* name) {
     right = moves(barrier_of_warp<broken>, source_of<broken>);
   } else if (is("reused_buffer")) {
     right = rotates(reused_buffer<broken>);
+  } else if (is("phase_of_mbarrier")) {
+    right = rotates(phase_of_mbarrier<broken>);
   } else if (is("racing_threads")) {
     right = counts(racing_threads<broken>, 1);
   } else if (is("racing_blocks")) {

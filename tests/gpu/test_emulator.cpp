@@ -430,7 +430,8 @@ Outcome broken_kernel(const std::string& name, bool corrected) {
 }  // namespace
 
 TEST_CASE("emulator: ThreadSanitizer reports races only", "[emulator][slow]") {
-  for (const char* name : {"missing_barrier", "barrier_of_warp", "reused_buffer", "racing_threads", "racing_blocks"}) {
+  for (const char* name : {"missing_barrier", "barrier_of_warp", "reused_buffer", "phase_of_mbarrier", "racing_threads",
+                           "racing_blocks"}) {
     INFO(name);
     const Outcome broken = broken_kernel(name, false);
     INFO(broken.err);
