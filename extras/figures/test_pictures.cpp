@@ -174,7 +174,7 @@ TEST_CASE("pictures: a beam tree grows in columns, and dropped hypotheses are cr
   CHECK(contains(svg, "stroke-dasharray=\"2 3\" d=\"M179 79C179 85 289 85 289 91\""));
   CHECK(contains(svg, ">-0.5</text>"));
   CHECK(contains(svg, "<rect class=\"g v0\""));
-  // Of two free lanes at the same distance from the parent, a child takes the first.
+  // A child takes the first of two free lanes that are equally near to its parent.
   const TreePicture tie{.nodes = {{-1, "a", -1}, {-1, "b", -2}, {1, "c", -2.5}, {1, "d", -3}},
                         .scale = {.smallest = -4, .largest = 0, .unit = "log P"}};
   CHECK(contains(tree_svg(tie), letter("69", "105", 'd')));
