@@ -95,6 +95,19 @@ TEST_CASE("attention: a heavy key after many light keys", "[attention][long]") {
   }
 }
 
+// The gradient of the distance bias sums over sequences: the first one has a large term.
+TEST_CASE("attention: the gradient of a distance bias over many sequences", "[attention][long]") {
+  AttentionCase layer{.B = 512, .C = 2, .N = 1, .K = 4, .scale = 1};
+  layer.distances = 2;
+  Values<double> in, d_out = {Array<double>(size_of(layer.B * 8), 0.0)};
+  for (const TensorSpec& spec : layer.inputs()) in.emplace_back(size_of(spec.count()), 0.0);
+  for (Index b = 0; b < layer.B; ++b) {
+    in[2][size_of(b * 8)] = 1;                           // value of key 0; that of key 1 is 0
+    d_out[0][size_of(b * 8 + 4)] = b == 0 ? 1 : 5.5e-8;  // of query 1: less than half a unit in the last place
+  }
+  check_long_sums(layer, in, d_out, 2.5e-6);
+}
+
 TEST_CASE("attention: a heavy key before a million light keys, on the CPU", "[attention][long][heavy]") {
   check_forward(1, 1 << 20, 4, 1e-5, [](const auto& body) { for_each_cpu(1, body); });
 }
