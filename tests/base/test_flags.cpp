@@ -237,6 +237,12 @@ TEST_CASE("an unknown flag is named, with the nearest flag if one is close", "[f
   CHECK(message_of({"--sede", "1"}) == "unknown flag --sede; did you mean --seed?");
   CHECK(message_of({"---steps", "1"}) == "unknown flag ---steps; did you mean --steps?");
   CHECK(message_of({"--hepl"}) == "unknown flag --hepl; did you mean --help?");
+  // The first of two flags that are equally near.
+  Index first = 0, second = 0;
+  Flags flags("prog", "Does a thing.", "");
+  flags.integer("near-a", first, "N", "a number", 0, 9);
+  flags.integer("near-b", second, "N", "a number", 0, 9);
+  CHECK(message_of(flags, {"--near-c", "1"}) == "unknown flag --near-c; did you mean --near-a?");
   CHECK(message_of({"--xyzzy", "1"}).starts_with("unknown flag --xyzzy; did you mean --"));
   CHECK(message_of({"--=3"}).starts_with("unknown flag --; did you mean --"));
   CHECK(message_of({"-x"}).starts_with("unknown flag -x; did you mean --"));
