@@ -91,8 +91,8 @@ TEST_CASE("pictures: a matrix has one path per level", "[pictures]") {
   const std::vector<Parts> cells = matches(
                                svg,
                                R"(class="cells" transform="translate\([0-9.]+ ([0-9.]+)\) scale\([0-9.]+ ([0-9.]+)\))"),
-                           edge = matches(svg, R"(class="edge" x="[0-9.]+" y="([0-9.]+)") ");
-                           REQUIRE((cells.size() == 1 && edge.size() == 1));
+                           edge = matches(svg, R"-(class="edge" x="[0-9.]+" y="([0-9.]+)")-");
+  REQUIRE((cells.size() == 1 && edge.size() == 1));
   CHECK_FALSE(!(std::abs(std::stod(cells[0][1]) - std::stod(edge[0][1]) - std::stod(cells[0][2]) / 2) <= 0.11));
   CHECK(count(svg, "http") == 1);  // the XML namespace; nothing is loaded
   // Only some of many columns are numbered. An empty matrix is a valid picture, too.
