@@ -36,6 +36,21 @@ TEST_CASE("dates: examples are the same on every machine", "[dates]") {
   CHECK(test_days == 7321);
 }
 
+TEST_CASE("dates: ordinal numbers have their endings, for every day", "[dates]") {
+  const std::set<std::string> first = {"1", "21", "31"}, second = {"2", "22"}, third = {"3", "23"};
+  std::set<std::string> days;
+  for (std::uint32_t i = 0; i < 3000; ++i) {
+    const std::string written = drawn_date(i).written;
+    for (const Parts& found : matches(written, "the ([0-9]+)(st|nd|rd|th)")) {
+      const std::string& day = found[1];
+      INFO(written);
+      CHECK(found[2] == (first.count(day) ? "st" : second.count(day) ? "nd" : third.count(day) ? "rd" : "th"));
+      days.insert(day);
+    }
+  }
+  CHECK(days.size() == 31);
+}
+
 TEST_CASE("dates: no test day is in the training data", "[dates]") {
   std::set<std::string> tests;
   for (std::uint32_t i = 0; i < 1000; ++i) tests.insert(drawn_date(first_test_example + i).date);

@@ -249,6 +249,12 @@ TEST_CASE("shards: losses and weights equal an independent computation bit for b
   const Model::StepResult got = emulated->train_step(batch_of(0), odd_training(4), 0);
   CHECK(got.loss == wanted.loss);
   CHECK(got.gradient_norm == wanted.gradient_norm);
+  // The first step of AdamW depends on little more than the signs of the gradient; the first moments are a multiple of
+  // it.
+  Array<float> moments(static_cast<std::size_t>(expected.net.weights().count()));
+  expected.device.copy_to_host(moments.data(), expected.net.optimizer().first_moments(),
+                               expected.net.weights().count());
+  CHECK((emulated->read(Model::Arena::first_moments) == moments));
   CHECK((emulated->read(Model::Arena::weights) == expected.net.weights().read()));
 #endif
   // Another order of sums is another rounding, and no more.
