@@ -222,6 +222,12 @@ __device__ __forceinline__ void rows_at(Pack<T, channels> (&row)[count], const T
   for (int w = 0; w < count; ++w) row[w] = row_at<channels>(in_pd, p + w, C, step);
 }
 
+// Taps of channels d, d + 1, ...
+template <class T>
+__device__ __forceinline__ void weights_at(Pack<T, taps> (&weight_i)[channels], const T* weight_dj, int d) {
+  for (int i = 0; i < channels; ++i) weight_i[i] = pack_at<taps>(weight_dj + Index{d + i} * taps);
+}
+
 // Grid: blocks of whole strips, thread (x, y) with pack x of strip y. Reads and writes each array about once.
 template <class T>
 __global__ void __launch_bounds__(depthwise_threads, 3)
@@ -237,7 +243,7 @@ __global__ void __launch_bounds__(depthwise_threads, 3)
     Pack<T, channels> in_w[depthwise_window];
     rows_at(in_w, in_bcd + origin + d, begin - (taps - 1), s.C, step);
     Pack<T, taps> weight_i[channels];
-    for (int i = 0; i < channels; ++i) weight_i[i] = pack_at<taps>(weight_dj + Index{d + i} * taps);
+    weights_at(weight_i, weight_dj, d);
     T* out_d = out_bcd + origin + d + begin * step;
     for (int r = 0; r < depthwise_strip; ++r, out_d += step) {
       Floats<channels> sum{};
@@ -258,23 +264,26 @@ struct DepthwiseSums {
   float sum[gradient_rows][taps][warp_size * channels + 8];  // + 8: no bank conflicts
 };
 
-// Grid: one block of 32 x 8 threads per 128 channels (fastest) and part. Reads both arrays about once, writes 16 D
-// bytes per part.
+// Both gradients, or that of the weights alone (d_in_bcd is null): they need the same rows of d_out. Grid: one block of
+// 32 x 8 threads per 128 channels (fastest) and part. Reads and writes each array about once, writes 16 D bytes per
+// part.
 template <class T>
 __global__ void __launch_bounds__(warp_size* gradient_rows)
-    depthwise_gradient_kernel(float* d_weight_pdj, const T* d_out_bcd, const T* in_bcd, Strips s,
-                              unsigned strips_per_part, unsigned slices) {
+    depthwise_backward_kernel(float* d_weight_pdj, T* d_in_bcd, const T* d_out_bcd, const T* in_bcd, const T* weight_dj,
+                              Strips s, unsigned strips_per_part, unsigned slices) {
   wait_for_kernel_before();
   require_at_most(warp_size * gradient_rows);
   auto& shared = shared_memory<DepthwiseSums>();
   const unsigned slice = blockIdx.x % slices, part = blockIdx.x / slices;
   const int first_d = int(slice) * warp_size * channels, d = first_d + int(threadIdx.x) * channels;
   Floats<channels> sum[taps] = {};
+  Pack<T, taps> weight_i[channels] = {};
+  if (d_in_bcd && d < s.D) weights_at(weight_i, weight_dj, d);
   const unsigned first = part * strips_per_part, count = min_of(s.all - first, strips_per_part);
   for (unsigned i = threadIdx.y; i < count && d < s.D; i += gradient_rows) {
     const int begin = s.begin(first + i);
     const Index origin = s.sequence(first + i) + d;
-    Pack<T, channels> in_w[depthwise_window], d_out[depthwise_strip];
+    Pack<T, channels> in_w[depthwise_window], d_out[depthwise_window];  // d_out from the strip on, in from before it
     rows_at(in_w, in_bcd + origin, begin - (taps - 1), s.C, s.D);
     rows_at(d_out, d_out_bcd + origin, begin, s.C, s.D);
     for (int t = 0; t < taps; ++t) {
@@ -283,6 +292,16 @@ __global__ void __launch_bounds__(warp_size* gradient_rows)
           sum[t].x[v] += float(d_out[r].x[v]) * float(in_w[r + t].x[v]);  // (causal_conv.3)
         }
       }
+    }
+    if (!d_in_bcd) continue;
+    for (int r = 0; r < depthwise_strip; ++r) {
+      Floats<channels> d_in{};
+      for (int t = 0; t < taps; ++t) {
+        for (int v = 0; v < channels; ++v) {
+          d_in.x[v] += float(weight_i[v].x[t]) * float(d_out[r + taps - 1 - t].x[v]);  // (causal_conv.2)
+        }
+      }
+      if (begin + r < s.C) store<channels>(d_in_bcd + origin + Index{begin + r} * s.D, d_in);
     }
   }
   for (int t = 0; t < taps; ++t) store<channels>(shared.sum[threadIdx.y][t] + threadIdx.x * channels, sum[t]);
@@ -311,9 +330,10 @@ void depthwise(Gpu& device, T* out_bcd, const T* in_bcd, const T* weight_dj, Loo
          strips, look);
 }
 
+// d_in_bcd null: the gradient of the weights alone.
 template <class T>
-void depthwise_gradient(Gpu& device, float* d_weight_dj, const T* d_out_bcd, const T* in_bcd,
-                        const CausalConvShape& s) {
+void depthwise_backward(Gpu& device, T* d_in_bcd, float* d_weight_dj, const T* d_out_bcd, const T* in_bcd,
+                        const T* weight_dj, const CausalConvShape& s) {
   const Strips strips(s);
   const unsigned slices = blocks_for(s.D, warp_size * channels);
   // About 512 blocks saturate the memory bandwidth, and few parts need little memory for their sums.
@@ -322,8 +342,8 @@ void depthwise_gradient(Gpu& device, float* d_weight_dj, const T* d_out_bcd, con
   const unsigned parts = blocks_for(strips.all, strips_per_part);
   Gpu::Scope scratch(device.workspace);
   float* d_weight_pdj = take_parts(device, scratch, parts * s.D * taps);
-  launch(depthwise_gradient_kernel<T>, blocks_for(Index{parts} * slices, 1), dim3(warp_size, gradient_rows), 0,
-         device.stream(), d_weight_pdj, d_out_bcd, in_bcd, strips, strips_per_part, slices);
+  launch(depthwise_backward_kernel<T>, blocks_for(Index{parts} * slices, 1), dim3(warp_size, gradient_rows), 0,
+         device.stream(), d_weight_pdj, d_in_bcd, d_out_bcd, in_bcd, weight_dj, strips, strips_per_part, slices);
   add_partial_sums(
       device, {.to_d = d_weight_dj, .part_pd = d_weight_pdj, .parts = parts, .D = s.D * taps, .stride = s.D * taps});
 }
@@ -350,7 +370,9 @@ void direct(Gpu& device, T* out_bcd, const T* in_bcd, const T* weight_dgj, Look 
 
 template <class T>
 void direct_gradient(Gpu& device, float* d_weight_dgj, const T* d_out_bcd, const T* in_bcd, const CausalConvShape& s) {
-  if (is_depthwise(s, d_out_bcd, in_bcd)) return depthwise_gradient(device, d_weight_dgj, d_out_bcd, in_bcd, s);
+  if (is_depthwise(s, d_out_bcd, in_bcd)) {
+    return depthwise_backward<T>(device, nullptr, d_weight_dgj, d_out_bcd, in_bcd, nullptr, s);
+  }
   const Index G = s.D / s.groups, fours = (s.kernel + taps - 1) / taps;
   const Index strips = s.B * ((s.C + gradient_strip - 1) / gradient_strip);
   Gpu::Scope scratch(device.workspace);
@@ -500,7 +522,9 @@ template <class Device, class T>
 void causal_conv_backward(Device& device, T* d_in_bcd, Accum<T>* d_weight_dgj, const T* d_out_bcd, const T* in_bcd,
                           const T* weight_dgj, const CausalConvShape& s) {
   if (s.B * s.C == 0) return;  // the weight's gradient is an empty sum
-  if (s.D / s.groups < causal_conv_gemm_width) {
+  if (is_depthwise(s, d_out_bcd, in_bcd) && widest_fits<float>(0, d_in_bcd, weight_dgj)) {
+    depthwise_backward(device, d_in_bcd, d_weight_dgj, d_out_bcd, in_bcd, weight_dgj, s);
+  } else if (s.D / s.groups < causal_conv_gemm_width) {
     direct(device, d_in_bcd, d_out_bcd, weight_dgj, Look::ahead, s);
     direct_gradient(device, d_weight_dgj, d_out_bcd, in_bcd, s);
   } else {

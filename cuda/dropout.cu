@@ -145,8 +145,8 @@ template <class Device, class T>
 void dropout_backward_with_row_sums(Device& device, Accum<T>* d_bias_d, T* d_in_bcd, const T* d_out_bcd,
                                     const Dropout& dropout, RowsOf rows) {
   const DroppedRows<T> dropped{d_in_bcd, d_out_bcd, mask_of(dropout), rows.D};
-  widest_fits<T>(rows.D, d_in_bcd, d_out_bcd) ? run_row_sums<widest<T>>(device, d_bias_d, dropped, rows.BC, rows.D)
-                                              : run_row_sums<1>(device, d_bias_d, dropped, rows.BC, rows.D);
+  with_row_packs<T>(rows.D, widest_fits<T>(rows.D, d_in_bcd, d_out_bcd),
+                    [&]<int width>() { run_row_sums<width>(device, d_bias_d, dropped, rows.BC, rows.D); });
 }
 
 ABH_INSTANTIATE(Gpu, dropout_forward, dropout_backward, dropout_backward_with_row_sums)

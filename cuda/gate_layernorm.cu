@@ -6,10 +6,10 @@ namespace abh {
 namespace {
 
 // Output row of a gate, in registers, in the stored type.
-template <class T, int held>
+template <class T, int width_, int held>
 struct GatedRow {
   using Number = T;
-  static constexpr int width = widest<T>;
+  static constexpr int width = width_;
   using Channels = Held<T, width, held>;
   Channels in;
   int first, D;
@@ -37,12 +37,12 @@ struct GatedRow {
 };
 
 // Grid: BC / 4 blocks of 4 warps. Reads pooled, gate and residual once, writes both rows once.
-template <class T, int held>
+template <class T, int width, int held>
 __global__ void forward_kernel(GateLayernormForward<T> a, DropoutMask mask) {
   wait_for_kernel_before();
   const Index bc = row_of_warp(), D = a.gate.in.D;
   if (bc >= a.gate.in.BC) return;
-  const GatedRow<T, held> row(a.gate, mask, bc, int(threadIdx.x % warp_size));
+  const GatedRow<T, width, held> row(a.gate, mask, bc, int(threadIdx.x % warp_size));
   norm_of_row(a.norm.out_bcd + bc * D, a.norm.mean_bc + bc, a.norm.rstd_bc + bc, row, a.norm.weight_d, a.norm.bias_d,
               int(D));
 }
@@ -100,9 +100,7 @@ void gate_layernorm_forward(Device& device, const GateLayernormForward<T>& a) {
     launch(kernel, blocks_for(a.gate.in.BC, rows_per_block), rows_per_block * warp_size, 0, device.stream(), strided,
            mask_of(a.gate.in.dropout));
   };
-  if (D <= warp_size * 8) return run(forward_kernel<T, 8>);
-  if (D <= warp_size * 16) return run(forward_kernel<T, 16>);
-  run(forward_kernel<T, 32>);
+  with_held_row<T>(D, [&]<int width, int held>() { run(forward_kernel<T, width, held>); });
 }
 
 template <class Device, class T>
@@ -119,10 +117,11 @@ void gate_layernorm_backward(Device& device, const GateLayernormBackward<T>& a) 
     return gate_backward<Device, T>(device, a.gate);
   }
   const GateOfRows<T> more{gate, mask_of(gate.in.dropout)};
-  constexpr int width = widest<T>;
-  if (norm.D <= warp_size * 8) return run_backward<width, 8, true>(device, nullptr, norm, more);
-  if (norm.D <= warp_size * 16) return run_backward<width, 16, true>(device, nullptr, norm, more);
-  if constexpr (most_backward_channels<T> == most_channels) run_backward<width, 32, true>(device, nullptr, norm, more);
+  with_held_row<T>(norm.D, [&]<int width, int held>() {
+    if constexpr (warp_size * held <= most_backward_channels<T>) {
+      run_backward<width, held, true>(device, nullptr, norm, more);
+    }
+  });
 }
 
 ABH_INSTANTIATE(Gpu, gate_layernorm_forward, gate_layernorm_backward)

@@ -50,27 +50,28 @@ void layernorm_forward(Device& device, T* out_bcd, Accum<T>* mean_bc, Accum<T>* 
            rstd_bc, in_bcd, weight_d, bias_d, BC, int(D));
   };
   if (!widest_fits<T>(D, out_bcd, in_bcd, weight_d, bias_d)) return run(forward_kernel<ReadRow<T, 1>>);
-  if (D <= warp_size * 8) return run(forward_kernel<HeldRow<T, widest<T>, 8>>);
-  if (D <= warp_size * 16) return run(forward_kernel<HeldRow<T, widest<T>, 16>>);
-  if (D <= warp_size * 32) return run(forward_kernel<HeldRow<T, widest<T>, 32>>);
-  run(forward_kernel<ReadRow<T, widest<T>>>);
+  if (D > warp_size * 32) return run(forward_kernel<ReadRow<T, widest<T>>>);
+  with_held_row<T>(D, [&]<int width, int held>() { run(forward_kernel<HeldRow<T, width, held>>); });
 }
 
 template <class Device, class T>
 void layernorm_backward(Device& device, const LayernormBackward<T>& a) {
   const auto run = [&]<int width, int held, bool whole>() {
-    if constexpr (whole) return run_backward<width, held, true>(device, nullptr, a);
-    typename Device::Scope scratch(device.workspace);
-    Means* means_bc = scratch.template take<Means>(a.BC);
-    launch(means_kernel<T, width>, blocks_for(a.BC, rows_per_block), rows_per_block * warp_size, 0, device.stream(),
-           means_bc, a);
-    run_backward<width, held, false>(device, means_bc, a);
+    if constexpr (whole) {
+      run_backward<width, held, true>(device, nullptr, a);
+    } else {
+      typename Device::Scope scratch(device.workspace);
+      Means* means_bc = scratch.template take<Means>(a.BC);
+      launch(means_kernel<T, width>, blocks_for(a.BC, rows_per_block), rows_per_block * warp_size, 0, device.stream(),
+             means_bc, a);
+      run_backward<width, held, false>(device, means_bc, a);
+    }
   };
   const bool aligned = widest_fits<T>(a.D, a.d_in_bcd, a.d_out_bcd, a.d_residual_bcd, a.in_bcd, a.weight_d);
   constexpr int width = widest<T>;
-  if (aligned && a.D <= warp_size * 8) return run.template operator()<width, 8, true>();
-  if (aligned && a.D <= warp_size * 16) return run.template operator()<width, 16, true>();
-  if (aligned && a.D <= warp_size * 32) return run.template operator()<width, 32, true>();
+  if (aligned && a.D <= warp_size * 32) {
+    return with_held_row<T>(a.D, [&]<int packs_of, int held>() { run.template operator()<packs_of, held, true>(); });
+  }
   if (aligned) return run.template operator()<width, 16, false>();
   if (a.D <= warp_size * 8) return run.template operator()<1, 8, true>();
   run.template operator()<1, 8, false>();

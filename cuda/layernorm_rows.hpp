@@ -12,7 +12,8 @@ inline namespace ABH_BACKEND {
 
 // One warp per row: lane l has channels l * width ... (l + 1) * width - 1, then those 32 * width further, and so on.
 // Sums over a row are sums over lanes, so no warp waits for another. `width` is 8 (bf16) or 4 (float) if rows are
-// aligned: a warp then reads 512 bytes per access.
+// aligned: a warp then reads 512 bytes per access. Rows of 257 to 384 channels are held in three packs of 4: in packs
+// of 8, half of the lanes would have nothing in the second pack, and every lane registers for 16 channels.
 
 // The `held` channels of a row in a lane's registers, in packs; pack i begins at channel `first` + 32 i width. All
 // loads are in flight at once. From channel D on the numbers are 0.
@@ -70,6 +71,15 @@ struct ReadRow {
     for (int d = first; d < D; d += warp_size * width) visit(d, load<width>(in_d + d));
   }
 };
+
+// Calls run.operator()<width, held>() with the narrowest row of up to 1,024 aligned channels that holds D.
+template <class T, class Run>
+void with_held_row(Index D, const Run& run) {
+  if (D <= warp_size * 8) return run.template operator()<widest<T>, 8>();
+  if (D <= warp_size * 12) return run.template operator()<4, 12>();
+  if (D <= warp_size * 16) return run.template operator()<widest<T>, 16>();
+  run.template operator()<widest<T>, 32>();
+}
 
 inline constexpr int rows_per_block = 4;  // forward: warps per block
 

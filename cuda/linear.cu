@@ -27,8 +27,8 @@ struct RowsThere {
 template <class T>
 void add_row_sums(Gpu& device, float* to_o, const T* x_bco, Index stride, Index BC, Index O, float scale) {
   const RowsThere<T> rows{x_bco, stride};
-  widest_fits<T>(stride, x_bco) && O % widest<T> == 0 ? run_row_sums<widest<T>>(device, to_o, rows, BC, O, scale)
-                                                      : run_row_sums<1>(device, to_o, rows, BC, O, scale);
+  with_row_packs<T>(O, widest_fits<T>(stride, x_bco) && O % widest<T> == 0,
+                    [&]<int width>() { run_row_sums<width>(device, to_o, rows, BC, O, scale); });
 }
 
 }  // namespace

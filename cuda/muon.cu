@@ -13,7 +13,7 @@ namespace {
 constexpr int threads_per_block = 256;
 constexpr int turns = 4;  // a thread handles four adjacent weights, four times
 constexpr Index weights_per_block = Index{4} * turns * threads_per_block;
-constexpr Index most_matrices = 64;  // per launch
+constexpr Index most_matrices = most_pieces;  // per launch
 
 // A matrix in the arenas. Its x, in T, begins at x_offset in the array of all matrices.
 struct Matrix {
@@ -233,8 +233,17 @@ void muon_updates_together(Device& device, const std::vector<MuonUpdate<T>>& all
     double* sum_p = scratch.template take<double>(a.blocks);
     launch(moment_kernel<T>, a.blocks, threads_per_block, 0, device.stream(), sum_p, a, factors, first.state);
     launch(start_kernel<T>, a.blocks, threads_per_block, 0, device.stream(), x_all, sum_p, a, factors, first.state);
-    for (const Group& g : groups) {
-      orthogonalize(device, x_all + g.x_offset, other_all + g.x_offset, g.matrices, g.O, g.I, settings.rounds);
+    {
+      // The products of a group depend on each other, and are too small to fill a GPU: up to three groups at a time.
+      typename Gpu::SideStream branch(device);
+      Gpu& second = groups.size() > 1 ? branch.fork() : device;
+      typename Gpu::SideStream twig(second);
+      Gpu& third = groups.size() > 2 ? twig.fork() : device;
+      Gpu* const on[] = {&device, &second, &third};
+      for (std::size_t i = 0; i < groups.size(); ++i) {
+        const Group& g = groups[i];
+        orthogonalize(*on[i % 3], x_all + g.x_offset, other_all + g.x_offset, g.matrices, g.O, g.I, settings.rounds);
+      }
     }
     launch(step_kernel<T>, a.blocks, threads_per_block, 0, device.stream(), a,
            settings.rounds % 2 == 0 ? x_all : other_all, factors, first.state);

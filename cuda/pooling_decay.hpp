@@ -44,32 +44,33 @@ struct DecayedMaxima {
 };
 
 // running_max with decay. While the maximum stays the same, keep_c is exactly 1.
-template <int threads = scan_threads, class Logits>
+template <int threads = scan_threads, bool whole = false, class Logits>
 __device__ void decayed_max(float* max_c, float* keep_c, float* add_c, const Logits& logit, float slope, int C,
                             int block, PoolingOrder order) {
   const DecayedMaxima kind{slope, 0};
-  scan_positions<threads>(
+  scan_positions<threads, whole>(
       kind, C, order,
       [&](int c) {
         return Top{starts(c, C, block, order) ? minus_infinity : 0.0f, logit(c), c};
       },
       [&](int c, const Top& before, const Top& now) {
         const float most = kind.at(now, c), newcomer = logit(c);
+        const float kept = expf(kind.at(before, c) - most), added = expf(newcomer - most);
         max_c[c] = most;  // (pooling_decay.3)
         const bool first = starts(c, C, block, order), nothing_new = newcomer == minus_infinity;
-        keep_c[c] = first ? 0 : nothing_new || now.from != c ? 1 : expf(kind.at(before, c) - most);
-        add_c[c] = nothing_new ? 0 : expf(newcomer - most);
+        keep_c[c] = first ? 0 : nothing_new || now.from != c ? 1 : kept;
+        add_c[c] = nothing_new ? 0 : added;
       });
 }
 
 // Running maximum with or without decay, in order of increasing position.
-template <bool decays, int threads = scan_threads, class Logits>
+template <bool decays, int threads = scan_threads, bool whole = false, class Logits>
 __device__ void running_max(float* max_c, float* keep_c, float* add_c, const Logits& logit, float slope, int C,
                             int block, PoolingOrder order) {
   if constexpr (decays) {
-    decayed_max<threads>(max_c, keep_c, add_c, logit, slope, C, block, order);
+    decayed_max<threads, whole>(max_c, keep_c, add_c, logit, slope, C, block, order);
   } else {
-    running_max<threads>(max_c, keep_c, add_c, logit, C, block, order);
+    running_max<threads, whole>(max_c, keep_c, add_c, logit, C, block, order);
   }
 }
 

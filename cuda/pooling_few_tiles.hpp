@@ -68,10 +68,12 @@ __device__ __forceinline__ Floats<tiles_width> as_floats(const double (&state)[t
 }
 
 // Grid: B x tiles x tiles of channels. Reads x once per tile from its own on, and the logits; writes out, max and sum
-// once.
+// once. Each half of the block walks through every second head.
 struct ForwardSequence {
   SequenceNumbers logit, most, keep, add, share;  // logit later holds the sum
 };
+inline constexpr int halves = tile_threads<tiles_width> / scan_threads;
+static_assert(halves == most_scans);
 template <class T, bool decays>
 __global__ __launch_bounds__(tile_threads<tiles_width>, 1) void forward_in_tiles_kernel(PoolingForward<T> a,
                                                                                         int tiles) {
@@ -94,14 +96,14 @@ __global__ __launch_bounds__(tile_threads<tiles_width>, 1) void forward_in_tiles
   copy_async_wait<0>();
   __syncthreads();
 
-  const int walked = int(threadIdx.x) / warp_size;
-  if (walked < me.heads) {
+  // All threads meet at the barriers: a half without a head walks through unused memory.
+  for (int walked = int(threadIdx.x) / scan_threads; walked < (me.heads + 1) / halves * halves; walked += halves) {
     ForwardSequence& of = head[walked];
     const MaskedLogits logit{of.logit, a.in.mask_bc ? a.in.mask_bc + me.b * C : nullptr};
-    running_max<decays, warp_size>(of.most, of.keep, of.add, logit,
-                                   slope_of<decays>(a.in.slope_n, me.first_head + walked), me.after, me.after,
-                                   PoolingOrder::up);
-    running_sum<warp_size>(of.logit, of.share, of.keep, of.add, me.after, PoolingOrder::up);
+    running_max<decays>(of.most, of.keep, of.add, logit,
+                        slope_of<decays>(a.in.slope_n, min_of(me.first_head + walked, N - 1)), me.after, me.after,
+                        PoolingOrder::up);
+    running_sum(of.logit, of.share, of.keep, of.add, me.after, PoolingOrder::up);
   }
   __syncthreads();
   for (int n = 0; n < me.heads; ++n) {
@@ -130,7 +132,7 @@ template <bool decays, class T>
 void pooling_forward_in_tiles(Gpu& device, PoolingForward<T> a) {
   const PoolingShape& s = a.in.shape;
   a.in.x_stride = stride_or(a.in.x_stride, s.H());
-  const auto heads = std::size_t(min_of(Index{tile_channels<tiles_width>} / s.K, s.N));
+  const auto heads = std::size_t(min_of(Index{tile_channels<tiles_width>} / s.K, s.N) + 1) / halves * halves;
   launch(forward_in_tiles_kernel<T, decays>, tile_blocks<tiles_width>(s.B, s.C, s.H()), tile_threads<tiles_width>,
          heads * sizeof(ForwardSequence), device.stream(), a, int(tiles_of(s.C)));
 }

@@ -172,10 +172,17 @@ __global__ __launch_bounds__(tile_threads<width>,
   if (walked < heads.count) {
     ForwardHead& of = tile.head[walked];
     const Index first = (heads.b * N + heads.first + walked) * C;
-    const MaskedLogits logit{of.logit, a.in.mask_bc ? a.in.mask_bc + heads.b * C : nullptr};
-    running_max<decays, warp_size>(a.max_bnc + first, of.keep, of.add, logit,
-                                   slope_of<decays>(a.in.slope_n, heads.first + walked), C, C, PoolingOrder::up);
-    running_sum<warp_size>(a.sum_bnc + first, of.share, of.keep, of.add, C, PoolingOrder::up);
+    const float slope = slope_of<decays>(a.in.slope_n, heads.first + walked);
+    const auto walk = [&]<bool whole>(std::bool_constant<whole>, int end, const auto& logit) {
+      running_max<decays, warp_size, whole>(a.max_bnc + first, of.keep, of.add, logit, slope, end, end,
+                                            PoolingOrder::up);
+      running_sum<warp_size, whole>(a.sum_bnc + first, of.share, of.keep, of.add, end, PoolingOrder::up);
+    };
+    if (C == tile_positions && !a.in.mask_bc) {
+      walk(std::true_type(), tile_positions, [&](int c) { return of.logit[c]; });
+    } else {
+      walk(std::false_type(), C, MaskedLogits{of.logit, a.in.mask_bc ? a.in.mask_bc + heads.b * C : nullptr});
+    }
   }
   __syncthreads();
 

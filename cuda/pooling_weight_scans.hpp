@@ -1,8 +1,8 @@
 #pragma once
 
-// Scans of pooling over numbers per position: maxima, sums, weights. One block of 128 threads loops over the sequence
-// of a head, 1,024 positions at a time, or one warp of a block, 256 at a time, with the same bits. layers/pooling.hpp
-// has the equations.
+// Scans of pooling over numbers per position: maxima, sums, weights. A group of 128 threads, up to two of them in a
+// block, loops over the sequence of a head, 1,024 positions at a time, or one warp of a block, 256 at a time, with the
+// same bits. layers/pooling.hpp has the equations.
 
 #include "cuda/kernel.hpp"
 
@@ -51,20 +51,22 @@ struct Maxima {
 
 inline constexpr int scan_threads = 128;
 inline constexpr int scan_warps = scan_threads / warp_size;
+inline constexpr int most_scans = 2;  // groups of a block
 inline constexpr int positions_per_thread = 8;
 
 template <class Kind>
 struct WarpTotals {
-  typename Kind::Effect of_warp[scan_warps];
+  typename Kind::Effect of_warp[most_scans][scan_warps];
 };
 
 // State before a thread's positions, whose effect is `mine`. carry is the state before all positions of the threads,
-// and on return the state after them. Must be called by all threads of a block or, without a barrier, of a warp.
+// and on return the state after them. Must be called by all threads of a block, each group for a head of its own, or,
+// without a barrier, of a warp.
 template <int threads, class Kind>
 __device__ typename Kind::State state_before(const Kind& kind, typename Kind::Effect mine,
                                              typename Kind::State& carry) {
   using Effect = typename Kind::Effect;
-  const int lane = int(threadIdx.x) % warp_size, warp = int(threadIdx.x) / warp_size;
+  const int lane = int(threadIdx.x) % warp_size, warp = int(threadIdx.x) % threads / warp_size;
   Effect upto = mine;  // over all lanes up to this one
   for (int distance = 1; distance < warp_size; distance *= 2) {
     const Effect earlier = of_lane(upto, lane < distance ? lane : lane - distance);
@@ -76,21 +78,22 @@ __device__ typename Kind::State state_before(const Kind& kind, typename Kind::Ef
     carry = kind.after(carry, of_lane(upto, warp_size - 1));
   } else {
     static_assert(threads == scan_threads);
-    auto& totals = shared_memory<WarpTotals<Kind>>();
-    if (lane == warp_size - 1) totals.of_warp[warp] = upto;
+    auto& of_warp = shared_memory<WarpTotals<Kind>>().of_warp[threadIdx.x / threads];
+    if (lane == warp_size - 1) of_warp[warp] = upto;
     __syncthreads();
     for (int w = 0; w < scan_warps; ++w) {
-      if (w < warp) state = kind.after(state, totals.of_warp[w]);
-      carry = kind.after(carry, totals.of_warp[w]);
+      if (w < warp) state = kind.after(state, of_warp[w]);
+      carry = kind.after(carry, of_warp[w]);
     }
     __syncthreads();  // before the next call overwrites the totals
   }
   return lane == 0 ? state : kind.after(state, earlier);
 }
 
-// Scan by a block or warp over C positions in an order: calls effect_at(c) first, then visit(c, state before, state
-// after). Position c always belongs to the same thread, which may store numbers in memory for later scans.
-template <int threads = scan_threads, class Kind, class EffectAt, class Visit>
+// Scan by a group or warp over C positions in an order: calls effect_at(c) first, then visit(c, state before, state
+// after). Position c always belongs to the same thread, which may store numbers in memory for later scans. `whole`: C
+// is a multiple of the positions per loop, so that no position is tested.
+template <int threads = scan_threads, bool whole = false, class Kind, class EffectAt, class Visit>
 __device__ void scan_positions(const Kind& kind, int C, PoolingOrder order, const EffectAt& effect_at,
                                const Visit& visit) {
   typename Kind::State carry = kind.start();
@@ -100,14 +103,14 @@ __device__ void scan_positions(const Kind& kind, int C, PoolingOrder order, cons
     typename Kind::Effect effects[positions_per_thread];
     typename Kind::Effect mine = kind.nothing();
     for (int i = 0; i < positions_per_thread; ++i) {
-      effects[i] = first + i < C ? effect_at(position(i)) : kind.nothing();
+      effects[i] = whole || first + i < C ? effect_at(position(i)) : kind.nothing();
       mine = kind.both(mine, effects[i]);
     }
     typename Kind::State state = state_before<threads>(kind, mine, carry);
     for (int i = 0; i < positions_per_thread; ++i) {
       const typename Kind::State before = state;
       state = kind.after(state, effects[i]);
-      if (first + i < C) visit(position(i), before, state);
+      if (whole || first + i < C) visit(position(i), before, state);
     }
   }
 }
@@ -119,31 +122,32 @@ __device__ inline bool starts(int c, int C, int block, PoolingOrder order) {
 }
 
 // max_c: largest logit of the block up to c. keep_c and add_c: factors of the sum relative to the previous maximum and
-// of the new position; one of the two is 1. keep_c is 0 at the start of a block, and 1 if nothing is added.
-template <int threads = scan_threads, class Logits>
+// of the new position; one of the two is 1. keep_c is 0 at the start of a block, and 1 if nothing is added. Both powers
+// are computed in any case: those of a thread's positions then do not wait for each other.
+template <int threads = scan_threads, bool whole = false, class Logits>
 __device__ void running_max(float* max_c, float* keep_c, float* add_c, const Logits& logit, int C, int block,
                             PoolingOrder order) {
-  scan_positions<threads>(
+  scan_positions<threads, whole>(
       Maxima{}, C, order,
       [&](int c) {
         return Step{starts(c, C, block, order) ? minus_infinity : 0.0f, logit(c)};
       },
       [&](int c, float before, float most) {
         max_c[c] = most;  // (pooling.2) (pooling_sliding_window.4)
-        // -infinity - (-infinity) is never computed: an unmasked position makes the maximum finite.
-        const float newcomer = logit(c);
+        // -infinity - (-infinity) is never used: an unmasked position makes the maximum finite.
+        const float newcomer = logit(c), kept = expf(before - most), added = expf(newcomer - most);
         const bool first = starts(c, C, block, order), nothing_new = newcomer == minus_infinity;
-        keep_c[c] = first ? 0 : nothing_new ? 1 : expf(before - most);
-        add_c[c] = nothing_new ? 0 : expf(newcomer - most);
+        keep_c[c] = first ? 0 : nothing_new ? 1 : kept;
+        add_c[c] = nothing_new ? 0 : added;
       });
 }
 
 // sum_c, relative to the running maximum, and its reciprocal, 0 while all positions are masked. first_rest: rounding
 // error of the logit of position 0. last_rest: receives that of the sum of position C - 1; null: not stored.
-template <int threads = scan_threads>
+template <int threads = scan_threads, bool whole = false>
 __device__ void running_sum(float* sum_c, float* share_c, const float* keep_c, const float* add_c, int C,
                             PoolingOrder order, float first_rest = 0, float* last_rest = nullptr) {
-  scan_positions<threads>(
+  scan_positions<threads, whole>(
       LongSums{}, C, order,
       [&](int c) {
         return LongStep{keep_c[c], c == 0 ? add_c[c] * (1 + double(first_rest)) : add_c[c]};

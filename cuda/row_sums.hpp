@@ -21,8 +21,8 @@ inline constexpr int columns_of_warp = 32;  // times `width` numbers
 inline constexpr int warps_of_rows = 8;
 inline constexpr int rows_at_once = 4;  // rows per warp in flight
 
-// Sums of `rows` rows, times `scale`, stored in partial_po. Grid: chunks of rows, then groups of 32 * width columns;
-// blocks of 32 x 8 threads:
+// Sums of `rows` rows, times `scale`, stored in partial_po. Grid: chunks of rows, then groups of columns_of_warp *
+// width columns; blocks of 32 x 8 threads:
 //
 //            o -->   lane 0: `width` numbers | lane 1 | ... | lane 31
 //   warp 0           row 0, 8, 16 ...
@@ -81,6 +81,18 @@ void run_row_sums(Gpu& device, float* to_o, const Values& values, Index BC, Inde
   add_partial_sums(device, {.to_d = to_o, .part_pd = partial_po, .parts = chunks, .D = O, .stride = O});
 }
 
+// Calls run.operator()<width>() with the packs of rows of O columns: the widest, or packs of 4 if a quarter of the
+// lanes would have no column. The width changes no bit.
+template <class T, class Run>
+void with_row_packs(Index O, bool aligned, const Run& run) {
+  if (!aligned) return run.template operator()<1>();
+  const auto covered = [&](Index width) {
+    return (O + columns_of_warp * width - 1) / (columns_of_warp * width) * (columns_of_warp * width);
+  };
+  4 * (covered(widest<T>) - covered(4)) >= covered(widest<T>) ? run.template operator()<4>()
+                                                              : run.template operator()<widest<T>>();
+}
+
 // Gradient d_in of an element-wise layer as a function of d_out and one more array.
 template <class T, class Gradient>
 struct GradientRows {
@@ -107,9 +119,8 @@ struct GradientRows {
 
 template <class T, class Gradient>
 void run_gradient_rows(Gpu& device, float* d_bias_d, const GradientRows<T, Gradient>& a, RowsOf rows) {
-  widest_fits<T>(rows.D, a.d_in_bcd, a.d_out_bcd, a.in_bcd)
-      ? run_row_sums<widest<T>>(device, d_bias_d, a, rows.BC, rows.D)
-      : run_row_sums<1>(device, d_bias_d, a, rows.BC, rows.D);
+  with_row_packs<T>(rows.D, widest_fits<T>(rows.D, a.d_in_bcd, a.d_out_bcd, a.in_bcd),
+                    [&]<int width>() { run_row_sums<width>(device, d_bias_d, a, rows.BC, rows.D); });
 }
 
 }  // namespace ABH_BACKEND

@@ -181,11 +181,11 @@ TEST_CASE("gpu network: a training step has a fixed number of launches and a fix
     CHECK(emulator::size_of_last_graph() == pieces);
     CHECK(emulator::length_of_last_graph() == way);
   };
-  check("baby", "", "", 212, 193);
-  check("baby", "metric", "", 253, 228);
-  check("baby", "dot", "", 211, 186);
-  check("baby", "", "muon", 260, 241);
-  check("shakespeare", "", "", 238, 222);
+  check("baby", "", "", 206, 187);
+  check("baby", "metric", "", 247, 222);
+  check("baby", "dot", "", 205, 180);
+  check("baby", "", "muon", 254, 205);
+  check("shakespeare", "", "", 233, 199);
 }
 #endif
 

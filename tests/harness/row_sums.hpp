@@ -18,8 +18,8 @@ Array<T> numbers(std::uint32_t seed, Index count) {
 struct RowSizes {
   Index BC, D, gap = 0;
 };
-inline const std::vector<RowSizes> all_row_sizes = {{1, 1},   {7, 3},       {5, 24},   {9, 256, 8}, {70, 264},
-                                                    {3, 520}, {2, 1024, 5}, {2, 1032}, {67, 40, 3}};
+inline const std::vector<RowSizes> all_row_sizes = {{1, 1},   {7, 3},   {5, 24},      {9, 256, 8}, {70, 264},
+                                                    {3, 392}, {3, 520}, {2, 1024, 5}, {2, 1032},   {67, 40, 3}};
 
 // d_in by one(...), and its sums by a linear map's gradient of a bias; or both by joined(...).
 template <class T, class Device, class One, class Joined>

@@ -90,15 +90,15 @@ class JoinedLayersBench {
     };
     const double rows = Bench::bytes_of({row}), heads = Bench::bytes_of({each});
     bench_.measure(
-        slots, {{"pooling_with_logits", "forward", 5 * numbers(), 2 * rows + 3 * heads,
-                 [=, this](Arrays& a) {
-                   const PoolingForward<T> pooling{a.out[0].data(), a.saved[1].data(), a.saved[2].data(), inputs(a)};
-                   pooling_with_logits_forward<Device, T>(device_, {a.saved[0].data(), a.in[1].data(), pooling});
-                 }},
-                {"pooling_with_logits", "backward", 10 * numbers(), 4 * rows + 4 * heads,
-                 [=](Arrays& a) { backward(a, false); }},
-                {"pooling_with_logits", "backward, adding", 11 * numbers(), 5 * rows + 4 * heads,
-                 [=](Arrays& a) { backward(a, true); }}});
+        slots,
+        {{"pooling and logits", "forward", 5 * numbers(), 2 * rows + 3 * heads,
+          [=, this](Arrays& a) {
+            const PoolingForward<T> pooling{a.out[0].data(), a.saved[1].data(), a.saved[2].data(), inputs(a)};
+            pooling_with_logits_forward<Device, T>(device_, {a.saved[0].data(), a.in[1].data(), pooling});
+          }},
+         {"pooling and logits", "backward", 10 * numbers(), 4 * rows + 4 * heads,
+          [=](Arrays& a) { backward(a, false); }},
+         {"pooling, adding", "backward", 11 * numbers(), 5 * rows + 4 * heads, [=](Arrays& a) { backward(a, true); }}});
   }
 
   // Gradients of the feed-forward net's activation and of its output, with those of the biases before them.
@@ -135,7 +135,7 @@ class JoinedLayersBench {
     const Index layers = bench_.config().layers;
     const Slots slots{{}, {}, {statistic("parts", {layers * parts}), statistic("sums", {layers * columns})}};
     bench_.measure(slots,
-                   {{"partial sums of a step", "backward", static_cast<double>(layers * parts),
+                   {{"partial sums", "backward", static_cast<double>(layers * parts),
                      Bench::bytes_of({slots.kept[0], slots.kept[1], slots.kept[1]}), [=, this](Arrays& a) {
                        typename Device::DeferredReductions deferred(device_);
                        const float* part = a.saved[0].data();
