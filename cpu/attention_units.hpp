@@ -170,8 +170,8 @@ class UnitForward {
     for (Index s = begin; s < end; s += width) {
       L x = load<L>(score_s + s);
       if (bias_s) x += load<L>(bias_s + s);  // (attention.11)
-      if (s < own.begin || s + width > own.end) x = lanes_within(x, own.begin - s, own.end - s, float(-infinity));
       if (mask_s_) x = load<L>(hide_s_ + s) == zero ? x : load<L>(hide_s_ + s);
+      if (s < own.begin || s + width > own.end) x = lanes_within(x, own.begin - s, own.end - s, float(-infinity));
       store<L>(score_s + s, x);
       top = larger(top, x);
     }
