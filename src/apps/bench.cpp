@@ -158,6 +158,7 @@ void bench_on(std::type_identity<CpuDevice<isa>>, const BenchSettings& s, Result
     return narrow ? narrow_product_rate(device, seconds) : multiply_add_rate(device, seconds);
   };
   if (narrow) results.type = s.training.type;
+  if (device.unit != isa) results.peaks = {"bf16 product", "bf16_product_flops_per_s"};
   for (int repeat = 0; repeat < 20; ++repeat) {
     const double window = 5e-3;  // seconds; in the first windows, sleeping threads wake up
     results.peaks.flops_per_s = std::max(results.peaks.flops_per_s, peak(window));

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "device/isa.hpp"
 #include "network/mixers.hpp"
 #include "tests/harness/catch.hpp"
 #include "tests/harness/lines.hpp"
@@ -83,6 +84,17 @@ TEST_CASE("programs: bench measures time and memory of every mixer and layer", "
   for (std::size_t i = 0; i < mixers; ++i) {
     CHECK(steps[mixers + i]["activation_bytes_per_token"] < 0.7 * steps[i]["activation_bytes_per_token"]);
   }
+}
+
+TEST_CASE("programs: bench compares bf16 with the peak of its unit", "[programs][bench_program][bf16]") {
+  const TestFolder folder;
+  const std::string json = folder / "bench.json";
+  const Outcome outcome = require_success(run_program_of_build(
+      "bench", {"--type",   "bf16", "--layers", "1",   "--channels", "32",   "--batch",      "2", "--threads", "1",
+                "--device", "cpu",  "--mixer",  "dot", "--seconds",  "0.01", "--each-layer", "0", "--json",    json}));
+  const bool has_unit = isa_available(Isa::avx512_bf16) || isa_available(Isa::amx);
+  CHECK(contains(outcome.out, has_unit ? "GFLOP/s bf16 product" : "GFLOP/s multiply-add"));
+  CHECK(contains(read_bytes(json), has_unit ? "\"bf16_product_flops_per_s\"" : "\"multiply_add_flops_per_s\""));
 }
 
 TEST_CASE("programs: bench reports an unwritable output at once", "[programs][bench_program]") {
