@@ -4,7 +4,7 @@
 #include "cpu/attention_forward_tiles.hpp"
 #include "cpu/attention_widened.hpp"
 #if ABH_LANE_BYTES > 4
-#include "cpu/attention_units.hpp"
+#include "cpu/units/attention_units.hpp"
 #include "cpu/units/gemm_units.hpp"
 #endif
 #include "plain/plain.hpp"

@@ -1,9 +1,9 @@
 // Matrix product of bf16 matrices, and attention, by the instruction of AVX512_BF16: tiles of 12 x 32 floats in
 // registers.
 
-#include "cpu/attention_units.hpp"
 #include "cpu/gemm/gemm_narrow.hpp"
 #include "cpu/gemm/pair_panels.hpp"
+#include "cpu/units/attention_units.hpp"
 #include "cpu/units/gemm_units.hpp"
 #include "cpu/units/pair_product.hpp"
 

@@ -1,6 +1,6 @@
 // Matrix product of bf16 matrices, and attention, by the tiles of AMX.
 
-#include "cpu/attention_units.hpp"
+#include "cpu/units/attention_units.hpp"
 #include "cpu/units/gemm_units.hpp"
 #include "cpu/units/tile_registers.hpp"
 

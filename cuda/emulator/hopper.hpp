@@ -1,7 +1,7 @@
 #pragma once
 
-// Emulates instructions of Hopper GPUs for cuda/hopper.hpp: barriers in shared memory (mbarrier), loads of tiles by the
-// copy engine (TMA) and products of four warps (wgmma). See docs/emulator.md.
+// Emulates instructions of Hopper GPUs for cuda/gemm/hopper.hpp: barriers in shared memory (mbarrier), loads of tiles
+// by the copy engine (TMA) and products of four warps (wgmma). See docs/emulator.md.
 
 #include <cstdint>
 

@@ -1,8 +1,8 @@
 #pragma once
 
 // Instructions that CUDA C++ does not expose: tensor-core products, loads of shared-memory matrices into fragments,
-// asynchronous copies to shared memory, and the hardware's power of two (sm_80 and later; cuda/hopper.hpp has those of
-// sm_90a). The emulator has an equivalent of each instruction, with the same layout and the same rules.
+// asynchronous copies to shared memory, and the hardware's power of two (sm_80 and later; cuda/gemm/hopper.hpp has
+// those of sm_90a). The emulator has an equivalent of each instruction, with the same layout and the same rules.
 //
 // A fragment is a matrix distributed over the 32 lanes of a warp, with two adjacent bf16 numbers per register, the
 // first in the lower half. Lane l holds, with g = l / 4 and t = l % 4 (letters: register; numbers below: lane):

@@ -9,7 +9,7 @@
 #include <cstring>
 
 #include "cuda/emulator/emulator.hpp"
-#include "cuda/hopper.hpp"
+#include "cuda/gemm/hopper.hpp"
 
 namespace {
 

@@ -1,12 +1,12 @@
 #pragma once
 
-// A product of bf16 matrices with the instructions of cuda/hopper.hpp: a warp loads tiles into a ring, a warpgroup
+// A product of bf16 matrices with the instructions of cuda/gemm/hopper.hpp: a warp loads tiles into a ring, a warpgroup
 // multiplies them. For the tests on the emulator, with planted faults, and for hopper_product.cu on a GPU.
 
 #include <cmath>
 #include <vector>
 
-#include "cuda/hopper.hpp"
+#include "cuda/gemm/hopper.hpp"
 
 namespace abh {
 inline namespace ABH_BACKEND {

@@ -1,5 +1,5 @@
 // hopper_product: the kernel of hopper_kernels.hpp on a GPU, compared with the product in double. It shows that the
-// instructions of cuda/hopper.hpp agree with their emulated versions. Exit status 0 if all errors are small.
+// instructions of cuda/gemm/hopper.hpp agree with their emulated versions. Exit status 0 if all errors are small.
 
 #include <cstdio>
 

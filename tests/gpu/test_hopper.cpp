@@ -1,4 +1,4 @@
-// The emulated instructions of cuda/hopper.hpp: their results, and the faults that they report.
+// The emulated instructions of cuda/gemm/hopper.hpp: their results, and the faults that they report.
 #if defined(ABH_EMULATOR)
 
 #include <cmath>

@@ -1,4 +1,4 @@
-// Attention in bf16 by units that multiply bf16 matrices (cpu/attention_units.hpp).
+// Attention in bf16 by units that multiply bf16 matrices (cpu/units/attention_units.hpp).
 
 #include "layers/attention.hpp"
 #include "tests/harness/attention_case.hpp"

@@ -5,8 +5,8 @@
 // As on a GPU, products read bf16 numbers: rows of query, key, value and d_out, weights, and gradients of scores. Sums,
 // scores and the softmax are floats. Sections (attention_tiles.hpp) would change less than the rounding of the output.
 
-#include "cpu/attention_unit_backward.hpp"
-#include "cpu/attention_unit_forward.hpp"
+#include "cpu/units/attention_unit_backward.hpp"
+#include "cpu/units/attention_unit_forward.hpp"
 
 namespace abh {
 

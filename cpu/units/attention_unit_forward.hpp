@@ -2,7 +2,7 @@
 
 // Forward pass of attention on bf16 rows by a unit.
 
-#include "cpu/attention_unit_products.hpp"
+#include "cpu/units/attention_unit_products.hpp"
 
 namespace abh {
 
