@@ -748,7 +748,7 @@ class WithoutScript(unittest.TestCase):
                 self.assertEqual(browser.run(shown, ".live"), 0)
                 self.assertGreaterEqual(browser.run(shown, ".still img"), 2)
                 said = browser.run("return document.querySelector('.still').innerText")
-                self.assertTrue(said.startswith("This page trains a network if JavaScript is on"), said)
+                self.assertTrue(said.startswith("This page trains a network if JavaScript is enabled"), said)
                 self.assertLessEqual(browser.run("return document.documentElement.scrollWidth"), width)
             browser.open("blocks/dot.html")
             browser.point(".rooms a", click=True)

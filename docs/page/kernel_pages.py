@@ -162,11 +162,11 @@ def costs_of_file(root: Path, path: str, page: str) -> str:
         moment = posixpath.relpath(page_of("production"), posixpath.dirname(page)) + f"#level={name}"
         title = f'Costs by line of <a href="{moment}">{title_of(root, "production", name)}</a>'
         if rows:
-            parts.append(_table(title, rows))
+            parts.append(_table(title, rows, kind="measured"))
     return "\n".join(parts)
 
 
-def _table(title: str, rows: list[tuple[str, Costs, str]], last: str = "") -> str:
+def _table(title: str, rows: list[tuple[str, Costs, str]], last: str = "", kind: str = "fold") -> str:
     """A folded table of costs: each row has a place, its costs and, where `last` names a column for it, a text."""
     heads = ("line", "requests", "bytes", "sectors needed", "sectors moved", "shared", "conflicts", "shuffles, barriers") + ((last,) if last else ())
     written = []
@@ -176,7 +176,7 @@ def _table(title: str, rows: list[tuple[str, Costs, str]], last: str = "") -> st
         written.append(f"<tr><th>{place}</th>{numbers}{f'<td>{text}</td>' if last else ''}</tr>")
     head = "".join(f"<th>{one}</th>" for one in heads)
     return (
-        f'<details class="fold"><summary>{title}</summary><div class="wide">'
+        f'<details class="{kind}"><summary>{title}</summary><div class="wide">'
         f'<table class="costs"><tr>{head}</tr>{"".join(written)}</table></div></details>'
     )
 

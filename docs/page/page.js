@@ -34,7 +34,7 @@
     for (let fold = place; (fold = fold.closest("details:not([open])")); ) fold.open = true;
   };
   // Listings are open beside the chapter, and closed below it.
-  const fold = () => all(".beside details").forEach((file) => (file.open = wide.matches));
+  const fold = () => all(".listing > details").forEach((file) => (file.open = wide.matches));
   wide.onchange = fold;
   fold();
   on("beforeprint", () => {

@@ -330,7 +330,8 @@ class Site:
             summary = f'<summary id="{prefix}"><h2><span>{HEADING[device]}</span> {heading}</h2></summary>'
             written.append(f"<details>{summary}{code}</details>")
             if device == "cuda":
-                written.append(kernel_pages.costs_of_file(self.root, source.path, page))
+                if costs := kernel_pages.costs_of_file(self.root, source.path, page):
+                    written.append(f"<div>{costs}</div>")
         return "\n".join(written) + "\n</section>\n"
 
     # ---- Pages ----

@@ -203,12 +203,12 @@ TEST_CASE("digits: faults in user pictures are reported in one line", "[digits]"
     return error_of([&] { pictures_of_idx(i, "i", l, "l"); });
   };
   CHECK(of_idx(images, labels) == "no error");
-  const std::string head = "expected an IDX file of images, with a head of 16 bytes that begins with 2051";
+  const std::string head = "expected an IDX file of images, with a header of 16 bytes that begins with 2051";
   CHECK(of_idx("", labels) == "i: " + head);
   CHECK(of_idx(images.substr(0, 15), labels) == "i: " + head);
   CHECK(of_idx(labels + labels, labels) == "i: " + head);
   CHECK(of_idx(images, labels.substr(0, 7)) ==
-        "l: expected an IDX file of labels, with a head of 8 bytes that begins with 2049");
+        "l: expected an IDX file of labels, with a header of 8 bytes that begins with 2049");
   CHECK(of_idx(images, images) == of_idx(images, labels.substr(0, 7)));
   CHECK(of_idx(images.substr(0, 33), labels) == "i: expected 18 bytes of pixels, as its header says, found 17");
   CHECK(of_idx(images + "x", labels) == "i: expected 18 bytes of pixels, as its header says, found 19");

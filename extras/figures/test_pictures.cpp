@@ -92,7 +92,7 @@ TEST_CASE("pictures: a matrix has one path per level", "[pictures]") {
                                svg,
                                R"(class="cells" transform="translate\([0-9.]+ ([0-9.]+)\) scale\([0-9.]+ ([0-9.]+)\))"),
                            edge = matches(svg, R"-(class="edge" x="[0-9.]+" y="([0-9.]+)")-");
-  REQUIRE((cells.size() == 1 && edge.size() == 1));
+  REQUIRE((cells.size() == 1 && edge.size() == 2));  // the second edge is that of the legend
   CHECK_FALSE(!(std::abs(std::stod(cells[0][1]) - std::stod(edge[0][1]) - std::stod(cells[0][2]) / 2) <= 0.11));
   CHECK(count(svg, "http") == 1);  // the XML namespace; nothing is loaded
   // Only some of many columns are numbered. An empty matrix is a valid picture, too.
@@ -183,7 +183,8 @@ TEST_CASE("pictures: a beam tree grows in columns, and dropped hypotheses are cr
   CHECK(contains(svg, ">-0.5</text>"));
   CHECK(contains(svg, "<rect class=\"g v0\""));
   // A child takes the first of two free lanes that are equally near to its parent.
-  const TreePicture tie{.nodes = {{-1, "a", -1}, {-1, "b", -2}, {1, "c", -2.5}, {1, "d", -3}},
+  const TreePicture tie{.text = {"tree"},
+                        .nodes = {{-1, "a", -1}, {-1, "b", -2}, {1, "c", -2.5}, {1, "d", -3}},
                         .scale = {.smallest = -4, .largest = 0, .unit = "log P"}};
   CHECK(contains(tree_svg(tie), letter("69", "105", 'd')));
   CHECK(well_formed(tree_svg({})));

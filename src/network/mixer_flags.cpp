@@ -38,14 +38,16 @@ void add_model_flags(Flags& flags, ModelConfig& model, const std::vector<std::st
   for (const MixerProperties& mixer : Mixers::properties) {
     summaries += std::string("; ") + mixer.name + ": " + mixer.summary;
   }
-  std::map<std::string, std::string> mixers;
+  std::map<std::string, std::string> mixers = {{"mixer", listed_mixers()}};
   each_owned_flag([&](const std::string& flag, const auto& takes) { mixers[flag] = listed_mixers(takes); });
   add_model_flags(
       flags, model,
       [&](const Setting& setting) {
         const auto found = mixers.find(setting.flag);
         return setting.help + (setting.flag == "mixer" ? summaries : "") +
-               (found == mixers.end() ? "" : " [only with --mixer " + found->second + "]");
+               (found == mixers.end()
+                    ? ""
+                    : (setting.flag == "mixer" ? " [" : " [only with --mixer ") + found->second + "]");
       },
       only);
 }
