@@ -174,7 +174,7 @@ TEST_CASE("recall: a trained model is evaluated and drawn", "[recall][drawing][p
 
 TEST_CASE("recall: impossible settings are refused", "[recall][programs]") {
   const RecallPlace place;
-  require_refusal(train(place.flags("--context 2")), 2, {"--context: expected at least 3, a marker, its symbol"});
+  require_refusal(train(place.flags("--context 2")), 2, {"--context: expected at least 3 (a marker, its symbol"});
   require_refusal(train(place.flags("--reach 8")), 2, {"--reach: expected at most 7 (--context minus 2), found 8"});
   require_refusal(train(place.flags("--data x")), 2, {"--data: expected only with"});
   require_refusal(train(words("--reach 8")), 2, {"--reach: expected only with recall, found --task text"});
