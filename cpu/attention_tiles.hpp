@@ -55,8 +55,8 @@ struct BiasTable {
 
   // Allocates the tables. Distances of attended pairs are within the table of the attention mask; in a tile they exceed
   // it by less than a tile.
-  template <class Scope>
-  BiasTable(Scope& scratch, const AttentionInputs<T>& in) {
+  template <class Scope, class Element>
+  BiasTable(Scope& scratch, const AttentionInputs<Element>& in) {
     const AttentionMask<T>& mask = in.mask;
     if (!mask.distance_bias_nc) return;
     const Index farthest = larger(in.C - 1 + mask.query_offset, in.S - 1 - mask.query_offset);
@@ -65,7 +65,8 @@ struct BiasTable {
   }
   const T* of_head(Index n) const { return first ? first + n * (2 * middle + 1) + middle : nullptr; }
 
-  void fill(const AttentionInputs<T>& in, Index n) const {
+  template <class Element>
+  void fill(const AttentionInputs<Element>& in, Index n) const {
     const AttentionMask<T>& mask = in.mask;
     const T scale = score_scale<T>(in);
     T* bias_x = first + n * (2 * middle + 1) + middle;

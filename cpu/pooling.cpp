@@ -38,9 +38,9 @@ PoolingInputs<float> widened(Widened<Device>& wide, const PoolingInputs<bf16>& i
           .shape = shape};
 }
 
-// Calls body(b, B) for B sequences from b, a few at a time, so that scratch memory does not grow with the batch. They
-// are so many that no kernel divides a sequence which it would compute as one task in a large batch: the bits are the
-// same.
+// Calls body(b, B) for B sequences from b on, a few at a time, so that scratch memory does not grow with the batch. A
+// group has enough sequences that no kernel divides a sequence into more tasks than in the whole batch: the bits are
+// the same.
 template <class Device, class Body>
 void for_groups(const Device& device, const Shape& s, const Body& body) {
   const Index least = max_of(device.threads.count(), max_of(enough_sequences, blocks_of(2 * enough_sequences, s.N)));

@@ -15,18 +15,8 @@ namespace {
 // Bias of every head at signed distances (BiasTable), filled.
 template <class Device, class Scope>
 BiasTable<float> filled_bias(Device& device, Scope& scratch, const AttentionInputs<bf16>& in) {
-  const AttentionInputs<float> sizes{.query_bch = nullptr,
-                                     .key_bsh = nullptr,
-                                     .value_bsh = nullptr,
-                                     .mask = in.mask,
-                                     .scale = in.scale,
-                                     .B = in.B,
-                                     .C = in.C,
-                                     .S = in.S,
-                                     .N = in.N,
-                                     .K = in.K};
-  const BiasTable<float> bias(scratch, sizes);
-  if (bias.first) parallel_for(device, in.N, [&](Index n, Index) { bias.fill(sizes, n); });
+  const BiasTable<float> bias(scratch, in);
+  if (bias.first) parallel_for(device, in.N, [&](Index n, Index) { bias.fill(in, n); });
   return bias;
 }
 

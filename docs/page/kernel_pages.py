@@ -154,11 +154,18 @@ def costs(root: Path, operation: str) -> str:
     return "\n".join(parts) + "\n"
 
 
+@lru_cache(maxsize=None)
+def _costs_of_production(root: Path) -> dict[str, dict[tuple[str, int], Costs]]:
+    """Costs by line of every recorded production kernel."""
+    recorded = levels(root, "production") if "production" in operations(root) else {}
+    return {name: trace.by_line() for name, trace in recorded.items()}
+
+
 def costs_of_file(root: Path, path: str, page: str) -> str:
-    """The tables of costs by line of a file of cuda/, as the recordings of production kernels have it; empty: of none."""
+    """Tables of costs by line, one per recorded production kernel that runs code of this file; empty without one."""
     parts = []
-    for name, trace in levels(root, "production").items() if "production" in operations(root) else ():
-        rows = [(str(line), cost, "") for (where, line), cost in trace.by_line().items() if where == path]
+    for name, costs in _costs_of_production(root).items():
+        rows = [(str(line), cost, "") for (where, line), cost in costs.items() if where == path]
         moment = posixpath.relpath(page_of("production"), posixpath.dirname(page)) + f"#level={name}"
         title = f'Costs by line of <a href="{moment}">{title_of(root, "production", name)}</a>'
         if rows:

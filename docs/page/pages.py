@@ -329,9 +329,9 @@ class Site:
                 code = listing.parts(source, shown, prefix, room.name, address, file)
             summary = f'<summary id="{prefix}"><h2><span>{HEADING[device]}</span> {heading}</h2></summary>'
             written.append(f"<details>{summary}{code}</details>")
-            if device == "cuda":
-                if costs := kernel_pages.costs_of_file(self.root, source.path, page):
-                    written.append(f"<div>{costs}</div>")
+            costs = kernel_pages.costs_of_file(self.root, source.path, page)  # only files of cuda/ have any
+            if costs:
+                written.append(f"<div>{costs}</div>")
         return "\n".join(written) + "\n</section>\n"
 
     # ---- Pages ----

@@ -205,7 +205,27 @@ TEST_CASE("joined layers: gradients of gelu and dropout with bias gradients", "[
       true);
 }
 
-// A row's norm, `times` times, into the gradients of as many norms.
+// A norm whose input and output gradient are both x.
+struct Norm {
+  const Array<float>&x, &mean, &rstd, &weight;
+};
+// Adds its gradients of weight and bias to d.
+template <class Device>
+void norm_backward(Device& device, float* d_in, Array<float>& d, const Norm& norm) {
+  const auto BC = static_cast<Index>(norm.mean.size()), D = static_cast<Index>(norm.weight.size());
+  layernorm_backward<Device, float>(device, {.d_in_bcd = d_in,
+                                             .d_weight_d = d.data(),
+                                             .d_bias_d = d.data() + D,
+                                             .d_out_bcd = norm.x.data(),
+                                             .in_bcd = norm.x.data(),
+                                             .mean_bc = norm.mean.data(),
+                                             .rstd_bc = norm.rstd.data(),
+                                             .weight_d = norm.weight.data(),
+                                             .BC = BC,
+                                             .D = D});
+}
+
+// The gradients of the norms in `target`, one after the other; norm i has 5 + i channels.
 template <class Device>
 std::vector<Array<float>> gradients_of_norms(Device& device, const std::vector<Index>& target, bool late, bool beside) {
   const Index BC = 40;
@@ -220,16 +240,7 @@ std::vector<Array<float>> gradients_of_norms(Device& device, const std::vector<I
       Array<float> d_in(size(BC * D));
       typename Device::SideStream branch(device);
       Device& on = beside && i % 2 == 1 ? branch.fork() : device;
-      layernorm_backward<Device, float>(on, {.d_in_bcd = d_in.data(),
-                                             .d_weight_d = d[size(i)].data(),
-                                             .d_bias_d = d[size(i)].data() + D,
-                                             .d_out_bcd = x.data(),
-                                             .in_bcd = x.data(),
-                                             .mean_bc = mean.data(),
-                                             .rstd_bc = rstd.data(),
-                                             .weight_d = weight.data(),
-                                             .BC = BC,
-                                             .D = D});
+      norm_backward(on, d_in.data(), d[size(i)], {x, mean, rstd, weight});
       branch.join();
       device.synchronize();
     }
@@ -268,16 +279,7 @@ TEST_CASE("joined layers: deferred reductions wait for an open branch", "[joined
       set_thread_order(order);
       Array<float> x(size(BC * D)), d_in(size(2 * BC * D)), d_beside(size(2 * D)), d_twice(size(2 * D));
       const auto norm = [&](Device& on, Array<float>& d) {
-        layernorm_backward<Device, float>(on, {.d_in_bcd = d_in.data() + (&on == &device ? 0 : BC * D),
-                                               .d_weight_d = d.data(),
-                                               .d_bias_d = d.data() + D,
-                                               .d_out_bcd = x.data(),
-                                               .in_bcd = x.data(),
-                                               .mean_bc = mean.data(),
-                                               .rstd_bc = rstd.data(),
-                                               .weight_d = weight.data(),
-                                               .BC = BC,
-                                               .D = D});
+        norm_backward(on, d_in.data() + (&on == &device ? 0 : BC * D), d, {x, mean, rstd, weight});
       };
       typename Device::CapturedGraph graph;
       for (std::uint32_t time = 0; time < 3; ++time) {
