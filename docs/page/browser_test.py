@@ -480,7 +480,7 @@ class WithScript(InBrowser):
             self.assertFalse(any(self.browser.run(opened)))
 
     def test_files_are_folded_below_a_chapter_and_open_beside_it(self) -> None:
-        opened = "return [...document.querySelectorAll('.beside details')].map((file) => file.open)"
+        opened = "return [...document.querySelectorAll('.listing > details')].map((file) => file.open)"
         for width in WIDTHS:
             self.browser.resize(width)
             self.browser.open("layers/pooling.html")
