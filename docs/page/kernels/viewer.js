@@ -13,6 +13,10 @@ const show = (value) => {
   const text = size !== 0 && (size < 0.01 || size >= 1e4) ? value.toExponential(1) : value.toFixed(size < 10 ? 3 : 1);
   return text.replace(/\.?0+$/, "").replace("-", "−");
 };
+// Leaves the children in place if they are the same, so that the browser does not lay them out again.
+const replace = (parent, children) => {
+  if (children.length !== parent.children.length || children.some((child, at) => child !== parent.children[at])) parent.replaceChildren(...children);
+};
 const plural = (count, word) => `${count} ${word}${count === 1 ? "" : "s"}`;
 const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
@@ -92,6 +96,8 @@ class Pane {
     this.equations = make("div", {className: "equations"});
     this.lanes = make("div", {className: "lanes"});
     this.cells = [];
+    this.drawn = new Map();
+    this.lists = new Map();
     for (let lane = 0; lane < 32; ++lane) {
       const cell = make("div", {onclick: () => this.go({lane})}, make("i", {textContent: lane}), make("b"), make("span"));
       this.cells.push(cell);
@@ -164,11 +170,13 @@ class Pane {
     fill("block", this.launch.blocks.length, (i) => `${this.launch.blocks[i].at.join(", ")} of ${this.launch.blocks[i].grid.join(", ")}`);
     fill("warp", block.warps.length, (i) => i);
     this.fields.lane.value = state.lane;
+    // Sizes are read after all elements have changed, so that the browser lays the page out once.
     this.drawTold();
-    this.drawTimeline();
     this.drawSource();
     this.drawLanes();
     this.drawMemory();
+    this.scrollSource();
+    this.drawTimeline();
     this.origin.textContent = trace.fault && state.step === this.events.length - 1 ? `The launch ends here: ${trace.fault}` : "";
     if (event?.isRace) this.origin.textContent = "Here the lanes read other numbers than those written last in the order shown: a race, or memory that was never written.";
   }
@@ -267,15 +275,18 @@ class Pane {
 
   drawSource() {
     const {event, trace} = this, frames = event ? trace.sites[event.site] : trace.sites[0] ?? [];
-    const list = (file, line, from, to) => {
-      const code = make("ol", {className: "code"});
-      code.style.counterReset = `n ${from - 1}`;
-      for (let at = from; at <= to; ++at) {
-        const text = kernelData.sources[file][at - 1], item = make("li");
-        item.innerHTML = text || "<br>";
-        if (event && at === line) item.className = "now", item.ariaCurrent = "true";
-        code.append(item);
+    // A list that was shown before is taken again; only its current line changes.
+    const list = (depth, file, line, from, to) => {
+      const key = [depth, file, from, to].join();
+      if (!this.lists.has(key)) {
+        const code = make("ol", {className: "code"});
+        code.style.counterReset = `n ${from - 1}`;
+        for (let at = from; at <= to; ++at) code.append(make("li", {innerHTML: kernelData.sources[file][at - 1] || "<br>"}));
+        this.lists.set(key, code);
       }
+      const code = this.lists.get(key), now = event ? code.children[line - from] : null;
+      for (const item of code.querySelectorAll(".now")) if (item !== now) item.className = "", item.ariaCurrent = null;
+      if (now) now.className = "now", now.ariaCurrent = "true";
       return code;
     };
     const key = frames.map((frame) => frame.join(":")).join(">");
@@ -286,16 +297,16 @@ class Pane {
         if (!lines) return;
         const whole = i === 0 && lines.length < 130, around = i === 0 ? 14 : 3;
         const from = whole ? 1 : Math.max(1, line - around), to = whole ? lines.length : Math.min(lines.length, line + around);
-        pieces.push(make("h3", {textContent: (i ? "calls " : "") + `${file}:${line}`}), list(file, line, from, to));
+        pieces.push(make("h3", {textContent: (i ? "calls " : "") + `${file}:${line}`}), list(i, file, line, from, to));
       });
-      const top = this.source.scrollTop;
       this.source.replaceChildren(...pieces);
-      this.source.scrollTop = top;
       this.shownSource = key;
     }
+    this.drawEquations(frames);
+  }
+  scrollSource() {
     const now = this.source.querySelector(".now"), box = this.source.querySelector("ol");
     if (now && box) box.scrollTop = now.offsetTop - box.offsetTop - box.clientHeight / 2;
-    this.drawEquations(frames);
   }
 
   // Equations with tags in the statement, else after it, with the values of the selected lane.
@@ -357,9 +368,16 @@ class Pane {
   drawMemory() {
     const {event} = this, pieces = [];
     this.drawings = [];
-    const add = (title, label, draw, pick) => {
-      const canvas = this.canvas(label, pick ?? (() => {}));
-      pieces.push(make("h3", {textContent: title}), make("div", {className: "drawn"}, canvas));
+    // A drawing keeps its place in the page from step to step.
+    const add = (key, title, label, draw, pick) => {
+      if (!this.drawn.has(key)) {
+        const canvas = this.canvas(label, pick ?? (() => {}));
+        this.drawn.set(key, [make("h3"), make("div", {className: "drawn"}, canvas), canvas]);
+      }
+      const [head, box, canvas] = this.drawn.get(key);
+      if (head.textContent !== title) head.textContent = title;
+      canvas.setAttribute("aria-label", label);
+      pieces.push(head, box);
       this.drawings.push(() => draw(canvas));
     };
     if (event?.isShared) this.addBanks(add, event);
@@ -371,11 +389,11 @@ class Pane {
       if (one?.isAccess && !one.isShared && !arrays.includes(one.array)) arrays.push(one.array);
     }
     for (const array of arrays.filter((one) => one.count)) {
-      add(`${array.name}, ${array.shape.join(" x ")}: blue is read in this step, orange written, yellow is the rest of the moved sectors, faint was accessed before`,
+      add(`${this.state.level} ${array.name}`, `${array.name}, ${array.shape.join(" x ")}: blue is read in this step, orange written, yellow is the rest of the moved sectors, faint was accessed before`,
         `The array ${array.name}. Click a number to see where it comes from.`,
         (canvas) => this.drawArray(canvas, array), (x, y) => this.pickElement(array, x, y));
     }
-    this.memory.replaceChildren(...pieces);
+    replace(this.memory, pieces);
     for (const draw of this.drawings) draw();
   }
 
@@ -392,8 +410,16 @@ class Pane {
     const touches = touchesOf(this.block, this.state.warp, array);
     for (const [steps, name] of [[touches.read, "--a"], [touches.written, "--b"]]) {
       context.fillStyle = colour(name);
-      for (let at = 0; at < array.count; ++at) if (steps[at] < this.state.step) fill(at);
+      // One rectangle for neighbours in a row: there are thousands of cells, and the gaps between them follow.
+      for (let at = 0, end; at < array.count; at = end) {
+        const past = steps[at] < this.state.step, last = Math.min(array.count, (Math.floor(at / across) + 1) * across);
+        for (end = at + 1; end < last && steps[end] < this.state.step === past; ++end);
+        if (past) context.fillRect((at % across) * cell, Math.floor(at / across) * high, (end - at) * cell, high);
+      }
     }
+    context.fillStyle = colour("--panel");
+    for (let column = 1; gap && column <= across; ++column) context.fillRect(column * cell - gap, 0, gap, rows * high);
+    for (let row = 1; gap && row <= rows; ++row) context.fillRect(0, row * high - gap, across * cell, gap);
     // Sectors that are transferred for only a few of their elements.
     const now = this.event?.isAccess && this.event.array === array ? this.event : null, moved = now ? sectorsOf(now) : [];
     context.fillStyle = colour("--mark");
@@ -456,7 +482,7 @@ class Pane {
     phases.slice(0, 4).forEach((phase, number) => {
       const title = (phases.length > 1 ? `Phase ${number + 1} of ${phases.length}, lanes ${phase.lanes[0]} to ${phase.lanes.at(-1)}: ` : `${name}: `) +
         `32 banks, ${phase.passes === 1 ? "one pass" : `${phase.passes} passes`}`;
-      add(title, `${title}. Columns are banks, rows are lines of 128 bytes, numbers are lanes.`, (canvas) => {
+      add(`phase ${number}`, title, `${title}. Columns are banks, rows are lines of 128 bytes, numbers are lanes.`, (canvas) => {
         const rows = lines.filter((line) => phase.banks.flat().some((word) => Math.floor(word / 32) === line)), high = 15;
         const [context, width] = prepare(canvas, (rows.length + 1) * high), each = width / 32;
         context.font = `${each < 14 ? 7 : 9}px sans-serif`;
@@ -552,9 +578,13 @@ class Page {
     this.moved();
   }
 
-  // The address holds the position: #level=2&step=3
+  // The address holds the position: #level=2&step=3. It is written after a pause, because a change of the address takes
+  // the browser longer than a step.
   moved() {
-    if (this.reading) return;
+    clearTimeout(this.writing);
+    if (!this.reading) this.writing = setTimeout(() => this.write(), 100);
+  }
+  write() {
     const write = (pane) => Object.entries(pane.state).map(([key, value]) => `${key}=${value}`).join("&");
     const words = [write(this.panes[0])];
     if (this.panes[1]) words.push("beside=" + this.panes[1].state.level, "besideStep=" + this.panes[1].state.step);
