@@ -118,9 +118,11 @@ void cross_entropy_backward(Device& device, const CrossEntropyBackward<T>& a) {
       const Exponential<L> probability = factors_of<L>(logits - lse);
       return fused<L>(probability.power, probability.scale, -q.on_each) * row_weight;
     };
+    // In bf16 computed from the logit, not from the rounded store, and before the loop, which may overwrite the logits.
+    A of_target = A(0);
+    if constexpr (is_narrow<T>) of_target = share_of_all(A(logits_v[target]));
     for_lanes<T>(V, [&]<class L>(Index v) { store<L>(d_logits_v + v, share_of_all(load<L>(logits_v + v))); });
-    A of_target = d_logits_v[target];
-    if constexpr (is_narrow<T>) of_target = share_of_all(A(logits_v[target]));  // not rounded yet
+    if constexpr (!is_narrow<T>) of_target = d_logits_v[target];
     d_logits_v[target] = fused<A>(-q.on_target, row_weight, of_target);  // (cross_entropy.5), the part of the target
   });
 }

@@ -12,6 +12,7 @@
 #include "tests/harness/model_case.hpp"
 #include "tests/harness/near.hpp"
 #include "tests/harness/settings.hpp"
+#include "tests/harness/small_training.hpp"
 #if defined(ABH_EMULATOR)
 #include "cuda/emulator/emulator.hpp"
 #endif
@@ -39,21 +40,9 @@ void for_each_gpu_and_type(const Body& body) {
   }
 }
 
-struct Setting {
-  ModelConfig model;
-  TrainingConfig training;
-  std::string gemm = "auto";
-};
-
-Setting setting_of(const std::string& mixer, const std::string& changes = "") {
-  return {model_with("layers=2 channels=32 heads=4 context=32 vocabulary_size=19 conv_kernel=3 conv_groups=0 mixer=" +
-                     mixer + " " + needs_of(mixer) + changes),
-          {.batch = 2, .steps = 50, .learning_rate = 1e-2, .warmup = 5, .dropout = 0.1, .label_smoothing = 0.05}};
-}
-
 // A preset's recipe, on a small network of as many layers.
-Setting small_preset(const std::string& preset) {
-  Setting s;
+SmallTraining small_preset(const std::string& preset) {
+  SmallTraining s;
   apply_preset(preset, s.model, s.training);
   s.model.channels = 8 * s.model.heads;
   s.model.context = 32;
@@ -62,54 +51,10 @@ Setting small_preset(const std::string& preset) {
   return s;
 }
 
-std::unique_ptr<Model> model_on(const std::string& device, const Setting& s, const std::string& type = "float",
-                                bool recompute = false) {
-  return new_model({.device = device, .threads = 1, .gemm = s.gemm}, s.model, s.training, 0.06, s.training.seed, type,
-                   recompute);
-}
-
-// A text with something to learn: the next token follows from the last one, most of the time.
-std::vector<Token> tokens_of_step(const Setting& s, Index step) {
-  std::vector<Token> tokens(static_cast<std::size_t>(s.training.batch * s.model.context + 1));
-  Token last = 2;
-  for (std::size_t i = 0; i < tokens.size(); ++i) {
-    const std::uint32_t word = philox_word(5, i, static_cast<std::uint32_t>(step), 900);
-    tokens[i] = static_cast<Token>((word % 8 == 0 ? word / 8 : static_cast<std::uint32_t>(3 * last + 1)) %
-                                   static_cast<std::uint32_t>(s.model.vocabulary));
-    last = tokens[i];
-  }
-  return tokens;
-}
-
-Model::StepResult train(Model& model, const Setting& s, Index step) {
-  std::vector<Token> tokens = tokens_of_step(s, step), targets(tokens.begin() + 1, tokens.end());
-  tokens.pop_back();
-  targets[3] = -100;
-  return model.train_step(batch_of_sequences(s.model.context, tokens, targets), s.training, step);
-}
-
-// Losses of a GPU, and how far they and the norms of the gradients are from the CPU's, relative to these.
-struct Followed {
-  double loss = 0, norm = 0, first = 0, last = 0;
-};
-Followed follow(const std::string& device, const Setting& s, const std::string& type, Index steps) {
-  const auto cpu = model_on("cpu", s), gpu = model_on(device, s, type);
-  Followed followed;
-  for (Index step = 0; step < steps; ++step) {
-    const Model::StepResult expected = train(*cpu, s, step), got = train(*gpu, s, step);
-    followed.loss = at_least(followed.loss, std::abs(got.loss - expected.loss) / expected.loss);
-    followed.norm =
-        at_least(followed.norm, std::abs(got.gradient_norm - expected.gradient_norm) / expected.gradient_norm);
-    if (step == 0) followed.first = got.loss;
-    followed.last = got.loss;
-  }
-  return followed;
-}
-
 TEST_CASE("gpu network: fifty steps of training with dropout follow the CPU", "[gpu_network][gpu]") {
   for (const std::string& device : gpu_devices()) {
     for (const MixerProperties& properties : Mixers::properties) {
-      const auto [loss, norm, first, last] = follow(device, setting_of(properties.name), "float", 50);
+      const auto [loss, norm, first, last] = follow(device, small_training(properties.name), "float", 50);
       CAPTURE(device, properties.name, loss, norm, first, last);
       CHECK_FALSE(!(at_least(loss, 0.1 * norm) <= 1e-4));
       CHECK(last < 0.9 * first);  // it learned something, so the comparison means something
@@ -120,7 +65,7 @@ TEST_CASE("gpu network: fifty steps of training with dropout follow the CPU", "[
 TEST_CASE("gpu network: training with Muon follows the CPU", "[gpu_network][gpu]") {
   for (const std::string& device : gpu_devices()) {
     for (const auto& [type, tolerance] : {std::pair<const char*, double>{"float", 1e-4}, {"bf16", 2e-2}}) {
-      Setting s = setting_of("additive,dot");
+      SmallTraining s = small_training("additive,dot");
       s.training.optimizer = "muon";
       const auto [loss, norm, first, last] = follow(device, s, type, 20);
       CAPTURE(device, type, loss, norm, first, last);
@@ -134,7 +79,7 @@ TEST_CASE("gpu network: training with Muon follows the CPU", "[gpu_network][gpu]
 TEST_CASE("gpu network: with products by cuBLASLt, training follows the CPU", "[gpu_network][gpu]") {
   for (const auto& [type, tolerance] : {std::pair<const char*, double>{"float", 1e-4}, {"bf16", 1e-2}}) {
     for (const std::string& mixers : Rows<std::string, FiveMixers>::all({"additive,dot,metric,quadratic,average"})) {
-      Setting s = setting_of(mixers, "layers=5 conv_groups=1 attention_bias=1 logit_bias=1 projection=1");
+      SmallTraining s = small_training(mixers, "layers=5 conv_groups=1 attention_bias=1 logit_bias=1 projection=1");
       s.training.optimizer = "muon";
       s.gemm = "library";
       const auto [loss, norm, first, last] = follow("emulated", s, type, 4);
@@ -150,7 +95,7 @@ TEST_CASE("gpu network: the recipe of every preset, on a small network, follows 
   for (const std::string& device : gpu_devices()) {
     for (const std::string& preset : preset_names) {
       for (const auto& [type, tolerance] : {std::pair<const char*, double>{"float", 1e-4}, {"bf16", 1e-2}}) {
-        Setting s = small_preset(preset);
+        SmallTraining s = small_preset(preset);
         s.model.layers = 2;
         s.training.warmup = 2;
         const auto [loss, norm, first, last] = follow(device, s, type, 12);
@@ -170,7 +115,7 @@ TEST_CASE("gpu network: a training step has a fixed number of launches and a fix
   const auto check = [](const std::string& preset, const std::string& mixer, const std::string& optimizer,
                         std::size_t pieces, std::size_t way) {
     CAPTURE(preset, mixer, optimizer);
-    Setting s = small_preset(preset);
+    SmallTraining s = small_preset(preset);
     // Heads and sequences fit a tile of pooling exactly if those of the preset do.
     s.model.channels = 16 * s.model.heads;
     if (preset == "shakespeare") s.model.context = 257;
@@ -192,10 +137,10 @@ TEST_CASE("gpu network: a training step has a fixed number of launches and a fix
 // A graph is captured at the second step of its kind and replayed from the third on.
 TEST_CASE("gpu network: batches of other sizes, and with a mask, take turns", "[gpu_network][gpu]") {
   for (const std::string& device : gpu_devices()) {
-    const Setting s = setting_of("additive,dot");
+    const SmallTraining s = small_training("additive,dot");
     const auto cpu = model_on("cpu", s), gpu = model_on(device, s);
     const auto batch_of_step = [&](Index step) {
-      Setting one = s;
+      SmallTraining one = s;
       one.training.batch = step % 4 == 1 ? 1 : s.training.batch;
       std::vector<Token> tokens = tokens_of_step(one, step), targets(tokens.begin() + 1, tokens.end());
       tokens.pop_back();
@@ -220,7 +165,7 @@ TEST_CASE("gpu network: work during a step may overwrite its batch", "[gpu_netwo
   std::vector<std::string> devices = gpu_devices();
   devices.push_back("cpu");
   for (const std::string& device : devices) {
-    const Setting s = setting_of("additive");
+    const SmallTraining s = small_training("additive");
     const auto plain = model_on(device, s), model = model_on(device, s);
     for (Index step = 0; step < 4; ++step) {
       std::vector<Token> tokens = tokens_of_step(s, step), targets(tokens.begin() + 1, tokens.end());
@@ -243,7 +188,7 @@ TEST_CASE("gpu network: work during a step may overwrite its batch", "[gpu_netwo
 TEST_CASE("gpu network: training in bf16 stays near float", "[gpu_network][gpu]") {
   for (const std::string& device : gpu_devices()) {
     for (const MixerProperties& properties : Mixers::properties) {
-      const auto [loss, norm, first, last] = follow(device, setting_of(properties.name), "bf16", 12);
+      const auto [loss, norm, first, last] = follow(device, small_training(properties.name), "bf16", 12);
       CAPTURE(device, properties.name, loss, norm, first, last);
       CHECK_FALSE(!(loss <= 1e-2));
     }
@@ -253,7 +198,7 @@ TEST_CASE("gpu network: training in bf16 stays near float", "[gpu_network][gpu]"
 TEST_CASE("gpu network: the same bits in every thread order and every repetition", "[gpu_network][gpu]") {
   for_each_gpu_and_type([&](const std::string& device, const std::string& type) {
     for (const std::string& changes : Rows<std::string, ThreeMixers>::all({""})) {
-      Setting s = setting_of("additive,dot,metric", "layers=3 " + changes);
+      SmallTraining s = small_training("additive,dot,metric", "layers=3 " + changes);
       if (type == "bf16") s.training.optimizer = "muon";
       s.training.weight_average = 2;
       std::vector<std::vector<float>> runs;
@@ -282,8 +227,8 @@ TEST_CASE("gpu network: recomputed activations have the same bits", "[gpu_networ
   for_each_gpu_and_type([&](const std::string& device, const std::string& type) {
     // Every mixer with a norm, and all that has a bias or is computed again in its place.
     for (const std::string& mixers : Rows<std::string, FiveMixers>::all({"additive,dot,metric,quadratic,average"})) {
-      const Setting s =
-          setting_of(mixers, "layers=5 embedding_norm=1 final_norm=1 logit_bias=1 projection=1 attention_bias=1");
+      const SmallTraining s =
+          small_training(mixers, "layers=5 embedding_norm=1 final_norm=1 logit_bias=1 projection=1 attention_bias=1");
       std::vector<std::vector<float>> runs;
       for (const int order :
            {0, 1, 2}) {  // orders that a graph leaves open: weight gradients concurrent with input gradients
@@ -313,7 +258,7 @@ TEST_CASE("gpu network: evaluation and inference follow the CPU", "[gpu_network]
       if (!properties.takes("hashing")) rows.push_back({properties.name});  // lsh has no inference
     }
     for (const auto& [mixers, changes] : Rows<SteppedMixers>::all(rows)) {
-      const Setting s = setting_of(mixers, changes);
+      const SmallTraining s = small_training(mixers, changes);
       std::vector<std::vector<float>> logits;
       std::vector<double> losses;
       for (const std::string& each : {std::string("cpu"), device}) {
@@ -345,7 +290,7 @@ TEST_CASE("gpu network: evaluation and inference follow the CPU", "[gpu_network]
 
 TEST_CASE("gpu network: a step with a non-finite gradient changes nothing", "[gpu_network][gpu]") {
   for_each_gpu_and_type([&](const std::string& device, const std::string& type) {
-    const Setting s = setting_of("additive");
+    const SmallTraining s = small_training("additive");
     const auto model = model_on(device, s, type);
     train(*model, s, 0);
     std::vector<float> weights = model->read(Model::Arena::weights);
@@ -361,7 +306,7 @@ TEST_CASE("gpu network: a step with a non-finite gradient changes nothing", "[gp
 
 TEST_CASE("gpu network: the average is of the exact weights, and may replace them temporarily", "[gpu_network][gpu]") {
   for_each_gpu_and_type([&](const std::string& device, const std::string& type) {
-    Setting s = setting_of("additive,dot");
+    SmallTraining s = small_training("additive,dot");
     s.training.weight_average = 3;
     const auto model = model_on(device, s, type), expected = model_on(device, s, type);
     std::vector<double> mean(static_cast<std::size_t>(model->weight_count()));
@@ -382,7 +327,7 @@ TEST_CASE("gpu network: the average is of the exact weights, and may replace the
 
 TEST_CASE("gpu network: bf16 keeps master weights in full precision", "[gpu_network][gpu]") {
   for (const std::string& device : gpu_devices()) {
-    const Setting s = setting_of("dot");
+    const SmallTraining s = small_training("dot");
     const auto model = model_on(device, s, "bf16");
     const std::vector<float> weights = some_weights(s.model, 0.06, s.training.seed);
     CHECK(model->read(Model::Arena::weights) == weights);
