@@ -8,6 +8,15 @@ from browser_test import SETTLE, WIDTHS, Browser, InBrowser
 
 PAGES = ("attention", "basics", "embedding_gradient", "layernorm", "pooling", "product", "production")
 TOLD = "return document.querySelector('.pane .told').textContent"
+# Changes the address as a link of the page does, and waits until the page has read it.
+GO = """return new Promise((done) => {
+    addEventListener("hashchange", () => done(document.querySelector(".pane .told").textContent), {once: true});
+    location.hash = arguments[0];
+  })"""
+# Steps forward some times; the sentences before each step.
+STEP_ON = """const go = document.querySelectorAll(".controls button")[2], told = document.querySelector(".told"), all = [];
+  for (let i = 0; i < arguments[0]; ++i) { all.push(told.textContent); go.click() }
+  return all"""
 RIGHT, DOWN, TAB, SPACE = "\ue014", "\ue015", "\ue004", " "
 
 
@@ -21,6 +30,13 @@ class Kernels(InBrowser):
     def address(self) -> str:
         """The fragment; the viewer writes it 100 ms after the last step."""
         return self.browser.run("return new Promise((done) => setTimeout(() => done(location.hash), 500))")
+
+    def step_on(self, steps: int) -> list[str]:
+        """Steps forward; a few steps per call, because each step draws. Returns the sentences before each step."""
+        told = []
+        while len(told) < steps:
+            told += self.browser.run(STEP_ON, min(10, steps - len(told)))
+        return told
 
     def tearDown(self) -> None:
         self.assertEqual(self.browser.messages(), [])
@@ -39,12 +55,10 @@ class Kernels(InBrowser):
             levels = self.browser.run("return [...document.querySelector('.fields select').options].map((one) => one.value)")
             for level in levels:
                 with self.subTest(page=page, level=level):
-                    self.open(page, f"level={level}")
-                    count = int(re.match(r"Step 1 of (\d+)", self.browser.run(TOLD)).group(1))
+                    count = int(re.match(r"Step 1 of (\d+)", self.browser.run(GO, f"level={level}")).group(1))
                     last = min(count, 20)
-                    for _ in range(1, last):
-                        self.browser.run("document.querySelectorAll('.controls button')[2].click()")
-                    self.assertEqual(self.browser.run(TOLD).split(".")[0], f"Step {last} of {count}")
+                    told = self.step_on(last - 1) + [self.browser.run(TOLD)]
+                    self.assertEqual([one.split(".")[0] for one in told], [f"Step {step} of {count}" for step in range(1, last + 1)])
 
     def test_a_link_leads_to_its_moment(self) -> None:
         told = self.open("basics", "level=transpose_32&step=17&beside=transpose_33&besideStep=17")
@@ -70,18 +84,10 @@ class Kernels(InBrowser):
             while block < blocks:
                 warp = 0
                 while warp < warps:
-                    self.open("layernorm", f"level=2&launch={launch}&block={block}&warp={warp}&step=0")
+                    begin = self.browser.run(GO, f"level=2&launch={launch}&block={block}&warp={warp}&step=0")
                     counts = "return [2, 3].map((one) => document.querySelectorAll('.fields select')[one].options.length)"
                     blocks, warps = self.browser.run(counts)
-                    count = int(re.search(r"of (\d+)", self.browser.run(TOLD)).group(1))
-                    script = (
-                        "const go = document.querySelectorAll('.controls button')[2], all = [];"
-                        "const told = document.querySelector('.told');"
-                        "for (let i = 0; i < arguments[0]; ++i) { all.push(told.textContent); go.click() } return all"
-                    )
-                    told = []  # a few steps per call, because each step draws
-                    while len(told) < count:
-                        told += self.browser.run(script, min(10, count - len(told)))
+                    told = self.step_on(int(re.search(r"of (\d+)", begin).group(1)))
                     moved = [re.search(r"moved (\d+) sector", text) for text in told]
                     total[0] += sum(one is not None for one in moved)
                     total[1] += sum(int(one.group(1)) for one in moved if one)

@@ -16,6 +16,8 @@ import sys
 import time
 import unittest
 import urllib.request
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 SITE = Path(__file__).resolve().parents[2] / "build/site"
@@ -66,8 +68,14 @@ class Browser:
         self._driver.wait()
 
     def open(self, page: str, fragment: str = "") -> None:
-        self._request("POST", "/url", {"url": "about:blank"})
-        self._request("POST", "/url", {"url": (SITE / page).as_uri() + ("#" + fragment if fragment else "")})
+        address = (SITE / page).as_uri()
+        if self.address() == address:  # a page is not loaded again for another fragment
+            self._request("POST", "/url", {"url": "about:blank"})
+        self._request("POST", "/url", {"url": address + ("#" + fragment if fragment else "")})
+
+    def address(self) -> str:
+        """Address of the page, without fragment."""
+        return self._request("GET", "/url").split("#")[0]
 
     def run(self, script: str, *arguments):
         return self._request("POST", "/execute/sync", {"script": script, "args": list(arguments)})
@@ -137,30 +145,64 @@ class InBrowser(unittest.TestCase):
         cls.browser.close()
 
 
+# Measures of a page: its width, equations without height, the state of its fonts, tables that are too wide.
+MEASURES = """return document.fonts.ready.then(() => [document.documentElement.scrollWidth,
+  [...document.querySelectorAll("math")].filter((math) => math.checkVisibility() && !(math.getBoundingClientRect().height > 4)).length,
+  [...document.fonts].map((font) => font.status), document.querySelectorAll("math").length,
+  [...document.querySelectorAll(".wide > table:not(.costs)")].filter((table) => table.offsetWidth > innerWidth - 32).length])"""
+# Opens all folds. Lines of excerpts that are cut off; for each line that computes something, true if it needs one line.
+EXCERPTS = """document.querySelectorAll("details").forEach((fold) => (fold.open = true));
+  const items = [...document.querySelectorAll(".excerpt li")];
+  return [items.filter((item) => item.scrollWidth > item.clientWidth + 1).length, items
+    .filter((item) => item.querySelector("mark"))
+    .map((item) => item.getBoundingClientRect().height < 1.5 * parseFloat(getComputedStyle(item).lineHeight))]"""
+
+
+@dataclass
+class Measured:
+    """A page as it is laid out at one width of the window."""
+
+    wide: int
+    flat: int
+    fonts: list[str]
+    equations: int
+    tables: int
+    messages: list[str]
+    excerpts: tuple[int, list[bool]]  # lines cut off; marked lines that need one line
+
+
 class WithScript(InBrowser):
     """Every page at three widths, with all actions of pointer and keyboard."""
 
+    @classmethod
+    @cache
+    def measured(cls, page: str, width: int) -> Measured:
+        """Loads a page and measures it. Several tests use the measures, and loading takes most of their time. A page of
+        a file is loaded once for all widths, because its script does nothing that depends on the width."""
+        browser = cls.browser
+        browser.resize(width)
+        if not page.startswith("files/") or browser.address() != (SITE / page).as_uri():
+            browser.open(page)
+        measures = browser.run(MEASURES)
+        messages = browser.messages()
+        if page in SHOWN:
+            browser.keep(f"{page.replace('/', '-')[:-5]}-{width}")
+        excerpts = browser.run(EXCERPTS) if page.startswith("layers/") else (0, [])
+        return Measured(*measures, messages, excerpts)
+
     def test_every_page_at_every_width(self) -> None:
-        for width in WIDTHS:
-            self.browser.resize(width)
-            for page in sorted(path.relative_to(SITE).as_posix() for path in SITE.rglob("*.html")):
-                if page == "lab.html":  # grows while it is open, and has tests of its own
-                    continue
-                with self.subTest(page=page, width=width):
-                    self.browser.open(page)
-                    wide, flat, fonts, math = self.browser.run(
-                        "return document.fonts.ready.then(() => [document.documentElement.scrollWidth,"
-                        "[...document.querySelectorAll('math')].filter((math) => math.checkVisibility()"
-                        " && !(math.getBoundingClientRect().height > 4)).length,"
-                        "[...document.fonts].map((font) => font.status),"
-                        "document.querySelectorAll('math').length])"
-                    )
-                    self.assertLessEqual(wide, width, "the page is wider than the window")
-                    self.assertEqual(flat, 0, "equations without height")
-                    self.assertEqual(fonts, ["loaded" if math else "unloaded"])
-                    self.assertEqual(self.browser.messages(), [])
-                    if page in SHOWN:
-                        self.browser.keep(f"{page.replace('/', '-')[:-5]}-{width}")
+        pages = {path.relative_to(SITE).as_posix() for path in SITE.rglob("*.html")}
+        pages -= {"lab.html"}  # grows while it is open, and has tests of its own
+        files = sorted(page for page in pages if page.startswith("files/"))
+        in_turn = [(page, width) for page in files for width in WIDTHS]
+        in_turn += [(page, width) for width in WIDTHS for page in sorted(pages.difference(files))]
+        for page, width in in_turn:
+            with self.subTest(page=page, width=width):
+                measured = self.measured(page, width)
+                self.assertLessEqual(measured.wide, width, "the page is wider than the window")
+                self.assertEqual(measured.flat, 0, "equations without height")
+                self.assertEqual(measured.fonts, ["loaded" if measured.equations else "unloaded"])
+                self.assertEqual(measured.messages, [])
 
     def test_index_begins_with_how_to_run_it_and_where_to_begin(self) -> None:
         places = """return [document.querySelector("pre"), document.querySelector("li"), document.querySelector(".map svg")].map(
@@ -314,28 +356,18 @@ class WithScript(InBrowser):
 
     def test_excerpts_fit(self) -> None:
         """No line of an excerpt is cut off, and few of the lines that compute something need a second line."""
-        lines = """document.querySelectorAll("details").forEach((fold) => (fold.open = true));
-            const items = [...document.querySelectorAll(".excerpt li")];
-            return [items.filter((item) => item.scrollWidth > item.clientWidth + 1).length, items
-              .filter((item) => item.querySelector("mark"))
-              .map((item) => item.getBoundingClientRect().height < 1.5 * parseFloat(getComputedStyle(item).lineHeight))]"""
         for width, least in ((390, 0), (1280, 0.95), (1920, 0.95)):
-            self.browser.resize(width)
             fits = []
             for page in sorted(SITE.glob("layers/*.html")):
-                self.browser.open(f"layers/{page.name}")
-                cut, marked = self.browser.run(lines)
+                cut, marked = self.measured(f"layers/{page.name}", width).excerpts
                 self.assertEqual(cut, 0, page.name)
                 fits += marked
             self.assertGreater(len(fits), 400)
             self.assertGreaterEqual(sum(fits) / len(fits), least, width)
 
     def test_tables_of_chapters_fit(self) -> None:
-        wide = "return [...document.querySelectorAll('.wide > table:not(.costs)')].filter((table) => table.offsetWidth > innerWidth - 32).length"
-        self.browser.resize(390)
         for page in sorted([*SITE.glob("layers/*.html"), *SITE.glob("blocks/*.html")]):
-            self.browser.open(page.relative_to(SITE).as_posix())
-            self.assertEqual(self.browser.run(wide), 0, page.name)
+            self.assertEqual(self.measured(page.relative_to(SITE).as_posix(), 390).tables, 0, page.name)
 
     def test_what_is_cut_off_says_so(self) -> None:
         self.browser.resize(390)

@@ -41,8 +41,8 @@ def compiled(root: Path) -> bytes:
     folder = root / "build/lab"
     configure = ["cmake", "-S", str(root / FOLDER), "-B", str(folder), "-DCMAKE_TOOLCHAIN_FILE=wasm.cmake"]
     configure.append(f"-DLAB_VERSION={version(root)}")
-    if shutil.which("ccache"):
-        configure.append("-DCMAKE_CXX_COMPILER_LAUNCHER=ccache")
+    if shutil.which("ccache"):  # which keeps nothing of sources with a precompiled header
+        configure += ["-DCMAKE_CXX_COMPILER_LAUNCHER=ccache", "-DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON"]
     for command in (configure, ["cmake", "--build", str(folder), f"-j{os.cpu_count() or 1}"]):
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode:

@@ -9,8 +9,10 @@ from __future__ import annotations
 import html
 import re
 from collections.abc import Callable
-from functools import lru_cache
+from functools import cache
+from pathlib import PurePosixPath
 
+from pygments.lexer import Lexer
 from pygments.lexers import get_lexer_for_filename
 from pygments.token import Comment, Keyword
 from pygments.util import ClassNotFound
@@ -25,12 +27,20 @@ Address = Callable[[str, str], str]
 STEERING = {"for", "while", "do", "if", "else", "switch", "case", "return", "break", "continue", "template", "namespace"}
 
 
-@lru_cache(maxsize=None)
+@cache
+def _lexer(suffix: str) -> Lexer | None:
+    """The lexer of all files with a suffix: pygments searches the installed packages for it each time."""
+    try:
+        return get_lexer_for_filename("file" + suffix.replace(".cu", ".cpp"), stripnl=False, ensurenl=False)
+    except ClassNotFound:
+        return None
+
+
+@cache
 def _highlighted(name: str, text: str) -> tuple[str, ...]:
     """The lines of a file as HTML, comments in <i>, control-flow keywords in <b>."""
-    try:
-        lexer = get_lexer_for_filename(name.replace(".cu", ".cpp"), stripnl=False, ensurenl=False)
-    except ClassNotFound:
+    lexer = _lexer(PurePosixPath(name).suffix)
+    if lexer is None:
         return tuple(html.escape(line, quote=False) for line in text.split("\n"))
     lines = [""]
     for kind, value in lexer.get_tokens(text):

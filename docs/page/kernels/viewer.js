@@ -550,8 +550,9 @@ class Page {
     this.panes = [new Pane(this.places[0], this, levels[0])];
     addEventListener("resize", () => this.each((pane) => pane.draw()));
     new MutationObserver(() => this.each((pane) => pane.draw())).observe(document.documentElement, {attributeFilter: ["data-theme"]});
-    addEventListener("hashchange", () => this.read());
-    this.read();
+    // From the event: location may already have the position written after the last step.
+    addEventListener("hashchange", ({newURL}) => this.read(new URL(newURL).hash));
+    this.read(location.hash);
   }
 
   each(work) { this.panes.forEach(work); }
@@ -590,9 +591,9 @@ class Page {
     if (this.panes[1]) words.push("beside=" + this.panes[1].state.level, "besideStep=" + this.panes[1].state.step);
     history.replaceState(0, 0, "#" + words.join("&"));
   }
-  read() {
-    const given = Object.fromEntries(new URLSearchParams(location.hash.slice(1)));
-    if (!("level" in given) && location.hash) return;
+  read(address) {
+    const given = Object.fromEntries(new URLSearchParams(address.slice(1)));
+    if (!("level" in given) && address) return;
     this.reading = true;
     const numbers = {};
     for (const key of ["launch", "block", "warp", "step", "lane"]) numbers[key] = +(given[key] ?? 0);
