@@ -181,11 +181,11 @@ TEST_CASE("gpu network: a training step has a fixed number of launches and a fix
     CHECK(emulator::size_of_last_graph() == pieces);
     CHECK(emulator::length_of_last_graph() == way);
   };
-  check("baby", "", "", 206, 187);
-  check("baby", "metric", "", 247, 222);
-  check("baby", "dot", "", 205, 180);
-  check("baby", "", "muon", 254, 205);
-  check("shakespeare", "", "", 233, 199);
+  check("baby", "", "", 194, 175);
+  check("baby", "metric", "", 235, 210);
+  check("baby", "dot", "", 193, 168);
+  check("baby", "", "muon", 242, 193);
+  check("shakespeare", "", "", 223, 189);
 }
 #endif
 
