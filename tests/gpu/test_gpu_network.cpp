@@ -181,10 +181,10 @@ TEST_CASE("gpu network: a training step has a fixed number of launches and a fix
     CHECK(emulator::size_of_last_graph() == pieces);
     CHECK(emulator::length_of_last_graph() == way);
   };
-  check("baby", "", "", 194, 175);
+  check("baby", "", "", 188, 169);
   check("baby", "metric", "", 235, 210);
   check("baby", "dot", "", 193, 168);
-  check("baby", "", "muon", 242, 193);
+  check("baby", "", "muon", 236, 187);
   check("shakespeare", "", "", 223, 189);
 }
 #endif
