@@ -51,14 +51,14 @@ template <class Device, class T>
 void cross_entropy_forward(Device& device, const CrossEntropyForward<T>& a) {
   using A = Accum<T>;
   const auto& in = a.in;
-  const Index V = in.V;
+  const Index V = in.V, stride = stride_or(in.stride, V);
   const TargetShare<A> q(in.label_smoothing, V);
   parallel_rows(device, in.BC, rows_per_task, [&](Index bc) {
     a.loss_bc[bc] = a.lse_bc[bc] = A(0);
     if (a.best_bc) a.best_bc[bc] = ignored_target;
     const Token target = in.targets_bc[bc];
     if (target == ignored_target) return;
-    const T* logits_v = in.logits_bcv + bc * V;
+    const T* logits_v = in.logits_bcv + bc * stride;
 
     // The second pass over the row reads it from the L1 cache.
     const A max = largest_of_row<T>(logits_v, V);
@@ -99,15 +99,15 @@ template <class Device, class T>
 void cross_entropy_backward(Device& device, const CrossEntropyBackward<T>& a) {
   using A = Accum<T>;
   const auto& in = a.in;
-  const Index V = in.V;
+  const Index V = in.V, stride = stride_or(in.stride, V);
   const TargetShare<A> q(in.label_smoothing, V);
   A row_weight = A(0);  // not used if no row counts
   on_one_thread(device, [&] {
     if (*a.count > 0) row_weight = A(1) / A(*a.count);
   });
   parallel_rows(device, in.BC, rows_per_task, [&](Index bc) {
-    const T* logits_v = in.logits_bcv + bc * V;
-    T* d_logits_v = a.d_logits_bcv + bc * V;
+    const T* logits_v = in.logits_bcv + bc * stride;
+    T* d_logits_v = a.d_logits_bcv + bc * stride;
     const Token target = in.targets_bc[bc];
     if (target == ignored_target) {
       for (Index v = 0; v < V; ++v) d_logits_v[v] = A(0);

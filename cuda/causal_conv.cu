@@ -1,6 +1,5 @@
+#include "cuda/depthwise_rows.hpp"
 #include "cuda/gemm/gemm.hpp"
-#include "cuda/kernel.hpp"
-#include "cuda/partial_sums.hpp"
 #include "layers/causal_conv.hpp"
 
 // Letters, in addition to those of docs/conventions.md: u = group, U of them; o and g = output and input channel within
@@ -11,16 +10,10 @@ namespace abh {
 namespace {
 
 // A thread holds `taps` taps and computes `rows` positions at a time, which need `window` inputs.
-constexpr int taps = 4;
 constexpr int rows = 4;
 constexpr int window = rows + taps - 1;
 
 constexpr int threads_per_block = 128;
-
-// One formula covers both directions of the convolution: output y of a group sums weight * in over taps j and channels
-// x of the group, at position p - (J-1) + j. For the output (y, x) is (o, g). For the gradient of the input it is (g,
-// o), and p counts positions from the end, so that later positions have a smaller p.
-enum class Look { back, ahead };
 
 // Layout of weights in memory: strides of u, o, g and j.
 struct WeightOrder {
@@ -60,15 +53,6 @@ void add_parts(Gpu& device, float* d_weight_dgj, const float* parts_p, Index par
   const Index G = s.D / s.groups, count = s.D * G * s.kernel;
   launch(add_parts_kernel, blocks_for(count, warp_size), dim3(warp_size, part_rows(parts)), 0, device.stream(),
          d_weight_dgj, parts_p, int(parts), order, count, int(G), int(s.kernel));
-}
-
-// `width` adjacent numbers in memory order. Zeros outside the sequence.
-template <int width, class T>
-__device__ __forceinline__ Pack<T, width> row_at(const T* in_pd, int p, int C, Index step) {
-  if (p >= 0 && p < C) return pack_at<width>(in_pd + p * step);
-  Pack<T, width> zeros;
-  for (int i = 0; i < width; ++i) zeros.x[i] = T(0.0f);
-  return zeros;
 }
 
 // Narrow groups.
@@ -193,165 +177,10 @@ __global__ void __launch_bounds__(threads_per_block) direct_gradient_kernel(Dire
   }
 }
 
-// The usual case, depthwise with four taps: a thread has four adjacent channels, in one access of 8 (bf16) or 16 bytes
-// (float), and eight positions. It loads all its rows before it uses the first one:
-//
-//   p         0 1 2 3 4 5 6 7 8 9 ...
-//   strip 0   n n n n n n n n              n: eight new inputs
-//   strip 1             h h h n n n n ...  h: three inputs before them (halo), which the strip before reads too
-//
-// Taps of adjacent channels are contiguous in weight_dj and are read unchanged.
-constexpr int channels = 4;
-constexpr int depthwise_strip = 8;
-constexpr int depthwise_window = depthwise_strip + taps - 1;
-constexpr int depthwise_threads = 256;
-
-// Strips of all sequences, one sequence after another, `each` per sequence.
-struct Strips {
-  int C, D;
-  unsigned each, all;
-  explicit Strips(const CausalConvShape& s)
-      : C(int(s.C)), D(int(s.D)), each(blocks_for(s.C, depthwise_strip)), all(blocks_for(s.B * each, 1)) {}
-  __device__ int begin(unsigned at) const { return int(at % each) * depthwise_strip; }  // first position of the strip
-  __device__ Index sequence(unsigned at) const { return Index{at / each} * C * D; }     // its offset in elements
-};
-
-// Rows p ... p + count - 1 of a sequence, with stride `step`. Zeros outside the sequence.
-template <int count, class T>
-__device__ __forceinline__ void rows_at(Pack<T, channels> (&row)[count], const T* in_pd, int p, int C, Index step) {
-  for (int w = 0; w < count; ++w) row[w] = row_at<channels>(in_pd, p + w, C, step);
-}
-
-// Taps of channels d, d + 1, ...
-template <class T>
-__device__ __forceinline__ void weights_at(Pack<T, taps> (&weight_i)[channels], const T* weight_dj, int d) {
-  for (int i = 0; i < channels; ++i) weight_i[i] = pack_at<taps>(weight_dj + Index{d + i} * taps);
-}
-
-// Grid: blocks of whole strips, thread (x, y) with pack x of strip y. Reads and writes each array about once.
-template <class T>
-__global__ void __launch_bounds__(depthwise_threads, 3)
-    depthwise_kernel(T* out_bcd, const T* in_bcd, const T* weight_dj, Strips s, Look look) {
-  wait_for_kernel_before();
-  require_at_most(depthwise_threads);
-  const unsigned at = blockIdx.x * blockDim.y + threadIdx.y;
-  if (at >= s.all) return;
-  const int begin = s.begin(at);
-  const Index step = look == Look::back ? s.D : -s.D;
-  const Index origin = s.sequence(at) + (look == Look::back ? 0 : Index{s.C - 1} * s.D);
-  for (int d = int(threadIdx.x) * channels; d < s.D; d += int(blockDim.x) * channels) {
-    Pack<T, channels> in_w[depthwise_window];
-    rows_at(in_w, in_bcd + origin + d, begin - (taps - 1), s.C, step);
-    Pack<T, taps> weight_i[channels];
-    weights_at(weight_i, weight_dj, d);
-    T* out_d = out_bcd + origin + d + begin * step;
-    for (int r = 0; r < depthwise_strip; ++r, out_d += step) {
-      Floats<channels> sum{};
-      for (int t = 0; t < taps; ++t) {
-        for (int i = 0; i < channels; ++i) {
-          sum.x[i] += float(weight_i[i].x[t]) * float(in_w[r + t].x[i]);  // (causal_conv.1) (causal_conv.2)
-        }
-      }
-      if (begin + r < s.C) store<channels>(out_d, sum);
-    }
-  }
-}
-
-// Gradient of the weights: sums over the strips of a part. Thread (x, y) has four channels and every eighth strip of
-// the part; the sums of a block are then added in the order of y.
-constexpr int gradient_rows = 8;
-struct DepthwiseSums {
-  float sum[gradient_rows][taps][warp_size * channels + 8];  // + 8: no bank conflicts
-};
-
-// Both gradients, or that of the weights alone (d_in_bcd is null): they need the same rows of d_out. Grid: one block of
-// 32 x 8 threads per 128 channels (fastest) and part. Reads and writes each array about once, writes 16 D bytes per
-// part.
-template <class T>
-__global__ void __launch_bounds__(warp_size* gradient_rows)
-    depthwise_backward_kernel(float* d_weight_pdj, T* d_in_bcd, const T* d_out_bcd, const T* in_bcd, const T* weight_dj,
-                              Strips s, unsigned strips_per_part, unsigned slices) {
-  wait_for_kernel_before();
-  require_at_most(warp_size * gradient_rows);
-  auto& shared = shared_memory<DepthwiseSums>();
-  const unsigned slice = blockIdx.x % slices, part = blockIdx.x / slices;
-  const int first_d = int(slice) * warp_size * channels, d = first_d + int(threadIdx.x) * channels;
-  Floats<channels> sum[taps] = {};
-  Pack<T, taps> weight_i[channels] = {};
-  if (d_in_bcd && d < s.D) weights_at(weight_i, weight_dj, d);
-  const unsigned first = part * strips_per_part, count = min_of(s.all - first, strips_per_part);
-  for (unsigned i = threadIdx.y; i < count && d < s.D; i += gradient_rows) {
-    const int begin = s.begin(first + i);
-    const Index origin = s.sequence(first + i) + d;
-    Pack<T, channels> in_w[depthwise_window], d_out[depthwise_window];  // d_out from the strip on, in from before it
-    rows_at(in_w, in_bcd + origin, begin - (taps - 1), s.C, s.D);
-    rows_at(d_out, d_out_bcd + origin, begin, s.C, s.D);
-    for (int t = 0; t < taps; ++t) {
-      for (int r = 0; r < depthwise_strip; ++r) {
-        for (int v = 0; v < channels; ++v) {
-          sum[t].x[v] += float(d_out[r].x[v]) * float(in_w[r + t].x[v]);  // (causal_conv.3)
-        }
-      }
-    }
-    if (!d_in_bcd) continue;
-    for (int r = 0; r < depthwise_strip; ++r) {
-      Floats<channels> d_in{};
-      for (int t = 0; t < taps; ++t) {
-        for (int v = 0; v < channels; ++v) {
-          d_in.x[v] += float(weight_i[v].x[t]) * float(d_out[r + taps - 1 - t].x[v]);  // (causal_conv.2)
-        }
-      }
-      if (begin + r < s.C) store<channels>(d_in_bcd + origin + Index{begin + r} * s.D, d_in);
-    }
-  }
-  for (int t = 0; t < taps; ++t) store<channels>(shared.sum[threadIdx.y][t] + threadIdx.x * channels, sum[t]);
-  __syncthreads();
-  constexpr int block_channels = warp_size * channels;
-  for (int i = int(threadIdx.y * warp_size + threadIdx.x); i < taps * block_channels; i += gradient_rows * warp_size) {
-    const int channel = i / taps, t = i % taps;
-    if (first_d + channel >= s.D) continue;
-    float of_part = 0;
-    for (int y = 0; y < gradient_rows; ++y) of_part += shared.sum[y][t][channel];
-    d_weight_pdj[(Index{part} * s.D + first_d) * taps + i] = of_part;
-  }
-}
-
-// True if the kernels above support these arrays.
-template <class T>
-bool is_depthwise(const CausalConvShape& s, const T* one_bcd, const T* other_bcd) {
-  return s.groups == s.D && s.kernel == taps && widest_fits<float>(s.D, one_bcd, other_bcd);
-}
-
-template <class T>
-void depthwise(Gpu& device, T* out_bcd, const T* in_bcd, const T* weight_dj, Look look, const CausalConvShape& s) {
-  const Strips strips(s);
-  const dim3 block = rows_side_by_side(s.D / channels, depthwise_threads);
-  launch(depthwise_kernel<T>, blocks_for(strips.all, block.y), block, 0, device.stream(), out_bcd, in_bcd, weight_dj,
-         strips, look);
-}
-
-// d_in_bcd null: the gradient of the weights alone.
-template <class T>
-void depthwise_backward(Gpu& device, T* d_in_bcd, float* d_weight_dj, const T* d_out_bcd, const T* in_bcd,
-                        const T* weight_dj, const CausalConvShape& s) {
-  const Strips strips(s);
-  const unsigned slices = blocks_for(s.D, warp_size * channels);
-  // About 512 blocks saturate the memory bandwidth, and few parts need little memory for their sums.
-  const unsigned most_parts = 512 / slices + 1;
-  const unsigned strips_per_part = blocks_for(strips.all, most_parts * gradient_rows) * gradient_rows;
-  const unsigned parts = blocks_for(strips.all, strips_per_part);
-  Gpu::Scope scratch(device.workspace);
-  float* d_weight_pdj = take_parts(device, scratch, parts * s.D * taps);
-  launch(depthwise_backward_kernel<T>, blocks_for(Index{parts} * slices, 1), dim3(warp_size, gradient_rows), 0,
-         device.stream(), d_weight_pdj, d_in_bcd, d_out_bcd, in_bcd, weight_dj, strips, strips_per_part, slices);
-  add_partial_sums(
-      device, {.to_d = d_weight_dj, .part_pd = d_weight_pdj, .parts = parts, .D = s.D * taps, .stride = s.D * taps});
-}
-
 template <class T>
 void direct(Gpu& device, T* out_bcd, const T* in_bcd, const T* weight_dgj, Look look, const CausalConvShape& s) {
   if (is_depthwise(s, out_bcd, in_bcd) && widest_fits<float>(0, weight_dgj))
-    return depthwise(device, out_bcd, in_bcd, weight_dgj, look, s);
+    return depthwise(device, PlainOutput<T>{out_bcd}, in_bcd, weight_dgj, look, s);
   const Index G = s.D / s.groups;
   Gpu::Scope scratch(device.workspace);
   float* weight_jxd = scratch.take<float>(s.D * G * s.kernel);
@@ -371,7 +200,7 @@ void direct(Gpu& device, T* out_bcd, const T* in_bcd, const T* weight_dgj, Look 
 template <class T>
 void direct_gradient(Gpu& device, float* d_weight_dgj, const T* d_out_bcd, const T* in_bcd, const CausalConvShape& s) {
   if (is_depthwise(s, d_out_bcd, in_bcd)) {
-    return depthwise_backward<T>(device, nullptr, d_weight_dgj, d_out_bcd, in_bcd, nullptr, s);
+    return depthwise_backward<T>(device, nullptr, d_weight_dgj, d_out_bcd, in_bcd, nullptr, s, PlainGradient<T>{});
   }
   const Index G = s.D / s.groups, fours = (s.kernel + taps - 1) / taps;
   const Index strips = s.B * ((s.C + gradient_strip - 1) / gradient_strip);
@@ -523,7 +352,7 @@ void causal_conv_backward(Device& device, T* d_in_bcd, Accum<T>* d_weight_dgj, c
                           const T* weight_dgj, const CausalConvShape& s) {
   if (s.B * s.C == 0) return;  // the weight's gradient is an empty sum
   if (is_depthwise(s, d_out_bcd, in_bcd) && widest_fits<float>(0, d_in_bcd, weight_dgj)) {
-    depthwise_backward(device, d_in_bcd, d_weight_dgj, d_out_bcd, in_bcd, weight_dgj, s);
+    depthwise_backward(device, d_in_bcd, d_weight_dgj, d_out_bcd, in_bcd, weight_dgj, s, PlainGradient<T>{});
   } else if (s.D / s.groups < causal_conv_gemm_width) {
     direct(device, d_in_bcd, d_out_bcd, weight_dgj, Look::ahead, s);
     direct_gradient(device, d_weight_dgj, d_out_bcd, in_bcd, s);

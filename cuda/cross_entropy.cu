@@ -97,7 +97,7 @@ __global__ void forward_kernel(CrossEntropyForward<T> a, TargetShare q, float* l
     float loss = 0, lse = 0;
     Token best = ignored_target;
     if (target != ignored_target) {
-      const T* logits_v = a.in.logits_bcv + bc * a.in.V;
+      const T* logits_v = a.in.logits_bcv + bc * a.in.stride;
       const ShiftedSums sums = sums_of_row<width>(logits_v, int(a.in.V), lane);
       const float log_sum = logf(sums.sum_exp);
       lse = sums.max + log_sum;                                             // (cross_entropy.2)
@@ -146,8 +146,8 @@ __global__ void backward_kernel(CrossEntropyBackward<T> a, TargetShare q) {
   const Index bc = Index{blockIdx.x} * rows_at_a_time + threadIdx.x / warp_size;
   if (bc >= a.in.BC) return;
   const int V = int(a.in.V), first = int(threadIdx.x % warp_size) * width;
-  const T* logits_v = a.in.logits_bcv + bc * V;
-  T* d_logits_v = a.d_logits_bcv + bc * V;
+  const T* logits_v = a.in.logits_bcv + bc * a.in.stride;
+  T* d_logits_v = a.d_logits_bcv + bc * a.in.stride;
   const Token target = a.in.targets_bc[bc];
   const bool counts = target != ignored_target;
   const float row_weight = counts ? 1 / float(*a.count) : 0.0f;
@@ -163,10 +163,18 @@ __global__ void backward_kernel(CrossEntropyBackward<T> a, TargetShare q) {
   }
 }
 
+// Wide accesses need a vocabulary of whole ones, too: a small one would leave most lanes without logits.
+template <class T>
+bool rows_are_wide(const CrossEntropyInputs<T>& in, const T* d_logits_bcv) {
+  return in.V % widest<T> == 0 && widest_fits<T>(in.stride, in.logits_bcv, d_logits_bcv);
+}
+
 }  // namespace
 
 template <class Device, class T>
-void cross_entropy_forward(Device& device, const CrossEntropyForward<T>& a) {
+void cross_entropy_forward(Device& device, const CrossEntropyForward<T>& of_caller) {
+  CrossEntropyForward<T> a = of_caller;
+  a.in.stride = stride_or(a.in.stride, a.in.V);
   const Index rows = rows_per_block(a.in.BC);
   const unsigned parts = a.in.BC > 0 ? blocks_for(a.in.BC, rows) : 0;
   typename Device::Scope scratch(device.workspace);
@@ -176,18 +184,19 @@ void cross_entropy_forward(Device& device, const CrossEntropyForward<T>& a) {
     launch(kernel, parts, threads_per_block, 0, device.stream(), a, target_share(a.in.label_smoothing, a.in.V), loss_p,
            count_p, rows);
   };
-  widest_fits<T>(a.in.V, a.in.logits_bcv) ? run(forward_kernel<T, widest<T>>) : run(forward_kernel<T, 1>);
+  rows_are_wide<T>(a.in, nullptr) ? run(forward_kernel<T, widest<T>>) : run(forward_kernel<T, 1>);
   launch(mean_kernel, 1, mean_threads, 0, device.stream(), a.loss, a.count, loss_p, count_p, int(parts));
 }
 
 template <class Device, class T>
-void cross_entropy_backward(Device& device, const CrossEntropyBackward<T>& a) {
+void cross_entropy_backward(Device& device, const CrossEntropyBackward<T>& of_caller) {
+  CrossEntropyBackward<T> a = of_caller;
+  a.in.stride = stride_or(a.in.stride, a.in.V);
   const auto run = [&](auto kernel) {
     launch(kernel, blocks_for(a.in.BC, rows_at_a_time), threads_per_block, 0, device.stream(), a,
            target_share(a.in.label_smoothing, a.in.V));
   };
-  widest_fits<T>(a.in.V, a.d_logits_bcv, a.in.logits_bcv) ? run(backward_kernel<T, widest<T>>)
-                                                          : run(backward_kernel<T, 1>);
+  rows_are_wide<T>(a.in, a.d_logits_bcv) ? run(backward_kernel<T, widest<T>>) : run(backward_kernel<T, 1>);
 }
 
 ABH_INSTANTIATE(Gpu, cross_entropy_forward, cross_entropy_backward)

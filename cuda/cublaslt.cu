@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <type_traits>
 
@@ -89,9 +90,22 @@ class Library {
   Library(const Library&) = delete;
   Library& operator=(const Library&) = delete;
 
+  // Address of a bias of `bytes` for the selection of an algorithm: GPU memory of this size, so that the library may
+  // even read it, aligned to exactly widest_access, so that the selection does not depend on the biases of a network.
+  const void* bias_of(std::size_t bytes) {
+    if (bytes > bias_bytes) {
+      bias_memory.emplace(gpu_memory<Backend::ABH_BACKEND>(), bytes + 2 * widest_access);
+      bias_bytes = bytes;
+    }
+    const auto begin = reinterpret_cast<std::uintptr_t>(bias_memory->as<std::byte>());
+    return bias_memory->as<std::byte>() + (begin % (2 * widest_access) == 0 ? widest_access : 0);
+  }
+
   cublasLtHandle_t handle;
   std::map<Key, Plan> plans;
   std::mutex mutex;
+  std::optional<DeviceMemory> bias_memory;
+  std::size_t bias_bytes = 0;
 };
 Library& library() {
   static Library instance;
@@ -132,10 +146,10 @@ void make_plan(Plan& plan, const Gemm<T, Out>& g, const Matrix& a, const Matrix&
   set(&plan.operation, CUBLASLT_MATMUL_DESC_TRANSA, b.transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
   set(&plan.operation, CUBLASLT_MATMUL_DESC_TRANSB, a.transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
   if (g.bias_n) {
-    // Every product sets its own bias address. The selection uses only the alignment of this address and reads no data.
+    // Every product sets its own bias address; the selection uses the alignment of this one.
     set(&plan.operation, CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
     set(&plan.operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER,
-        reinterpret_cast<const void*>(std::uintptr_t{widest_access}));
+        library().bias_of(static_cast<std::size_t>(g.N) * sizeof(Out)));
   }
   describe(&plan.b, type_of<T>, b, g.batches);
   describe(&plan.a, type_of<T>, a, g.batches);

@@ -88,6 +88,22 @@ void pooling_with_logits_forward(Device& device, const PoolingWithLogitsForward<
 }
 
 template <class Device, class T>
+void gated_pooling_forward(Device& device, const GatedPoolingForward<T>& a) {
+  const PoolingForward<T>& pooling = a.pooled.pooling;
+  const PoolingShape& s = pooling.in.shape;
+  const Index stride = stride_or(a.gate.in.gate_stride, s.H());
+  if (s.B * s.C > 0 && in_tile(pooling) && begins_block(a.gate.in.dropout) && widest_fits<T>(0, a.pooled.pool_nk) &&
+      widest_fits<T>(stride, a.gate.in.gate_bcd, a.gate.out_bcd, a.gate.residual_bcd)) {
+    return pooling_forward_in_tile(device, pooling,
+                                   MadeLogits<T>{a.pooled.pool_nk, scale_of_head(s.K), a.pooled.logit_bnc, nullptr},
+                                   GateOfAverages<T>{a.gate.out_bcd, a.gate.residual_bcd, a.gate.in.gate_bcd,
+                                                     int(stride), mask_of(a.gate.in.dropout)});
+  }
+  pooling_with_logits_forward<Device, T>(device, a.pooled);
+  gate_forward<Device, T>(device, a.gate);
+}
+
+template <class Device, class T>
 void pooling_with_logits_backward(Device& device, const PoolingWithLogitsBackward<T>& a) {
   const PoolingBackward<T>& pooling = a.pooling;
   const PoolingShape& s = pooling.in.shape;
@@ -108,6 +124,7 @@ void pooling_with_logits_backward(Device& device, const PoolingWithLogitsBackwar
                                               .in = inputs_of_logits(pooling.in, a.pool_nk)});
 }
 
-ABH_INSTANTIATE(Gpu, pooling_forward, pooling_backward, pooling_with_logits_forward, pooling_with_logits_backward)
+ABH_INSTANTIATE(Gpu, pooling_forward, pooling_backward, pooling_with_logits_forward, gated_pooling_forward,
+                pooling_with_logits_backward)
 
 }  // namespace abh

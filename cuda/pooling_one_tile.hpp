@@ -15,6 +15,7 @@
 
 #include "cuda/gemm/tensor_core.hpp"
 #include "cuda/pooling_epilogues.hpp"
+#include "cuda/pooling_gate.hpp"
 
 namespace abh {
 inline namespace ABH_BACKEND {
@@ -87,19 +88,34 @@ __device__ __forceinline__ FourSteps four_steps(const float* keep, const float* 
 }
 
 // Averages of a thread's run, from the state before it.
-template <class T, int width, class Steps>
+template <class T, int width, class Steps, class Gate = NoGate>
 __device__ __forceinline__ void emit_averages(T* out_bch, Floats<width> state, const TileRun<T, width>& run,
-                                              const TileThread<T, width>& me, const Steps& steps, const float* shares) {
-  const EmitState<T> emit{out_bch};
+                                              const TileThread<T, width>& me, const Steps& steps, const float* shares,
+                                              const Gate& gate = {}) {
   batches(std::make_integer_sequence<int, run_length / 4>(), [&](auto batch) {
     constexpr int first = batch * 4;
+    if constexpr (Gate::is_there) copy_async_wait<GateAhead<T, width>::ahead - 1>();
     const FourSteps four = steps(first);
     const Floats<4> share = four_of(shares, me, first);
     for (int i = 0; i < 4; ++i) {
       const PoolingPlace at(me, me.position(first + i));
       const Floats<width> in = floats_of<T, width>(run.in[first + i]);
-      advance<width>(state, four.step[i], in);                                               // (pooling.5)
-      if (at.c < me.end) emit.template finish<width>(at, {share.x[i]}, in, state, nullptr);  // (pooling.4)
+      advance<width>(state, four.step[i], in);  // (pooling.5)
+      if (at.c >= me.end) continue;
+      Floats<width> out;
+      for (int v = 0; v < width; ++v) out.x[v] = state.x[v] * share.x[i];  // (pooling.4)
+      if constexpr (Gate::is_there) {
+        auto& copies = *static_cast<GateAhead<T, width>*>(dynamic_shared_memory());
+        constexpr int slot = batch % GateAhead<T, width>::ahead;
+        gate_averages<T, width>(gate, at.element, stored<width>(out_bch + at.element, out),
+                                copies.gate[slot][i][threadIdx.x].x, copies.residual[slot][i][threadIdx.x].x);
+      } else {
+        store<width>(out_bch + at.element, out);
+      }
+    }
+    if constexpr (Gate::is_there) {
+      auto& copies = *static_cast<GateAhead<T, width>*>(dynamic_shared_memory());
+      copies.begin(gate, me, batch + GateAhead<T, width>::ahead);
     }
   });
 }
@@ -127,17 +143,17 @@ __device__ __forceinline__ void make_logits(HeadNumbers& logit_c, TileRun<T, wid
 }
 
 // Grid: B x tiles of channels. Reads x once, and the logits or the vectors for them; writes out, max and sum once, and
-// computed logits.
+// computed logits. With a gate also reads the gate and the residual, and writes the gated averages.
 struct ForwardHead {
   HeadNumbers logit, keep, add, share;
 };
 struct ForwardTile {
   ForwardHead head[most_tile_heads];
 };
-template <class T, int width, bool decays, class Logits>
+template <class T, int width, bool decays, class Logits, class Gate>
 __global__ __launch_bounds__(tile_threads<width>,
-                             forward_blocks_at_once<T>) void forward_in_tile_kernel(PoolingForward<T> a,
-                                                                                    Logits logits) {
+                             forward_blocks_at_once<T>) void forward_in_tile_kernel(PoolingForward<T> a, Logits logits,
+                                                                                    Gate gate) {
   wait_for_kernel_before();
   require_at_most(tile_threads<width>);
   auto& tile = shared_memory<ForwardTile>();
@@ -155,6 +171,11 @@ __global__ __launch_bounds__(tile_threads<width>,
                   C,          Index{N} * K};
   const TileThread<T, width> me(s, 0, 1);
   TileRun<T, width> run(me);
+  if constexpr (Gate::is_there) {
+    static_assert(Logits::made, "the logits that are read are copied as another group");
+    auto& copies = *static_cast<GateAhead<T, width>*>(dynamic_shared_memory());
+    for (int batch = 0; batch < GateAhead<T, width>::ahead; ++batch) copies.begin(gate, me, batch);
+  }
   if constexpr (Logits::made) {
     make_logits(tile.head[me.lane * width / K].logit, run, me, logits, K / width);
     __syncthreads();
@@ -193,16 +214,17 @@ __global__ __launch_bounds__(tile_threads<width>,
   __syncthreads();
   Floats<width> state{};
   pass_runs_before(state, me, runs);
-  emit_averages<T, width>(a.out_bch, state, run, me, steps, mine.share);
+  emit_averages<T, width>(a.out_bch, state, run, me, steps, mine.share, gate);
 }
-template <class T, class Logits = ReadLogits>
-void pooling_forward_in_tile(Gpu& device, PoolingForward<T> a, const Logits& logits = {}) {
+template <class T, class Logits = ReadLogits, class Gate = NoGate>
+void pooling_forward_in_tile(Gpu& device, PoolingForward<T> a, const Logits& logits = {}, const Gate& gate = {}) {
   constexpr int width = widest<T>;
   const PoolingShape& s = a.in.shape;
   a.in.x_stride = stride_or(a.in.x_stride, s.H());
-  launch(
-      a.in.slope_n ? forward_in_tile_kernel<T, width, true, Logits> : forward_in_tile_kernel<T, width, false, Logits>,
-      tile_blocks<width>(s.B, s.C, s.H()), tile_threads<width>, 0, device.stream(), a, logits);
+  launch(a.in.slope_n ? forward_in_tile_kernel<T, width, true, Logits, Gate>
+                      : forward_in_tile_kernel<T, width, false, Logits, Gate>,
+         tile_blocks<width>(s.B, s.C, s.H()), tile_threads<width>, Gate::is_there ? sizeof(GateAhead<T, width>) : 0,
+         device.stream(), a, logits, gate);
 }
 
 // Asynchronous copies of x, out and, if the gradient is added to it, d_x to shared memory, four positions per thread at

@@ -18,7 +18,7 @@ template <class Device, class T>
 void cross_entropy_forward(Device&, const CrossEntropyForward<T>& a) {
   using A = Accum<T>;
   const auto& in = a.in;
-  const auto logits = array(in.logits_bcv, in.V);
+  const auto logits = array(in.logits_bcv, stride_or(in.stride, in.V));
   Index count = 0;
   A total = A(0);
   for (Index bc = 0; bc < in.BC; ++bc) {
@@ -51,8 +51,8 @@ template <class Device, class T>
 void cross_entropy_backward(Device&, const CrossEntropyBackward<T>& a) {
   using A = Accum<T>;
   const auto& in = a.in;
-  const auto logits = array(in.logits_bcv, in.V);
-  const auto d_logits = array(a.d_logits_bcv, in.V);
+  const auto logits = array(in.logits_bcv, stride_or(in.stride, in.V));
+  const auto d_logits = array(a.d_logits_bcv, stride_or(in.stride, in.V));
   for (Index bc = 0; bc < in.BC; ++bc) {
     for (Index v = 0; v < in.V; ++v) {
       const Token target = in.targets_bc[bc];

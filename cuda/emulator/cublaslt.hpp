@@ -100,7 +100,8 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t p
                                                     cublasLtMatmulPreferenceAttributes_t attribute, const void* value,
                                                     std::size_t bytes);
 
-// Not during capture. If bf16 numbers are not aligned in pairs there is no algorithm.
+// Not during capture. A bias must be memory of the GPU, of its full size. If bf16 numbers are not aligned in pairs
+// there is no algorithm.
 cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t operation,
                                               cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
                                               cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,

@@ -917,15 +917,15 @@ cudaError_t remember(cudaError_t status) {
   return status;
 }
 
-bool is_global(const void* memory, std::size_t bytes) {
+}  // namespace
+
+bool detail::is_global(const void* memory, std::size_t bytes) {
   const Lock lock(mutex);
   auto behind = allocations.upper_bound(const_cast<void*>(memory));
   if (behind == allocations.begin()) return false;
   const auto& [begin, size] = *std::prev(behind);
   return static_cast<const char*>(memory) + bytes <= static_cast<const char*>(begin) + size;
 }
-
-}  // namespace
 
 void guard(void* memory, std::size_t bytes, const std::string& what) { add_guard(memory, {bytes, what, 0}); }
 
@@ -993,7 +993,8 @@ cudaError_t cudaFree(void* memory) {
 
 cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind, cudaStream_t stream) {
   if (bytes == 0) return cudaSuccess;
-  if (detail::records(stream) && !(is_global(to, bytes) && is_global(from, bytes)) && detail::breaks_recording()) {
+  if (detail::records(stream) && !(detail::is_global(to, bytes) && detail::is_global(from, bytes)) &&
+      detail::breaks_recording()) {
     return remember(cudaErrorStreamCaptureUnsupported);
   }
   detail::ask(stream, [=] {

@@ -151,6 +151,8 @@ void ask(cudaStream_t stream, Work work) {
 }
 // True if this thread is capturing, which then becomes invalid: for calls that a capture forbids.
 bool breaks_recording();
+// True if these bytes are memory of one cudaMalloc.
+bool is_global(const void* memory, std::size_t bytes);
 
 }  // namespace detail
 

@@ -255,7 +255,10 @@ TEST_CASE("bahdanau_attention: the worked example of the chapter", "[bahdanau_at
   };
   PlainDevice plain;
   check(plain, double{}, 1e-14);
-  for_each_device(1, [&](auto& device) { check(device, float{}, 2e-6); });
+  // CUDA documents errors of up to 2 units in the last place (2^-23) for expf and 1 for logf. A logit then errs by 4
+  // units, a weight by 14, and a gradient of a logit, a weight times a difference, by 28: 3.3e-6. With random errors of
+  // this size in the emulator the largest error was 2.2e-6.
+  for_each_device(1, [&](auto& device) { check(device, float{}, 4e-6); });
 }
 
 TEST_CASE("bahdanau_attention: GPU kernels at every size", "[bahdanau_attention][gpu]") {

@@ -161,7 +161,7 @@ class InChunks {
       const auto mean = static_cast<double>(on_host(of_part.mean, 1)[0]);
       loss += mean * static_cast<double>(on_host(of_part.count, 1)[0]) / static_cast<double>(count_[0]);
       const Index V = case_.config.vocabulary;
-      const auto host = on_host(net.logits_bcv(), part.BC() * V);
+      const auto host = abh::on_host<double>(device_, net.logits_bcv(), part.BC(), V, net.logit_stride());
       std::copy(host.begin(), host.end(), logits.begin() + (b * case_.C + part.first_c) * V);
     };
   }

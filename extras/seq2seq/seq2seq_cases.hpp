@@ -122,7 +122,7 @@ void golden_seq2seq(GoldenCases<Device, T>& g) {
   const PassContext pass{.B = B, .C = C, .S = S, .source_mask_bs = source_mask_bs.data()};
   DeviceBatch<T> batch{.token_bc = tokens_bc.data(), .source_bs = source_bs.data()};
   network.forward(batch, pass);
-  g.give("output.logits_bcv", {B, C, V}, network.logits_bcv());
+  g.give_rows("output.logits_bcv", {B, C, V}, network.logits_bcv(), network.logit_stride());
   g.give_activations([&](const Inspector& inspector) { network.inspect(inspector, pass); });
   if (!g.goes_back("input.targets_bc") && !g.file().has("output.loss")) return;
   const GoldenArray<Device, Token> targets_bc = g.read_targets(B, C, V);

@@ -244,18 +244,22 @@ TEST_CASE("relative_attention: the worked example of the chapter", "[relative_at
   const RelativeAttentionCase layer = sized(1, 2, 1, 1, 2, 1, 3, 1);
   const Values<double> in = {{0, -1}, {0, log2, log2}, {0, 3, 2}, {0, log2, 0}, {1}, {2}};
   const Values<double> d_in = {{0, 4 * log2}, {-2, 2, 0}, {3, 3, 1}, {4, -2, -2}, {4 * log2}, {0}};
-  const auto check = [&]<class T>(auto& device, T, double tolerance) {
+  const auto check = [&]<class T>(auto& device, T, double tolerance, double backward_tolerance) {
     CaseArrays<T> a = arrays_of(layer, converted<T>(in));
     layer.forward(device, a);
     wait_for(device);
     require_close(layer.outputs(), converted<double>(a.out), {{1, 2}}, tolerance, "forward");
     require_close(layer.saved(), converted<double>(a.saved), {{std::log(6.0), std::log(4.0)}}, tolerance, "lse");
-    require_close(layer.inputs(), run_backward<T>(layer, device, converted<T>(in), {{3, 4}}), d_in, tolerance,
+    require_close(layer.inputs(), run_backward<T>(layer, device, converted<T>(in), {{3, 4}}), d_in, backward_tolerance,
                   "backward");
   };
   PlainDevice plain;
-  check(plain, double{}, 1e-14);
-  for_each_device(1, [&](auto& device) { check(device, float{}, 1e-5); });
+  check(plain, double{}, 1e-14, 1e-14);
+  // CUDA documents errors of up to 2 units in the last place (2^-23) for expf and 1 for logf. A weight then errs by 7
+  // units, and a gradient of a score by 14 units of 4 log 2. The gradient of the position bias is a sum of them that is
+  // 0, compared with a hundredth of 4 log 2: 1.7e-4. With random errors of this size in the emulator the largest error
+  // was 3.4e-5.
+  for_each_device(1, [&](auto& device) { check(device, float{}, 1e-5, 2e-4); });
 
   const OneCall apart = call(plain, layer, in, {3, 4});
   const std::vector<TensorSpec> keys = {layer.inputs()[1], layer.inputs()[2]};

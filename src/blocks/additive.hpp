@@ -81,8 +81,9 @@ class AdditiveBlock : public Block<Device, T> {
   }
 
   void forward(Device& device, T* out_bcd, const T* in_bcd, const PassContext& pass) override {
-    run(device, out_bcd, in_bcd, pass,
-        [&](PoolingCore<Device, T>& pooling, const Payload<const T>& x) { pooling.forward(device, x, pass); });
+    run(
+        device, out_bcd, in_bcd, pass, [&] { first_.forward(device, q(), pass); },
+        [&](const Payload<const T>& t, const GateForward<T>& gate) { second_.forward_gated(device, t, gate, pass); });
   }
 
   void backward(Device& device, T* d_x_bcd, const T* in_bcd, const PassContext& pass) override {
@@ -161,21 +162,27 @@ class AdditiveBlock : public Block<Device, T> {
   }
 
   void decode(Device& device, T* out_d, const T* in_d, Index) override {
-    run(device, out_d, in_d, one_position,
-        [&](PoolingCore<Device, T>& pooling, const Payload<const T>& x) { pooling.decode(device, x.x_bch); });
+    run(
+        device, out_d, in_d, one_position, [&] { first_.decode(device, q().x_bch); },
+        [&](const Payload<const T>& t, const GateForward<T>& gate) {
+          second_.decode(device, t.x_bch);
+          gate_forward<Device, T>(device, gate);
+        });
   }
 
  private:
   using Names = std::vector<std::string>;
 
-  // Forward computation of a pass and of a decode step, which have different pooling functions.
-  template <class Pool>
-  void run(Device& device, T* out_bcd, const T* in_bcd, const PassContext& pass, const Pool& pool) {
+  // Forward computation of a pass and of a decode step, which have different pooling functions. pool(): P;
+  // pool_and_gate(t, gate): u, then the gate of u.
+  template <class Pool, class PoolAndGate>
+  void run(Device& device, T* out_bcd, const T* in_bcd, const PassContext& pass, const Pool& pool,
+           const PoolAndGate& pool_and_gate) {
     const Index BC = pass.BC();
     const T* h_bcd = norm_.forward(device, out_bcd, in_bcd, BC);  // (additive.1)
     query_key_value_.forward(device, qkv_bcq_, h_bcd, BC);        // (additive.2)
     first_.logits(device, q(), pass);                             // (additive.3)
-    pool(first_, q());                                            // (additive.4)
+    pool();                                                       // (additive.4)
     if (projection_) {
       const T* z_bcd = drop(device, dropped_bcd_ ? dropped_bcd_ : r_bcd_, pass);  // (additive.5)
       mix_.forward(device, mixed_bcd_, z_bcd, BC);                                // (additive.6)
@@ -183,11 +190,10 @@ class AdditiveBlock : public Block<Device, T> {
     const T* t_bcd = mid_norm_.forward_of_gate(device, out_bcd,  // (additive.7) (additive.8)
                                                gate(r_bcd_, h_bcd, p_and_k(pass)));
     second_.logits(device, {t_bcd}, pass);  // (additive.9)
-    pool(second_, {t_bcd});                 // (additive.10)
     if (!skip_normed_) {
-      gate_forward<Device, T>(device, gate(out_bcd, around(in_bcd), u_and_v(pass)));  // (additive.11)
+      pool_and_gate({t_bcd}, gate(out_bcd, around(in_bcd), u_and_v(pass)));  // (additive.10) (additive.11)
     } else {
-      gate_forward<Device, T>(device, gate(out_bcd, r_bcd_, u_and_v(pass)));  // (additive.12)
+      pool_and_gate({t_bcd}, gate(out_bcd, r_bcd_, u_and_v(pass)));  // (additive.10) (additive.12)
     }
   }
 

@@ -5,6 +5,7 @@
 #include "blocks/parts/norm.hpp"
 #include "blocks/parts/residual.hpp"
 #include "layers/causal_conv.hpp"
+#include "layers/parts/causal_conv_dropout.hpp"
 #include "settings/config.hpp"
 
 namespace abh {
@@ -47,23 +48,17 @@ class ConvBlock : public Block<Device, T> {
     // A convolution cannot work in place, so the rows are in scratch memory unless they are saved.
     const T* h_bcd = norm_.forward(device, norm_.scratch_rows(scratch, pass.BC()), in_bcd, pass.BC());  // (conv.1)
     const T* past_h_bcd = past_.join(device, scratch, h_bcd, pass);
-    T* past_y_bcd = past_.scratch_rows(scratch, out_bcd, pass);
-    causal_conv_forward<Device, T>(device, past_y_bcd, past_h_bcd, weight_.value, shape_of(pass));    // (conv.2)
-    residual_.forward(device, out_bcd, past_y_bcd + past_.positions(pass) * shape_.D, in_bcd, pass);  // (conv.3)
+    convolve(device, out_bcd, past_h_bcd, in_bcd, pass);
     past_.leave(device, past_h_bcd, pass);
   }
 
   void backward(Device& device, T* d_x_bcd, const T* in_bcd, const PassContext& pass) override {
-    const Index past = past_.positions(pass) * shape_.D, count = past + pass.BC() * shape_.D;
+    const Index past = past_.positions(pass) * shape_.D;
     typename Device::Scope scratch(device.workspace);
-    T* d_y_bcd = scratch.template take<T>(count);
-    T* d_h_bcd = scratch.template take<T>(count);
-    device.set_zero(d_y_bcd, past);
-    residual_.backward(device, d_y_bcd + past, d_x_bcd, pass);  // (conv.4)
+    T* d_h_bcd = scratch.template take<T>(past + pass.BC() * shape_.D);
     const T* h_bcd = norm_.normed(device, norm_.scratch_rows(scratch, pass.BC()), in_bcd, pass.BC());
     const T* past_h_bcd = past_.join(device, scratch, h_bcd, pass);
-    causal_conv_backward<Device, T>(device, d_h_bcd, weight_.gradient, d_y_bcd, past_h_bcd,  // (conv.5)
-                                    weight_.value, shape_of(pass));
+    convolve_backward(device, d_h_bcd, d_x_bcd, past_h_bcd, pass);
     past_.hand_on(device, d_h_bcd, pass);
     norm_.backward(device, d_x_bcd, d_h_bcd + past, residual_.around(d_x_bcd), in_bcd, pass.BC());  // (conv.6)
   }
@@ -89,6 +84,45 @@ class ConvBlock : public Block<Device, T> {
   }
 
  private:
+  // A device that joins layers does so in a pass without rows of earlier chunks.
+  void convolve(Device& device, T* out_bcd, const T* past_h_bcd, const T* x_bcd, const PassContext& pass) {
+    if constexpr (Device::joins_layers) {
+      if (past_.positions(pass) == 0) {  // (conv.2) (conv.3)
+        return causal_conv_dropout_forward<Device, T>(device, {.out_bcd = out_bcd,
+                                                               .in_bcd = past_h_bcd,
+                                                               .residual_bcd = residual_.around(x_bcd),
+                                                               .weight_dgj = weight_.value,
+                                                               .dropout = residual_.dropout(pass),
+                                                               .shape = shape_of(pass)});
+      }
+    }
+    typename Device::Scope scratch(device.workspace);
+    T* past_y_bcd = past_.scratch_rows(scratch, out_bcd, pass);
+    causal_conv_forward<Device, T>(device, past_y_bcd, past_h_bcd, weight_.value, shape_of(pass));   // (conv.2)
+    residual_.forward(device, out_bcd, past_y_bcd + past_.positions(pass) * shape_.D, x_bcd, pass);  // (conv.3)
+  }
+
+  void convolve_backward(Device& device, T* d_h_bcd, const T* d_out_bcd, const T* past_h_bcd, const PassContext& pass) {
+    const Index past = past_.positions(pass) * shape_.D;
+    if constexpr (Device::joins_layers) {
+      if (past == 0) {  // (conv.4) (conv.5)
+        return causal_conv_dropout_backward<Device, T>(device, {.d_in_bcd = d_h_bcd,
+                                                                .d_weight_dgj = weight_.gradient,
+                                                                .d_out_bcd = d_out_bcd,
+                                                                .in_bcd = past_h_bcd,
+                                                                .weight_dgj = weight_.value,
+                                                                .dropout = residual_.dropout(pass),
+                                                                .shape = shape_of(pass)});
+      }
+    }
+    typename Device::Scope scratch(device.workspace);
+    T* d_y_bcd = scratch.template take<T>(past + pass.BC() * shape_.D);
+    device.set_zero(d_y_bcd, past);
+    residual_.backward(device, d_y_bcd + past, d_out_bcd, pass);                             // (conv.4)
+    causal_conv_backward<Device, T>(device, d_h_bcd, weight_.gradient, d_y_bcd, past_h_bcd,  // (conv.5)
+                                    weight_.value, shape_of(pass));
+  }
+
   CausalConvShape shape_of(const PassContext& pass) const {
     return {pass.B, past_.positions(pass) + pass.C, shape_.D, shape_.groups, shape_.kernel};
   }

@@ -25,14 +25,15 @@ namespace abh {
 // accurate for large logits. A row with target ignored_target has loss 0 and gradient 0; count is the number of other
 // rows. If a logit of a counted row is NaN or +infinity, its loss is NaN.
 
-// logits_bcv: (BC, V); targets_bc: (BC), each in [0, V) or ignored_target; not checked here. BC >= 0, V >= 1,
-// label_smoothing in [0, 1].
+// logits_bcv: (BC, V), and its gradient, rows `stride` numbers apart, 0: contiguous; targets_bc: (BC), each in [0, V)
+// or ignored_target; not checked here. BC >= 0, V >= 1, label_smoothing in [0, 1].
 template <class T>
 struct CrossEntropyInputs {
   const T* logits_bcv;
   const Token* targets_bc;
   double label_smoothing = 0;
   Index BC, V;
+  Index stride = 0;
 };
 
 // The loss is in nats. About 20 flops per logit, mostly for the exponential. Reads each row once from memory.

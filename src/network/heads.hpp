@@ -16,9 +16,10 @@ class Head {
  public:
   virtual ~Head() = default;
 
-  // Number of rows of a pass, and number of logits per row.
+  // Number of rows of a pass, number of logits per row, and distance between the starts of rows in an array of logits.
   virtual Index rows(const PassContext&) const = 0;
   virtual Index columns() const = 0;
+  virtual Index stride() const { return columns(); }
 
   // x_bcd is not changed; backward needs it again.
   virtual void forward(Device&, T* logits, const T* x_bcd, const PassContext&) = 0;
@@ -44,6 +45,8 @@ class LanguageHead : public Head<Device, T> {
 
   Index rows(const PassContext& pass) const override { return pass.BC(); }
   Index columns() const override { return V_; }
+  // On a GPU, rows begin at multiples of 16 bytes: its fast matrix products need them.
+  Index stride() const override { return Device::joins_layers ? (V_ + 7) / 8 * 8 : V_; }
 
   void forward(Device& device, T* logits_bcv, const T* x_bcd, const PassContext& pass) override {
     const Index BC = pass.BC();
@@ -54,7 +57,7 @@ class LanguageHead : public Head<Device, T> {
                                        .in_bci = h_bcd,
                                        .weight_oi = token_.value,
                                        .bias_o = bias_.value,
-                                       .shape = {.BC = BC, .I = D_, .O = V_},
+                                       .shape = shape(BC),
                                        .scale = scale_});
   }
 
@@ -66,18 +69,20 @@ class LanguageHead : public Head<Device, T> {
                                                        .d_bias_o = bias_.gradient,
                                                        .d_out_bco = d_logits_bcv,
                                                        .in_bci = h_bcd,
-                                                       .shape = {.BC = BC, .I = D_, .O = V_},
+                                                       .shape = shape(BC),
                                                        .scale = scale_});
     if (h_bcd == d_x_bcd) weights.join();  // h_bcd was recomputed into d_x_bcd
     linear_backward_input<Device, T>(device, {.d_in_bci = d_x_bcd,
                                               .d_out_bco = d_logits_bcv,
                                               .weight_oi = token_.value,
-                                              .shape = {.BC = BC, .I = D_, .O = V_},
+                                              .shape = shape(BC),
                                               .scale = scale_});
     if (has_norm_) norm_.backward(device, d_x_bcd, d_x_bcd, nullptr, x_bcd, BC);
   }
 
  private:
+  LinearShape shape(Index BC) const { return {.BC = BC, .I = D_, .O = V_, .out_stride = stride()}; }
+
   Index D_, V_;
   double scale_;
   bool has_norm_;

@@ -12,14 +12,15 @@ class Loss {
  public:
   Loss(Layout<T>& layout, const Head<Device, T>& head, const BlockCapacity& capacity)
       : V_(head.columns()),
-        logits_rv_(layout.template activation<T>(head.rows({capacity.B, capacity.C}) * V_)),
+        stride_(head.stride()),
+        logits_rv_(layout.template activation<T>(head.rows({capacity.B, capacity.C}) * stride_)),
         mean_(layout.template activation<Accum<T>>(1)),
         each_r_(layout.template activation<Accum<T>>(head.rows({capacity.B, capacity.C}))),
         lse_r_(layout.template activation<Accum<T>>(head.rows({capacity.B, capacity.C}))),
         count_(layout.template activation<Index>(1)),
         best_r_(layout.template activation<Token>(head.rows({capacity.B, capacity.C}))) {}
 
-  // Logits, computed by the head; backward overwrites them with their gradient.
+  // Logits, computed by the head, with its stride; backward overwrites them with their gradient.
   T* logits_rv() const { return logits_rv_; }
 
   // Mean over the counted targets, their number, and the loss of each target (0 if not counted), in device memory. With
@@ -50,10 +51,15 @@ class Loss {
 
  private:
   CrossEntropyInputs<T> inputs(const Token* target_r, double label_smoothing, Index rows) const {
-    return {.logits_bcv = logits_rv_, .targets_bc = target_r, .label_smoothing = label_smoothing, .BC = rows, .V = V_};
+    return {.logits_bcv = logits_rv_,
+            .targets_bc = target_r,
+            .label_smoothing = label_smoothing,
+            .BC = rows,
+            .V = V_,
+            .stride = stride_};
   }
 
-  Index V_;
+  Index V_, stride_;
   T* logits_rv_;
   Accum<T>* mean_;
   Accum<T>* each_r_;

@@ -161,7 +161,8 @@ class ModelOn : public Model {
         return !batch.mask_bc.empty() && batch.mask_bc[static_cast<std::size_t>(b * pass.C + c)] == 0;
       };
       while (last > 0 && is_padding(last)) --last;
-      device_->copy_to_host(logits_bv.data() + b * V, network_.logits_rv() + (b * of_sequence + last) * V, V);
+      device_->copy_to_host(logits_bv.data() + b * V,
+                            network_.logits_rv() + (b * of_sequence + last) * network_.logit_stride(), V);
     }
     return {logits_bv.begin(), logits_bv.end()};
   }
@@ -169,7 +170,8 @@ class ModelOn : public Model {
   std::vector<float> logits(const Batch& batch) override {
     const PassContext pass = send(batch);
     network_.forward(all(), pass);
-    return on_host<float>(*device_, network_.logits_rv(), network_.logit_rows(pass), network_.logit_columns());
+    return on_host<float>(*device_, network_.logits_rv(), network_.logit_rows(pass), network_.logit_columns(),
+                          network_.logit_stride());
   }
 
   std::vector<float> gradient(const Batch& batch) override {

@@ -132,10 +132,11 @@ class Network {
     parts_.stack->forward(device_, pass);
   }
 
-  // Logits of the last forward, in device memory, and their numbers of rows and columns.
+  // Logits of the last forward, in device memory, their numbers of rows and columns, and the distance between rows.
   const T* logits_rv() const { return parts_.loss.logits_rv(); }
   Index logit_rows(const PassContext& pass) const { return parts_.head->rows(pass); }
   Index logit_columns() const { return parts_.head->columns(); }
+  Index logit_stride() const { return parts_.head->stride(); }
 
   // Reports the arrays that forward has computed, in a pass without chunks: "x_bcd", "blocks.0.mixer.query_bch", ...
   void inspect(const Inspector& inspector, const PassContext& pass) const {

@@ -1,8 +1,11 @@
 // The emulator's stand-in for cuBLASLt: its results and its errors.
 #if defined(ABH_EMULATOR)
 
+#include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstdint>
+#include <initializer_list>
 #include <string>
 
 #include "cuda/emulator/cublaslt.hpp"
@@ -12,6 +15,24 @@ namespace {
 
 using emulator_test::require_words;
 
+// Floats in memory of the GPU, where the library may read a bias.
+class OnGpu {
+ public:
+  OnGpu(std::initializer_list<float> numbers) {
+    REQUIRE(cudaMalloc(&memory_, numbers.size() * sizeof(float)) == cudaSuccess);
+    std::copy(numbers.begin(), numbers.end(), data());
+  }
+  ~OnGpu() { cudaFree(memory_); }
+  OnGpu(const OnGpu&) = delete;
+  OnGpu& operator=(const OnGpu&) = delete;
+
+  float* data() const { return static_cast<float*>(memory_); }
+  float operator[](std::size_t i) const { return data()[i]; }
+
+ private:
+  void* memory_ = nullptr;
+};
+
 // A valid product D = 2 op(A) op(B) + 3 C and a bias, for two batches: A is 4 x 2, B transposed 3 x 2. The numbers
 // between the columns and between the batches are NaN, and those of D must stay NaN.
 struct Product {
@@ -19,7 +40,7 @@ struct Product {
   cublasLtMatrixLayoutOpaque_t a, b, c, d;
   cublasLtMatmulPreferenceOpaque_t preference;
   alignas(16) std::array<float, 24> a_numbers, b_numbers, d_numbers;
-  alignas(16) std::array<float, 4> bias = {100, 200, 300, 400};
+  OnGpu bias = {100, 200, 300, 400};
   alignas(256) std::array<char, 512> workspace;
   const void *at_a = a_numbers.data(), *at_b = b_numbers.data(), *at_c = d_numbers.data(), *at_bias = bias.data();
   void *at_d = d_numbers.data(), *at_workspace = workspace.data();
@@ -249,9 +270,13 @@ TEST_CASE("cublaslt: less alignment than promised is refused", "[cublaslt][gpu]"
   const auto to_bias = [](const float* bias) {
     return [=](Product& p) { p.set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias); };
   };
-  alignas(16) const float biases[8] = {};
-  require_words(error(to_bias(biases + 1)), {"the bias is not aligned to"});
-  CHECK(error_of(to_bias(biases + 1), to_bias(biases + 3)).empty());
+  const OnGpu biases = {0, 0, 0, 0, 0, 0, 0, 0};
+  require_words(error(to_bias(biases.data() + 1)), {"the bias is not aligned to"});
+  CHECK(error_of(to_bias(biases.data() + 1), to_bias(biases.data() + 3)).empty());
+  // An algorithm is chosen with the address of a bias that is readable as a whole.
+  const char* unreadable = "the bias is no memory of the GPU";
+  require_words(error_of(to_bias(biases.data() + 5), nothing), {unreadable});
+  require_words(error_of(to_bias(reinterpret_cast<const float*>(std::uintptr_t{16})), nothing), {unreadable});
   require_words(
       error_of([](Product& p) { p.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, std::uint32_t{24}); }, nothing),
       {"no power of two"});

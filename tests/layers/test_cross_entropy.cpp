@@ -1,3 +1,6 @@
+#include <algorithm>
+#include <cmath>
+
 #include "cases/cross_entropy.hpp"
 #include "layers/cross_entropy.hpp"
 #include "tests/harness/layer_case.hpp"
@@ -291,6 +294,44 @@ TEST_CASE("cross_entropy: the gradient may overwrite the logits", "[cross_entrop
                                                           .V = V}});
     wait_for(device);
     CHECK(logits_bcv == apart.d_logits_bcv);
+  });
+}
+
+// Numbers between the rows are NaN and stay as they are.
+TEST_CASE("cross_entropy: rows may be apart", "[cross_entropy][gpu]") {
+  const Index BC = 37, stride = 72;
+  for_each_device(2, [&]<class Device>(Device& device) {
+    for (const Index V : {Index{65}, Index{64}}) {
+      const Array<Token> targets_bc = some_targets(BC, V);
+      const Array<float> logits_bcv = converted<float>(Values<double>{random_logits(BC * V)})[0];
+      const Result<float> expected = run<float>(device, logits_bcv, targets_bc, V, 0.1);
+      Array<float> rows(static_cast<std::size_t>(BC * stride), std::nanf("")), loss(1),
+          loss_bc(static_cast<std::size_t>(BC)), lse_bc(static_cast<std::size_t>(BC));
+      Array<Index> count(1);
+      for (Index bc = 0; bc < BC; ++bc) {
+        std::copy_n(logits_bcv.begin() + bc * V, V, rows.begin() + bc * stride);
+      }
+      const CrossEntropyInputs<float> in{rows.data(), targets_bc.data(), 0.1, BC, V, stride};
+      cross_entropy_forward<Device, float>(
+          device,
+          {.loss = loss.data(), .loss_bc = loss_bc.data(), .lse_bc = lse_bc.data(), .count = count.data(), .in = in});
+      cross_entropy_backward<Device, float>(
+          device, {.d_logits_bcv = rows.data(), .lse_bc = lse_bc.data(), .count = count.data(), .in = in});
+      wait_for(device);
+      CHECK(loss[0] == expected.loss);
+      CHECK((lse_bc == expected.lse_bc));
+      Index wrong = 0, touched = 0;
+      for (Index i = 0; i < BC * stride; ++i) {
+        const float x = rows[static_cast<std::size_t>(i)];
+        if (i % stride < V) {
+          wrong += !(x == expected.d_logits_bcv[static_cast<std::size_t>(i / stride * V + i % stride)]);
+        } else {
+          touched += !std::isnan(x);
+        }
+      }
+      CHECK(wrong == 0);
+      CHECK(touched == 0);
+    }
   });
 }
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "cases/case.hpp"
+#include "layers/parts/causal_conv_dropout.hpp"
 #include "layers/parts/gate_layernorm.hpp"
 #include "layers/parts/pooling_with_logits.hpp"
 #include "layers/parts/with_row_sums.hpp"
@@ -19,6 +20,7 @@ class JoinedLayersBench {
   JoinedLayersBench(Bench& bench, const Dropout& dropout) : bench_(bench), device_(bench.device()), dropout_(dropout) {}
 
   void run() {
+    causal_conv_dropout();
     gate_layernorm();
     pooling_with_logits();
     row_sums();
@@ -34,6 +36,25 @@ class JoinedLayersBench {
     const std::vector<TensorSpec>& outputs() const { return out; }
     const std::vector<TensorSpec>& saved() const { return kept; }
   };
+
+  // As in a convolution block, depthwise with four taps: out = residual + dropout(conv(in)).
+  void causal_conv_dropout() {
+    const TensorSpec row = activation("row", {BC, D});
+    const Slots slots{{row, weight("weight_dgj", {D, 1, 4}), row}, {row}, {}};
+    const CausalConvShape shape{bench_.B(), bench_.C(), D, D, 4};
+    const double rows = Bench::bytes_of({row}), weights = Bench::bytes_of({slots.in[1]});
+    bench_.measure(slots,
+                   {{"causal_conv, dropout", "forward", 10 * numbers(), 3 * rows + weights,
+                     [=, this](Arrays& a) {
+                       causal_conv_dropout_forward<Device, T>(
+                           device_, {a.out[0].data(), a.in[0].data(), a.in[2].data(), a.in[1].data(), dropout_, shape});
+                     }},
+                    {"causal_conv, dropout", "backward", 17 * numbers(), 3 * rows + 2 * weights, [=, this](Arrays& a) {
+                       causal_conv_dropout_backward<Device, T>(
+                           device_, {a.d_in[0].data(), a.d_in[1].data(), a.d_out[0].data(), a.in[0].data(),
+                                     a.in[1].data(), dropout_, shape});
+                     }}});
+  }
 
   // As in an additive block: out = norm(r), r = residual + dropout(pooled) gate.
   void gate_layernorm() {

@@ -158,6 +158,12 @@ class GoldenCases {
     device_.copy_to_host(host.data(), values, element_count(shape));
     results_[name] = {shape, std::vector<double>(host.begin(), host.end())};
   }
+  // Rows of the last extent, `stride` apart.
+  template <class Element>
+  void give_rows(const std::string& name, const Shape& shape, const Element* values, Index stride) {
+    const Index width = shape.back();
+    results_[name] = {shape, on_host<double>(device_, values, element_count(shape) / width, width, stride)};
+  }
 
   // Keeps the activations that `inspect` reports, if the file has activations.
   template <class Shown>

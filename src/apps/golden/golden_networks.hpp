@@ -95,7 +95,8 @@ void GoldenCases<Device, T>::language_model(const ModelConfig& config, Index chu
   double loss_sum = 0;
   const auto seen = [&](Index b, Index, const PassContext& part, const auto& loss) {
     if (!chunk) give_activations([&](const Inspector& inspector) { network.inspect(inspector, part); });
-    device_.copy_to_host(logits_bcv.data() + (b * C + part.first_c) * V, network.logits_bcv(), part.BC() * V);
+    const std::vector<T> rows = on_host<T>(device_, network.logits_bcv(), part.BC(), V, network.logit_stride());
+    std::copy(rows.begin(), rows.end(), logits_bcv.begin() + (b * C + part.first_c) * V);
     Accum<T> mean = 0;
     Index of_part = 0;
     device_.copy_to_host(&mean, loss.mean, 1);

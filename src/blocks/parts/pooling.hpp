@@ -105,6 +105,15 @@ class Pooling {
         device, {.logit_bnc = logit_bnc, .pool_nk = pool_nk, .pooling = arrays({inputs(logit_bnc, x, pass)}, pass)});
   }
 
+  // The same, and the gate of the averages.
+  void forward_with_logits_and_gate(Device& device, Accum<T>* logit_bnc, const T* pool_nk, const Payload<const T>& x,
+                                    const GateForward<T>& gate, const PassContext& pass) const {
+    gated_pooling_forward<Device, T>(
+        device,
+        {.pooled = {.logit_bnc = logit_bnc, .pool_nk = pool_nk, .pooling = arrays({inputs(logit_bnc, x, pass)}, pass)},
+         .gate = gate});
+  }
+
   // d_x, d_logit_bnc = pooling_backward(d_out, d_lse_bnc); d_x is added to if `accumulate` is true, else overwritten.
   // d_lse_bnc: gradient of max + log sum; null: 0.
   void backward(Device& device, const Payload<T>& d_x, bool accumulate, Accum<T>* d_logit_bnc, const T* d_out_bch,

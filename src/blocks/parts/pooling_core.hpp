@@ -52,6 +52,18 @@ class PoolingCore {
     pooling_.forward(device, logit_bnc_, x, pass);
   }
 
+  // The same, then a gate of out_bch
+  void forward_gated(Device& device, const Payload<const T>& x, const GateForward<T>& gate,
+                     const PassContext& pass) const {
+    if constexpr (Device::joins_layers) {
+      if (joined_) {
+        return pooling_.forward_with_logits_and_gate(device, logit_bnc_, pool_.value, x, gate, pass);
+      }
+    }
+    forward(device, x, pass);
+    gate_forward<Device, T>(device, gate);
+  }
+
   // d_x, d_logit_bnc = pooling_backward(d_out); d_x is added to if `accumulate` is true, else overwritten.
   void backward(Device& device, const Payload<T>& d_x, bool accumulate, Accum<T>* d_logit_bnc, const T* d_out_bch,
                 const Payload<const T>& x, const PassContext& pass) const {

@@ -37,9 +37,9 @@ class Residual {
   // Rows of the residual connection: the input of the block, or d_out in the backward pass.
   const T* around(const T* rows_bcd) const { return options_.residual ? rows_bcd : nullptr; }
 
- private:
   Dropout dropout(const PassContext& pass) const { return dropout_of(pass, options_, use_, D_); }
 
+ private:
   BlockOptions options_;
   sites::LayerUse use_;
   Index D_;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "layers/gate.hpp"
 #include "layers/pooling.hpp"
 #include "layers/pooling_logits.hpp"
 
@@ -18,6 +19,16 @@ struct PoolingWithLogitsForward {
 };
 template <class Device, class T>
 void pooling_with_logits_forward(Device&, const PoolingWithLogitsForward<T>&);
+
+// The same, and the gate (gate.hpp) of the averages: gate.in.pooled_bcd is pooling.out_bch, which is written, too.
+// gate.out_bcd may be x_bch of the pooling, not a slice of wider rows.
+template <class T>
+struct GatedPoolingForward {
+  PoolingWithLogitsForward<T> pooled;
+  GateForward<T> gate;
+};
+template <class Device, class T>
+void gated_pooling_forward(Device&, const GatedPoolingForward<T>&);
 
 // pooling.d_lse_bnc is null.
 template <class T>
