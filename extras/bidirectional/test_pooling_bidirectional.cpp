@@ -53,6 +53,26 @@ TEST_CASE("pooling: bidirectional on the GPU gives every row the same bits", "[p
   });
 }
 
+// A masked logit that is larger than all others would move the maximum, and the weights would be 0.
+TEST_CASE("pooling: bidirectional, the number of a masked logit has no influence", "[pooling][gpu]") {
+  const Index C = 70, N = 2;
+  const PoolingCase layer{{2, C, N, 3, 0, false}, holes_and_nothing(C)};
+  const Values<double> in = random_values(layer.inputs(), 1), d_out = random_values(layer.outputs(), 2);
+  Values<double> changed = in;
+  for (Index i = 0; i < 2 * N * C; ++i) {
+    if (layer.mask_bc[size(i / (N * C) * C + i % C)] == 0) changed[0][size(i)] = 900;
+  }
+  const auto check = [&]<class T>(auto& device, const Values<T>& one, const Values<T>& other, const Values<T>& d) {
+    CHECK((run_forward<T>(layer, device, one) == run_forward<T>(layer, device, other)));
+    CHECK((run_backward<T>(layer, device, one, d) == run_backward<T>(layer, device, other, d)));
+  };
+  for_each_device(2, [&](auto& device) {
+    check(device, converted<float>(in), converted<float>(changed), converted<float>(d_out));
+  });
+  PlainDevice plain;
+  check(plain, in, changed, d_out);
+}
+
 TEST_CASE("pooling: bidirectional, the worked example", "[pooling]") {
   const auto check = [](auto& device) {
     const CaseArrays<double> a =

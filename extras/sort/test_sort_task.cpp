@@ -230,6 +230,16 @@ TEST_CASE("sort: a trained model is evaluated and answers questions", "[sort][pr
                   {"--all: expected at most 65536"});
 }
 
+TEST_CASE("sort: each answer is in a pipe before the next one is computed", "[sort][programs]") {
+  const SortPlace place;
+  require_success(train(place.flags("--steps 0 --layers 4 --channels 128 --heads 4")));
+  // All answers fit into the buffer of the output and would be written at once, after the last one.
+  std::string prompt;
+  for (int i = 0; i < 300; ++i) prompt += "3 1 2 1 3 2\n";
+  require_refusal(generate({"--checkpoint", place.run, "--prompt", "-"}, {.input = prompt, .close_output_after = 1}), 1,
+                  {"standard output"});
+}
+
 TEST_CASE("sort: longer arrays with more digits", "[sort][programs]") {
   const SortPlace place;
   const Outcome outcome = require_success(train(place.flags("--length 8 --digits 12 --context 15")));

@@ -84,5 +84,20 @@ TEST_CASE("random: every use has its own site", "[random]") {
   }
 }
 
+// Another number would change the weights, batches and dropout masks of every published run.
+TEST_CASE("random: sites have the numbers that docs/architecture.md lists", "[random]") {
+  using sites::LayerUse, sites::layer_site;
+  CHECK(sites::initial_weights == 0);
+  CHECK(sites::batch == 1);
+  CHECK(sites::sampling == 2);
+  CHECK(sites::embedding_dropout == 3);
+  CHECK(sites::source_dropout == 11);
+  CHECK(layer_site(0, LayerUse::conv) == 16);
+  CHECK(layer_site(0, LayerUse::mixer_second) == 18);
+  CHECK(layer_site(1, LayerUse::mixer) == 33);
+  CHECK(layer_site(2, LayerUse::ffn) == 51);
+  CHECK(layer_site(5, LayerUse::cross) == 100);
+}
+
 }  // namespace
 }  // namespace abh

@@ -115,6 +115,7 @@ void check_hidden_key(const Case& layer, Index hidden) {
     }
   };
   for_each_number(check);
+  for_each_unit(1, [&](auto& device, const std::string& name) { check(device, name, bf16()); });
   PlainDevice plain;
   check(plain, "plain", double());
 }

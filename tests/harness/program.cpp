@@ -60,12 +60,14 @@ Outcome run_program_of_build(const std::string& name, const Arguments& arguments
     if (out[0] < 0 || ::grantpt(out[0]) != 0 || ::unlockpt(out[0]) != 0) throw std::runtime_error("no terminal");
     out[1] = ::open(::ptsname(out[0]), O_RDWR | O_NOCTTY | O_CLOEXEC);
   }
+  const int file = options.both.empty() ? -1 : ::open(options.both.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+  if (file < 0 && !options.both.empty()) throw std::runtime_error("cannot create " + options.both);
   const pid_t child = ::fork();
   if (child < 0) throw std::runtime_error("cannot fork");
   if (child == 0) {
     ::dup2(in[0], 0);
-    ::dup2(out[1], 1);
-    ::dup2(err[1], 2);
+    ::dup2(file >= 0 ? file : out[1], 1);
+    ::dup2(file >= 0 ? file : err[1], 2);
     // The caller of the tests may ignore some of them, as nohup does.
     for (const int signal : {SIGPIPE, SIGHUP, SIGINT, SIGTERM}) ::signal(signal, SIG_DFL);
     if (options.ignore_signal) ::signal(options.signal, SIG_IGN);
@@ -78,6 +80,7 @@ Outcome run_program_of_build(const std::string& name, const Arguments& arguments
     ::_exit(127);
   }
   for (const auto& [key, value] : options.environment) ::unsetenv(key.c_str());
+  if (file >= 0) ::close(file);
   ::close(in[0]);
   ::close(out[1]);
   ::close(err[1]);

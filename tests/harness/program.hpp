@@ -37,6 +37,7 @@ struct RunOptions {
   std::string signal_at = {};
   double signal_after_s = 0;   // ... and this much time has passed since the start
   bool ignore_signal = false;  // inherited from the caller
+  std::string both = {};       // file for standard output and standard error; empty: pipes
   bool terminal = false;       // standard output is one ...
   bool hang_up = false;        // ... that goes when the signal is sent, which is sent twice then
   double timeout_s = 120;

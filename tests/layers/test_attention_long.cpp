@@ -99,6 +99,7 @@ TEST_CASE("attention: a heavy key after many light keys", "[attention][long]") {
 TEST_CASE("attention: the gradient of a distance bias over many sequences", "[attention][long]") {
   AttentionCase layer{.B = 512, .C = 2, .N = 1, .K = 4, .scale = 1};
   layer.distances = 2;
+  layer.learns_bias = true;
   Values<double> in, d_out = {Array<double>(size_of(layer.B * 8), 0.0)};
   for (const TensorSpec& spec : layer.inputs()) in.emplace_back(size_of(spec.count()), 0.0);
   for (Index b = 0; b < layer.B; ++b) {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "layers/embedding.hpp"
 #include "layers/linear.hpp"
 #include "layers/parts/gate_layernorm.hpp"
 #include "layers/parts/pooling_with_logits.hpp"
@@ -225,6 +226,19 @@ void norm_backward(Device& device, float* d_in, Array<float>& d, const Norm& nor
                                              .D = D});
 }
 
+// Runs `run` with deferred or immediate sums.
+template <class Device, class Run>
+void run_sums(Device& device, bool late, const Run& run) {
+  if (late) {
+    typename Device::DeferredReductions sums(device);
+    run();
+    sums.finish();
+  } else {
+    run();
+  }
+  device.synchronize();
+}
+
 // The gradients of the norms in `target`, one after the other; norm i has 5 + i channels.
 template <class Device>
 std::vector<Array<float>> gradients_of_norms(Device& device, const std::vector<Index>& target, bool late, bool beside) {
@@ -245,14 +259,7 @@ std::vector<Array<float>> gradients_of_norms(Device& device, const std::vector<I
       device.synchronize();
     }
   };
-  if (late) {
-    typename Device::DeferredReductions sums(device);
-    run();
-    sums.finish();
-  } else {
-    run();
-  }
-  device.synchronize();
+  run_sums(device, late, run);
   return d;
 }
 
@@ -266,6 +273,28 @@ TEST_CASE("joined layers: deferred reductions have the bits of immediate ones", 
       CHECK((gradients_of_norms(device, target, true, false) == expected));
       CHECK((gradients_of_norms(device, target, true, true) == expected));
     }
+  });
+}
+
+// The parts of the first table wait while the second table takes scratch memory.
+TEST_CASE("joined layers: deferred sums of two embeddings", "[joined_layers][embedding][gpu]") {
+  const Index B = 2, C = 150, D = 5, V = 3;  // two chunks of rows
+  Array<Token> tokens_bc;
+  for (Index i = 0; i < B * C; ++i) tokens_bc.push_back(static_cast<Token>(i * i % V));
+  const std::vector<Array<float>> d_out = {numbers<float>(1, B * C * D), numbers<float>(2, B * C * D)};
+  for_each_gpu([&]<class Device>(Device& device, const std::string& name) {
+    INFO(name);
+    const auto gradients = [&](bool late) {
+      std::vector<Array<float>> d(2, Array<float>(size(V * D), 0.0f));
+      run_sums(device, late, [&] {
+        for (const std::size_t i : {0U, 1U}) {
+          embedding_backward<Device, float>(device, d[i].data(), nullptr, d_out[i].data(), tokens_bc.data(), B, C, D,
+                                            V);
+        }
+      });
+      return d;
+    };
+    CHECK((gradients(true) == gradients(false)));
   });
 }
 

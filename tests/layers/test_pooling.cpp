@@ -389,6 +389,15 @@ void check_long_stream(Index window) {
   PlainDevice plain;
   require_close(layer.outputs(), {steps<float>(device, layer.shape, in)}, run_forward<double>(layer, plain, in), 1e-5,
                 "5000 steps");
+  // Each position after the first has a weight that is lost where the average is rounded to float at every step.
+  Values<double> light = in;
+  for (Index c = 0; c < 5000; ++c) {
+    light[0][size(c)] = c == 0 ? 0 : -18;
+    for (Index k = 0; k < 3; ++k) light[1][size(3 * c + k)] = c == 0;
+  }
+  const Values<double> expected = run_forward<double>(layer, plain, light);
+  require_close(layer.outputs(), {steps<float>(device, layer.shape, light)}, expected, 1e-5, "light steps");
+  require_close(layer.outputs(), {steps<float>(plain, layer.shape, light)}, expected, 1e-5, "light steps, plain");
 }
 
 TEST_CASE("pooling: inference on a long stream has constant memory and stays accurate", "[pooling]") {

@@ -128,6 +128,14 @@ TEST_CASE("pooling: on the GPU, sequences within one tile", "[pooling][gpu]") {
   check_alignment(PoolingCase{.shape = {.B = 1, .C = 9, .N = 5, .K = 16}});
 }
 
+// Up to four tiles, in rows that are parts of longer rows, and with a gradient that is added.
+TEST_CASE("pooling: on the GPU, few tiles in strided rows", "[pooling][gpu]") {
+  PoolingCase layer{
+      .shape = {.B = 2, .C = 300, .N = 5, .K = 16}, .mask_bc = holes_and_nothing(300), .accumulate = true, .gap = 8};
+  check_on_gpu(layer);
+  check_on_gpu(LseCase{layer});
+}
+
 // A later position changes no bit of an earlier output. It also changes no bit of an earlier gradient if its own
 // gradient is 0. The sequence with one more position takes the code path for long sequences.
 TEST_CASE("pooling: on the GPU, a sequence within one tile has the bits of a longer one", "[pooling][gpu]") {

@@ -118,6 +118,9 @@ TEST_CASE("config: settings of an impossible network are refused", "[config]") {
        {"causal=0 mixer=dot attention_window=5",
         "--attention-window: expected 0 or at least the context, 64, where causal is 0 and the mixer dot, found 5"},
        {"causal=0 mixer=dot attention_window=64", "no error"},
+       {"causal=0 mixer=dot attention_window=64 positions=none", "no error"},  // not global: see windows above
+       {"causal=0 mixer=dot attention_window=63 positions=none",
+        "--attention-window: expected 0 or at least the context, 64, where causal is 0 and the mixer dot, found 63"},
        {"mixer=dot causal=0 positions=alibi", "no error"},
        {"mixer=dot,dot,additive,dot heads=3 head_channels=50", "--heads: 3 does not divide the 128 channels"}});
   for (const auto& [changes, message] : cases) {

@@ -243,7 +243,7 @@ TEST_CASE("shards: losses and weights equal an independent computation bit for b
   // more than 65,536 weights with decay, so it reports them before the pass ends; the sums of its convolution are
   // deferred. With two shards any order has the same bits; with four, a sum that is finished one shard too late changes
   // the tree.
-  const ModelConfig large = changed(odd_model(), "channels=186 layers=1 mixer=additive conv_groups=0");
+  const ModelConfig large = changed(odd_model(), "channels=192 layers=2 mixer=additive conv_kernel=4 conv_groups=0");
   Recomputed<GpuDevice<Backend::emulated>> expected(large, 4);
   const auto emulated = model_in_shards(4, "emulated", 1, large);
   const Model::StepResult wanted = expected.step(batch_of(0), 0);

@@ -106,6 +106,18 @@ TEST_CASE("programs: evaluate --by-character prints and draws the loss per chara
                   {"standard output"});
 }
 
+// A file is no terminal, so the output before the error waits in a buffer when the error occurs.
+TEST_CASE("programs: in one file for output and errors, the error comes last", "[programs]") {
+  const Workplace place;
+  const std::string both = place / "both.txt";
+  const Outcome outcome = evaluate({"--checkpoint", trained(), "--data", place.data, "--context", "9"}, {.both = both});
+  CHECK(outcome.status == 1);
+  const std::string text = read_bytes(both);
+  INFO(text);
+  CHECK(text.starts_with("model: "));
+  CHECK(last_line(text).starts_with("evaluate: --context: "));
+}
+
 TEST_CASE("programs: evaluate refuses unusable input", "[programs]") {
   const Workplace place;
   const std::string run = trained();

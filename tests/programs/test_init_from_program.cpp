@@ -91,6 +91,14 @@ TEST_CASE("programs: --init-from with bytes", "[programs]") {
   require_success(train({"--init-from", model, "--data", place.data, "--out", place.run, "--steps", "2"}));
   require_refusal(train({"--init-from", trained(), "--data", place.data, "--out", place / "b"}), 1,
                   {"text.txt: invalid UTF-8 at byte offset 1000"});
+  // For bytes, a file need not be text, and a byte order mark is kept.
+  const auto started = [&](const std::string& front) {
+    write_bytes(place.data, front + some_text(3000));
+    return require_success(train({"--init-from", model, "--data", place.data, "--out", place.run, "--steps", "0"})).out;
+  };
+  CHECK(started(std::string("\x1F\x8B\x08\0\0\0\0\0", 8))
+            .starts_with(place.data + ": is a gzip file; its bytes are read unchanged\n"));
+  CHECK(started("\xEF\xBB\xBF").starts_with("data: text, 2703 tokens for training"));
 }
 
 TEST_CASE("programs: --init-from refuses an incompatible model", "[programs][heavy]") {

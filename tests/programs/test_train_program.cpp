@@ -347,6 +347,16 @@ TEST_CASE("programs: train prints its settings, progress and result, and writes 
   CHECK(read_bytes(place.run + "/sample.txt").size() == 1001);
 }
 
+TEST_CASE("programs: the settings are in a pipe before the first step ends", "[programs]") {
+  const Workplace place;
+  // No progress follows that would flush them: the run stops only because of the signal.
+  const Outcome stopped =
+      train(place.flags(words("--steps 100000000 --log-every 0 --eval-every 0 --checkpoint-every 0")),
+            {.signal = SIGTERM, .signal_at = "\ninference: ", .timeout_s = 30});
+  CHECK_FALSE(stopped.timed_out);
+  CHECK((stopped.status == 143 || stopped.signal == SIGTERM));  // the signal may come before its handler
+}
+
 TEST_CASE("programs: the settings name the device and the memory by purpose", "[programs]") {
   const Workplace place;
   write_bytes(place.data, some_text(300000));
