@@ -52,7 +52,7 @@ class PoolingCore {
     pooling_.forward(device, logit_bnc_, x, pass);
   }
 
-  // The same, then a gate of out_bch
+  // The same, then a gate of out_bch.
   void forward_gated(Device& device, const Payload<const T>& x, const GateForward<T>& gate,
                      const PassContext& pass) const {
     if constexpr (Device::joins_layers) {
