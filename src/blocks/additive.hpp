@@ -82,8 +82,10 @@ class AdditiveBlock : public Block<Device, T> {
 
   void forward(Device& device, T* out_bcd, const T* in_bcd, const PassContext& pass) override {
     run(
-        device, out_bcd, in_bcd, pass, [&] { first_.forward(device, q(), pass); },
-        [&](const Payload<const T>& t, const GateForward<T>& gate) { second_.forward_gated(device, t, gate, pass); });
+        device, out_bcd, in_bcd, pass, [&](Core& pooling, const Rows& x) { pooling.forward(device, x, pass); },
+        [&](Core& pooling, const Rows& x, const GateForward<T>& gate) {
+          pooling.forward_gated(device, x, gate, pass);
+        });
   }
 
   void backward(Device& device, T* d_x_bcd, const T* in_bcd, const PassContext& pass) override {
@@ -163,18 +165,20 @@ class AdditiveBlock : public Block<Device, T> {
 
   void decode(Device& device, T* out_d, const T* in_d, Index) override {
     run(
-        device, out_d, in_d, one_position, [&] { first_.decode(device, q().x_bch); },
-        [&](const Payload<const T>& t, const GateForward<T>& gate) {
-          second_.decode(device, t.x_bch);
+        device, out_d, in_d, one_position, [&](Core& pooling, const Rows& x) { pooling.decode(device, x.x_bch); },
+        [&](Core& pooling, const Rows& x, const GateForward<T>& gate) {
+          pooling.decode(device, x.x_bch);
           gate_forward<Device, T>(device, gate);
         });
   }
 
  private:
   using Names = std::vector<std::string>;
+  using Core = PoolingCore<Device, T>;
+  using Rows = Payload<const T>;
 
-  // Forward computation of a pass and of a decode step, which have different pooling functions. pool(): P;
-  // pool_and_gate(t, gate): u, then the gate of u.
+  // Forward computation of a pass and of a decode step, which have different pooling functions: pool(pooling, x), and
+  // pool_and_gate(pooling, x, gate), which also computes the gate of the averages.
   template <class Pool, class PoolAndGate>
   void run(Device& device, T* out_bcd, const T* in_bcd, const PassContext& pass, const Pool& pool,
            const PoolAndGate& pool_and_gate) {
@@ -182,7 +186,7 @@ class AdditiveBlock : public Block<Device, T> {
     const T* h_bcd = norm_.forward(device, out_bcd, in_bcd, BC);  // (additive.1)
     query_key_value_.forward(device, qkv_bcq_, h_bcd, BC);        // (additive.2)
     first_.logits(device, q(), pass);                             // (additive.3)
-    pool();                                                       // (additive.4)
+    pool(first_, q());                                            // (additive.4)
     if (projection_) {
       const T* z_bcd = drop(device, dropped_bcd_ ? dropped_bcd_ : r_bcd_, pass);  // (additive.5)
       mix_.forward(device, mixed_bcd_, z_bcd, BC);                                // (additive.6)
@@ -191,9 +195,9 @@ class AdditiveBlock : public Block<Device, T> {
                                                gate(r_bcd_, h_bcd, p_and_k(pass)));
     second_.logits(device, {t_bcd}, pass);  // (additive.9)
     if (!skip_normed_) {
-      pool_and_gate({t_bcd}, gate(out_bcd, around(in_bcd), u_and_v(pass)));  // (additive.10) (additive.11)
+      pool_and_gate(second_, {t_bcd}, gate(out_bcd, around(in_bcd), u_and_v(pass)));  // (additive.10) (additive.11)
     } else {
-      pool_and_gate({t_bcd}, gate(out_bcd, r_bcd_, u_and_v(pass)));  // (additive.10) (additive.12)
+      pool_and_gate(second_, {t_bcd}, gate(out_bcd, r_bcd_, u_and_v(pass)));  // (additive.10) (additive.12)
     }
   }
 

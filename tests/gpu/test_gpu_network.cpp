@@ -254,7 +254,7 @@ TEST_CASE("gpu network: recomputed activations have the same bits", "[gpu_networ
 // Rows of logits of a GPU are padded: 19 tokens to 24.
 TEST_CASE("gpu network: the logits of a batch follow the CPU", "[gpu_network][gpu]") {
   for (const std::string& device : gpu_devices()) {
-    const Setting s = setting_of("additive");
+    const SmallTraining s = small_training("additive");
     const auto cpu = model_on("cpu", s), gpu = model_on(device, s);
     for (Index step = 0; step < 2; ++step) train(*cpu, s, step), train(*gpu, s, step);
     std::vector<Token> tokens = tokens_of_step(s, 7), targets(tokens.begin() + 1, tokens.end());
