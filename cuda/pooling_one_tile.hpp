@@ -13,9 +13,9 @@
 // kernel, because a block has all channels of its heads. The values are then read once for both in forward, and twice
 // for all in backward.
 
+#include "cuda/gate_pooling.hpp"
 #include "cuda/gemm/tensor_core.hpp"
 #include "cuda/pooling_epilogues.hpp"
-#include "cuda/pooling_gate.hpp"
 
 namespace abh {
 inline namespace ABH_BACKEND {

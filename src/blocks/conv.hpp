@@ -84,10 +84,10 @@ class ConvBlock : public Block<Device, T> {
   }
 
  private:
-  // A device that joins layers does so in a pass without rows of earlier chunks.
+  // A device that joins layers computes both lines in one call, in a pass without rows of earlier chunks.
   void convolve(Device& device, T* out_bcd, const T* past_h_bcd, const T* x_bcd, const PassContext& pass) {
     if constexpr (Device::joins_layers) {
-      if (past_.positions(pass) == 0) {  // (conv.2) (conv.3)
+      if (past_.positions(pass) == 0) {
         return causal_conv_dropout_forward<Device, T>(device, {.out_bcd = out_bcd,
                                                                .in_bcd = past_h_bcd,
                                                                .residual_bcd = residual_.around(x_bcd),
@@ -105,7 +105,7 @@ class ConvBlock : public Block<Device, T> {
   void convolve_backward(Device& device, T* d_h_bcd, const T* d_out_bcd, const T* past_h_bcd, const PassContext& pass) {
     const Index past = past_.positions(pass) * shape_.D;
     if constexpr (Device::joins_layers) {
-      if (past == 0) {  // (conv.4) (conv.5)
+      if (past == 0) {
         return causal_conv_dropout_backward<Device, T>(device, {.d_in_bcd = d_h_bcd,
                                                                 .d_weight_dgj = weight_.gradient,
                                                                 .d_out_bcd = d_out_bcd,
