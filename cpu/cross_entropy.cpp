@@ -118,7 +118,8 @@ void cross_entropy_backward(Device& device, const CrossEntropyBackward<T>& a) {
       const Exponential<L> probability = factors_of<L>(logits - lse);
       return fused<L>(probability.power, probability.scale, -q.on_each) * row_weight;
     };
-    // In bf16 computed from the logit, not from the rounded store, and before the loop, which may overwrite the logits.
+    // In bf16 the stored gradient is rounded, so the target's is computed from its logit, before the loop, which may
+    // overwrite the logits.
     A of_target = A(0);
     if constexpr (is_narrow<T>) of_target = share_of_all(A(logits_v[target]));
     for_lanes<T>(V, [&]<class L>(Index v) { store<L>(d_logits_v + v, share_of_all(load<L>(logits_v + v))); });

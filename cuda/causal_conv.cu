@@ -55,6 +55,15 @@ void add_parts(Gpu& device, float* d_weight_dgj, const float* parts_p, Index par
          d_weight_dgj, parts_p, int(parts), order, count, int(G), int(s.kernel));
 }
 
+// `width` adjacent numbers in memory order. Zeros outside the sequence.
+template <int width, class T>
+__device__ __forceinline__ Pack<T, width> row_at(const T* in_pd, int p, int C, Index step) {
+  if (p >= 0 && p < C) return pack_at<width>(in_pd + p * step);
+  Pack<T, width> zeros;
+  for (int i = 0; i < width; ++i) zeros.x[i] = T(0.0f);
+  return zeros;
+}
+
 // Narrow groups.
 
 // Positions of one sequence per thread, `rows` at a time.

@@ -163,7 +163,7 @@ __global__ void backward_kernel(CrossEntropyBackward<T> a, TargetShare q) {
   }
 }
 
-// Wide accesses need a vocabulary of whole ones, too: a small one would leave most lanes without logits.
+// V must be a multiple of a wide access, too: with a small odd V, wide accesses would leave most lanes without logits.
 template <class T>
 bool rows_are_wide(const CrossEntropyInputs<T>& in, const T* d_logits_bcv) {
   return in.V % widest<T> == 0 && widest_fits<T>(in.stride, in.logits_bcv, d_logits_bcv);
@@ -172,8 +172,8 @@ bool rows_are_wide(const CrossEntropyInputs<T>& in, const T* d_logits_bcv) {
 }  // namespace
 
 template <class Device, class T>
-void cross_entropy_forward(Device& device, const CrossEntropyForward<T>& of_caller) {
-  CrossEntropyForward<T> a = of_caller;
+void cross_entropy_forward(Device& device, const CrossEntropyForward<T>& given) {
+  CrossEntropyForward<T> a = given;
   a.in.stride = stride_or(a.in.stride, a.in.V);
   const Index rows = rows_per_block(a.in.BC);
   const unsigned parts = a.in.BC > 0 ? blocks_for(a.in.BC, rows) : 0;
@@ -189,8 +189,8 @@ void cross_entropy_forward(Device& device, const CrossEntropyForward<T>& of_call
 }
 
 template <class Device, class T>
-void cross_entropy_backward(Device& device, const CrossEntropyBackward<T>& of_caller) {
-  CrossEntropyBackward<T> a = of_caller;
+void cross_entropy_backward(Device& device, const CrossEntropyBackward<T>& given) {
+  CrossEntropyBackward<T> a = given;
   a.in.stride = stride_or(a.in.stride, a.in.V);
   const auto run = [&](auto kernel) {
     launch(kernel, blocks_for(a.in.BC, rows_at_a_time), threads_per_block, 0, device.stream(), a,

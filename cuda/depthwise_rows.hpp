@@ -1,7 +1,7 @@
 #pragma once
 
 // Depthwise convolutions with four taps, the usual case of causal_conv.cu: kernels for a convolution by itself, and for
-// one with the dropout and the residual behind it (causal_conv_dropout.cu).
+// one followed by dropout and residual (causal_conv_dropout.cu).
 
 #include "cuda/dropout_blocks.hpp"
 #include "cuda/partial_sums.hpp"
@@ -16,15 +16,6 @@ inline constexpr int taps = 4;
 // x of the group, at position p - (J-1) + j. For the output (y, x) is (o, g). For the gradient of the input it is (g,
 // o), and p counts positions from the end, so that later positions have a smaller p.
 enum class Look { back, ahead };
-
-// `width` adjacent numbers in memory order. Zeros outside the sequence.
-template <int width, class T>
-__device__ __forceinline__ Pack<T, width> row_at(const T* in_pd, int p, int C, Index step) {
-  if (p >= 0 && p < C) return pack_at<width>(in_pd + p * step);
-  Pack<T, width> zeros;
-  for (int i = 0; i < width; ++i) zeros.x[i] = T(0.0f);
-  return zeros;
-}
 
 // A thread has four adjacent channels, in one access of 8 (bf16) or 16 bytes (float), and eight positions. It loads all
 // its rows before it uses the first one:
@@ -66,8 +57,8 @@ __device__ __forceinline__ void weights_at(Pack<T, taps> (&weight_i)[channels], 
   for (int i = 0; i < channels; ++i) weight_i[i] = pack_at<taps>(weight_dj + Index{d + i} * taps);
 }
 
-// Output rows of a convolution, or of one with dropout and residual. `ahead` holds what a strip reads besides its
-// inputs.
+// Output rows of a convolution by itself, or followed by dropout and residual. `Ahead` holds what a strip reads besides
+// its inputs.
 template <class T>
 struct PlainOutput {
   T* out_bcd;
@@ -141,15 +132,13 @@ struct DepthwiseSums {
   float sum[gradient_rows][taps][warp_size * channels + 8];  // + 8: no bank conflicts
 };
 
-// Rows of d_out as they are, or the gradient of the dropout's input, rounded as the layer apart stores it.
+// Rows of d_out unchanged, or the gradient of the dropout's input, rounded as dropout_backward stores it.
 template <class T>
 struct PlainGradient {
-  static constexpr int blocks_at_least = sizeof(T) < sizeof(float) ? 2 : 1;
   __device__ __forceinline__ void drop(RowWords<T>&, Index) const {}
 };
 template <class T>
 struct DroppedGradient {
-  static constexpr int blocks_at_least = sizeof(T) < sizeof(float) ? 2 : 1;
   DropoutMask mask;
   __device__ __forceinline__ void drop(RowWords<T>& row, Index element) const {
     if (!mask.draws) return;
@@ -164,7 +153,7 @@ struct DroppedGradient {
 // 32 x 8 threads per 128 channels (fastest) and part. Reads and writes each array about once, writes 16 D bytes per
 // part. With dropout, the three rows that two strips share have their masks drawn twice.
 template <class T, class Gradient>
-__global__ void __launch_bounds__(warp_size* gradient_rows, Gradient::blocks_at_least)
+__global__ void __launch_bounds__(warp_size* gradient_rows, sizeof(T) < sizeof(float) ? 2 : 1)
     depthwise_backward_kernel(float* d_weight_pdj, T* d_in_bcd, const T* d_out_bcd, const T* in_bcd, const T* weight_dj,
                               Strips s, unsigned strips_per_part, unsigned slices, Gradient gradient) {
   wait_for_kernel_before();

@@ -274,7 +274,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
   // The documentation does not exclude that the library reads the bias here.
   const std::size_t bias_bytes = d->rows * (d->type == CUDA_R_32F ? sizeof(float) : sizeof(Bf16));
   require(operation->epilogue != CUBLASLT_EPILOGUE_BIAS || detail::is_global(operation->bias, bias_bytes),
-          "the bias is no memory of the GPU");
+          "the bias is not memory of the GPU");
   const std::uint32_t(&alignments)[4] = preference->alignments;
   *found = in_pairs(*a, alignments[0]) && in_pairs(*b, alignments[1]) && in_pairs(*c, alignments[2]) &&
            in_pairs(*d, alignments[3]);

@@ -84,7 +84,7 @@ class ConvBlock : public Block<Device, T> {
   }
 
  private:
-  // A device that joins layers computes both lines in one call, in a pass without rows of earlier chunks.
+  // A device that joins layers computes both equations in one call, if the pass has no rows of earlier chunks.
   void convolve(Device& device, T* out_bcd, const T* past_h_bcd, const T* x_bcd, const PassContext& pass) {
     if constexpr (Device::joins_layers) {
       if (past_.positions(pass) == 0) {

@@ -274,7 +274,7 @@ TEST_CASE("cublaslt: less alignment than promised is refused", "[cublaslt][gpu]"
   require_words(error(to_bias(biases.data() + 1)), {"the bias is not aligned to"});
   CHECK(error_of(to_bias(biases.data() + 1), to_bias(biases.data() + 3)).empty());
   // An algorithm is chosen with the address of a bias that is readable as a whole.
-  const char* unreadable = "the bias is no memory of the GPU";
+  const char* unreadable = "the bias is not memory of the GPU";
   require_words(error_of(to_bias(biases.data() + 5), nothing), {unreadable});
   require_words(error_of(to_bias(reinterpret_cast<const float*>(std::uintptr_t{16})), nothing), {unreadable});
   require_words(

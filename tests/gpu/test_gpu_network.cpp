@@ -5,7 +5,6 @@
 #include <string>
 #include <vector>
 
-#include "base/random.hpp"
 #include "tests/harness/catch.hpp"
 #include "tests/harness/gpu_rows.hpp"
 #include "tests/harness/layer_case.hpp"

@@ -32,7 +32,7 @@ inline std::unique_ptr<Model> model_on(const std::string& device, const SmallTra
                    recompute);
 }
 
-// A text with something to learn: the next token follows from the last one, most of the time.
+// A text with something to learn: in seven of eight cases the last token determines the next one.
 inline std::vector<Token> tokens_of_step(const SmallTraining& s, Index step) {
   std::vector<Token> tokens(static_cast<std::size_t>(s.training.batch * s.model.context + 1));
   Token last = 2;
@@ -52,8 +52,8 @@ inline Model::StepResult train(Model& model, const SmallTraining& s, Index step)
   return model.train_step(batch_of_sequences(s.model.context, tokens, targets), s.training, step);
 }
 
-// Losses of a device and a type, and the largest distance of losses and gradient norms from those of the CPU in float,
-// relative to the latter.
+// First and last loss of a training run, and the largest relative distances of its losses and gradient norms from those
+// of the CPU in float.
 struct Followed {
   double loss = 0, norm = 0, first = 0, last = 0;
 };

@@ -1,5 +1,5 @@
 // Layers whose output may be one of their inputs: the same bits as with separate arrays, in float and in bf16, on every
-// device. The networks use layers in this way; the other tests of layers use separate arrays.
+// device. Networks use layers in this way; most other tests of layers use separate arrays.
 
 #include <cstring>
 #include <string>
@@ -38,8 +38,8 @@ bool same_bits(const Vector<T>& a, const Vector<T>& b) {
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0;
 }
 
-// run(device, out) writes `out`, separately and over a copy of `shared`, which run(device, out, shared) then reads in
-// place of the original.
+// run(out, in) writes `out` from `in`: once with separate arrays, once with one array that is both. `shared`: values of
+// `in`.
 template <class T, class Device, class Run>
 void check_in_place(Device& device, const std::string& what, const Vector<T>& shared, const Run& run) {
   INFO(what << ", " << shared.size() << " numbers of " << sizeof(T) << " bytes");

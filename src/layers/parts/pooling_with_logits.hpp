@@ -21,7 +21,7 @@ template <class Device, class T>
 void pooling_with_logits_forward(Device&, const PoolingWithLogitsForward<T>&);
 
 // The same, and the gate (gate.hpp) of the averages: gate.in.pooled_bcd is pooling.out_bch, which is written, too.
-// gate.out_bcd may be x_bch of the pooling, not a slice of wider rows.
+// gate.out_bcd may be x_bch of the pooling if x_bch has contiguous rows.
 template <class T>
 struct GatedPoolingForward {
   PoolingWithLogitsForward<T> pooled;
