@@ -5,6 +5,7 @@
 
 #include "base/error.hpp"
 #include "base/random.hpp"
+#include "base/shuffle.hpp"
 #include "base/text.hpp"
 #include "network/model.hpp"
 
@@ -18,7 +19,12 @@ AnswerTask::AnswerTask(std::string name, Index C, Index answer_length, Index tra
       test_examples_(test_examples) {}
 
 Index AnswerTask::training_example(Index B, std::uint64_t seed, Index step, Index b) const {
-  if (training_examples_ == 0) return (step * B + b) % static_cast<Index>(first_test_example);
+  const Index number = step * B + b;
+  if (is_endless()) return number % static_cast<Index>(first_test_example);
+  if (shuffles()) {
+    return shuffled(number % training_examples_, training_examples_, seed,
+                    static_cast<std::uint32_t>(number / training_examples_));
+  }
   const std::uint64_t word =
       philox_word(seed, static_cast<std::uint64_t>(b), static_cast<std::uint32_t>(step), sites::batch);
   return static_cast<Index>((word * static_cast<std::uint64_t>(training_examples_)) >> 32);

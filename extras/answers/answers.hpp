@@ -40,6 +40,7 @@ class AnswerTask : public Task {
 
   std::size_t bytes() const override { return 0; }
   Batch training_batch(Index B, std::uint64_t seed, Index step) const override;
+  bool is_endless() const override { return training_examples_ == 0; }
   Index validation_rows() const override { return test_examples_; }
   Index evaluation_rows(Index tokens) const override;
   Index evaluation_targets(Index rows) const override { return rows * answer_length_; }

@@ -155,6 +155,7 @@ Session::Session(const std::vector<std::string>& words, Numbers& numbers) : numb
   if (a.training.type != "float") throw UsageError("--type: expected float on this page, found " + a.training.type);
   TaskTraining::Started started = a.training_task().start({.model = a.model, .training = a.training});
   task_ = std::move(started.task);
+  task_->set_order(a.training.order);
   notes_ = std::move(started.notes);
   task_->shape(a.model);
   check_model(a.model);

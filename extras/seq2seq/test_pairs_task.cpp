@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -164,6 +165,24 @@ TEST_CASE("pairs: the random words for the pairs of a step and for the order of 
         CHECK(task->shown(batch, b, batch.target_r) == shown(drawn[static_cast<std::size_t>(part * B + b)]));
       }
     }
+  }
+}
+
+TEST_CASE("pairs: with --order shuffled, each pair once per epoch", "[pairs][shuffle]") {
+  const Index B = 3, training = 96;  // two groups of 16 steps are one epoch
+  const auto task = task_of(numbered(0, 106), 25);
+  task->set_order("shuffled");
+  CHECK_FALSE(task->is_endless());
+  std::set<std::string> first;
+  for (Index epoch = 0; epoch < 2; ++epoch) {
+    std::set<std::string> seen;
+    for (Index step = epoch * training / B; step < (epoch + 1) * training / B; ++step) {
+      const Batch batch = task->training_batch(B, 11, step);
+      for (Index b = 0; b < B; ++b) seen.insert(task->shown(batch, b, batch.target_r));
+    }
+    CHECK(seen.size() == static_cast<std::size_t>(training));
+    if (epoch == 1) CHECK(seen == first);
+    first = seen;
   }
 }
 

@@ -5,7 +5,8 @@
 namespace abh {
 namespace {
 
-const Rows<FlagNotes> notes = {{"--task sort", {}}};  // a recipe's values are no flags
+const Rows<FlagNotes> notes = {{"--task sort", {}},  // a recipe's values are no flags
+                               {"--task sort --order shuffled", {"order: --task sort has endless examples"}}};
 
 }  // namespace
 }  // namespace abh

@@ -28,6 +28,8 @@ inline constexpr std::uint32_t regression = 9;
 inline constexpr std::uint32_t picture_moves = 10;
 // Embedding dropout of an encoder; embedding_dropout is for the decoder.
 inline constexpr std::uint32_t source_dropout = 11;
+// Order of training examples (base/shuffle.hpp); step = epoch.
+inline constexpr std::uint32_t order = 12;
 
 enum class LayerUse : std::uint32_t { conv = 0, mixer = 1, mixer_second = 2, ffn = 3, cross = 4 };
 

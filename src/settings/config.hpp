@@ -134,10 +134,11 @@ struct ModelConfig {
 
 // Settings of training. Losses are in nats per token.
 struct TrainingConfig {
-  Index batch = 12;        // B
-  Index shards = 1;        // S, micro-batches of gradient accumulation, summed as a binary tree; a power of two
-  Index chunk = 0;         // S, positions per chunk of a sequence (extras/chunks/README.md); 0: no chunks
-  bool truncated = false;  // true: no gradient crosses the border of a chunk
+  Index batch = 12;              // B
+  std::string order = "random";  // random | shuffled, of training examples
+  Index shards = 1;              // S, micro-batches of gradient accumulation, summed as a binary tree; a power of two
+  Index chunk = 0;               // S, positions per chunk of a sequence (extras/chunks/README.md); 0: no chunks
+  bool truncated = false;        // true: no gradient crosses the border of a chunk
   Index steps = 4000;
   std::string optimizer = "adamw";  // adamw | muon, for the matrices of linear maps
   Index muon_rounds = 5;

@@ -71,6 +71,7 @@ constexpr std::pair<const char*, const char*> other_words[] = {
     {"channels", "n-embd embd d-model dim hidden-size width"},
     {"context", "block-size sequence-length seq-len ctx-size"},
     {"batch", "batch-size bs"},
+    {"order", "shuffle shuffled"},
     {"shards", "grad-accum grad-accum-steps gradient-accumulation-steps"},
     {"clip", "grad-clip max-grad-norm"},
     {"weight-decay", "wd"},

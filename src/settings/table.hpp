@@ -131,6 +131,12 @@ template <class Visitor, class Config>
 void visit_training(Visitor&& visit, Config& t) {
   visit(WholeSetting{{"steps", "steps", "STEPS", "optimizer steps", 1, true}, 0, largest_steps}, t.steps);
   visit(WholeSetting{{"batch", "batch", "SEQUENCES", "sequences per step"}, 1, largest_batch}, t.batch);
+  visit(ChoiceSetting{{"order", "order", "",
+                       "training examples of a step; random: drawn independently; shuffled: every example once per "
+                       "epoch, in random order; examples of a text are windows of --context tokens",
+                       unless_default},
+                      {"random", "shuffled"}},
+        t.order);
   visit(WholeSetting{{"shards", "shards", "N",
                       "gradient accumulation: split each batch into N parts, to save memory; a power of two"},
                      1,

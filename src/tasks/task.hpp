@@ -52,8 +52,11 @@ class Task {
   // Description of the data in one line.
   virtual std::string summary() const = 0;
 
-  // Batch of a step: B sequences, drawn with the seed, the same in every process.
+  // Batch of a step: B sequences, drawn with the seed, the same in every process. In the order that set_order selects
+  // (TrainingConfig::order), at first random. Endless examples have no epochs, and their order does not change.
   virtual Batch training_batch(Index B, std::uint64_t seed, Index step) const = 0;
+  virtual bool is_endless() const { return false; }
+  void set_order(const std::string& order) { shuffles_ = order == "shuffled"; }
 
   // validation_rows: rows of the validation set, each a sequence with its targets. evaluation_rows: rows of an
   // evaluation on about `tokens` tokens (0: all), evenly distributed. evaluation_targets: number of counted targets in
@@ -86,6 +89,12 @@ class Task {
   // returns false.
   virtual std::optional<std::string> sample(const ModelConfig& config, const std::vector<float>& weights,
                                             std::uint64_t seed, const std::function<bool()>& keep_going) const = 0;
+
+ protected:
+  bool shuffles() const { return shuffles_; }
+
+ private:
+  bool shuffles_ = false;
 };
 
 class TaskCommand;

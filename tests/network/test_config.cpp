@@ -206,6 +206,7 @@ TEST_CASE("config: metadata round trip", "[config]") {
       Rows<std::string, TrainingConfig>::all());
   // A key that is written only if its value is not 0, in files of any version: files without it stay unchanged.
   kept["eval_tokens"] = "1000000";
+  kept["order"] = "shuffled";
   const TrainingConfig training = TrainingConfig::from_metadata(kept, "file");
   CHECK(training.metadata() == kept);
   CHECK(training.learning_rate == 0.1 + 0.2);
@@ -214,9 +215,12 @@ TEST_CASE("config: metadata round trip", "[config]") {
   CHECK(training.weight_average == largest_steps);
   CHECK(training.seed == ~std::uint64_t{0});
   CHECK(training.eval_tokens == 1'000'000);
+  CHECK(training.order == "shuffled");
   Metadata without = TrainingConfig().metadata();
   CHECK(without.count("eval_tokens") == 0);
   CHECK(TrainingConfig::from_metadata(without, "file", safetensors_version).eval_tokens == 0);
+  CHECK(without.count("order") == 0);
+  CHECK(TrainingConfig::from_metadata(without, "file", safetensors_version).order == "random");
 }
 
 TEST_CASE("config: metadata of golden files", "[config]") {

@@ -34,6 +34,7 @@ std::vector<PairedFlags> all_flags() {
                                  {"--recompute 1"},
                                  {"--clip 0.01"},
                                  {"--keep-checkpoints 2 --checkpoint-every 2"},
+                                 {"--order shuffled"},
                                  {"--type bf16"},
                                  {"--device plain"},
                                  {"--tokenizer byte"}});

@@ -1,5 +1,6 @@
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <map>
 #include <set>
@@ -217,6 +218,64 @@ TEST_CASE("training offsets stay the same between versions", "[dataset]") {
   // In a long text the low word counts: without it this would be 261836, with the high word again 261836.
   const Dataset longer("x", std::string(1'000'000, 'a'), Tokenizer::of_bytes(), 64);
   CHECK(longer.training_offset(0, 64, 0, 45378) == 261837);
+}
+
+TEST_CASE("shuffled windows: an epoch has each window once, without overlap", "[dataset][shuffle]") {
+  for (const Index n : {Index{20}, Index{57}, Index{500}, Index{5000}}) {
+    for (const Index C : {Index{1}, Index{5}, Index{17}}) {
+      CAPTURE(n, C);
+      const Dataset dataset = counting_dataset(n, C);
+      const Index windows = std::max(dataset.training_size() / C - 1, Index{1});
+      std::set<Index> shifts;
+      for (Index epoch = 0; epoch < 40; ++epoch) {
+        std::set<Index> starts;
+        for (Index i = 0; i < windows; ++i) starts.insert(dataset.shuffled_offset(epoch * windows + i, C, 7));
+        REQUIRE(static_cast<Index>(starts.size()) == windows);
+        REQUIRE(*starts.begin() >= 0);
+        REQUIRE(*starts.begin() < C);
+        REQUIRE(*starts.rbegin() == *starts.begin() + (windows - 1) * C);
+        REQUIRE(*starts.rbegin() + C < dataset.training_size());
+        REQUIRE(dataset.training_size() - windows * C < 3 * C);
+        shifts.insert(*starts.begin());
+      }
+      const Index most = std::min(C, dataset.training_size() - windows * C);
+      CHECK(static_cast<Index>(shifts.size()) >= (most + 1) / 2);
+    }
+  }
+}
+
+TEST_CASE("shuffled windows: batches are consecutive parts of the order", "[dataset][shuffle]") {
+  const Index C = 6;
+  const Dataset dataset = counting_dataset(500, C);
+  const auto starts = [&](Index B, std::uint32_t steps) {
+    std::vector<Token> all;
+    for (std::uint32_t step = 0; step < steps; ++step) {
+      Rows rows(B * C);
+      dataset.training_batch(rows.tokens.data(), rows.targets.data(), B, C, 3, step, true);
+      rows.check_ends();
+      for (Index b = 0; b < B; ++b) {
+        const Token* window_c = rows.tokens.data() + b * C;
+        all.push_back(window_c[0]);
+        for (Index c = 0; c < C; ++c) {
+          REQUIRE(window_c[c] == window_c[0] + c);
+          REQUIRE(rows.targets[static_cast<std::size_t>(b * C + c)] == window_c[c] + 1);
+        }
+      }
+    }
+    return all;
+  };
+  const std::vector<Token> all = starts(1, 210);  // almost three epochs of 74 windows
+  CHECK(starts(7, 30) == all);
+  CHECK(starts(210, 1) == all);
+  for (Index i = 0; i < 210; ++i) REQUIRE(all[static_cast<std::size_t>(i)] == dataset.shuffled_offset(i, C, 3));
+  CHECK_FALSE(std::equal(all.begin(), all.begin() + 74, all.begin() + 74));
+}
+
+TEST_CASE("shuffled windows stay the same between versions", "[dataset][shuffle]") {
+  // From another program for Philox4x32-10.
+  const Dataset dataset = counting_dataset(5000, 64);
+  CHECK(dataset.shuffled_offset(0, 64, 0) == 4125);
+  CHECK(dataset.shuffled_offset(500, 64, 1) == 4351);
 }
 
 TEST_CASE("each validation target is visited exactly once", "[dataset]") {

@@ -36,6 +36,15 @@ TEST_CASE("text: a batch comes from the data, and a part of it has its sequences
   task.data().training_batch(tokens.data(), targets.data(), 4, 5, 9, 3);
   CHECK((batch.token_bc == tokens));
   CHECK((batch.target_r == targets));
+  TextTask shuffled("x", text, Tokenizer::of_characters(text, "x"), 5);
+  shuffled.set_order("shuffled");
+  CHECK_FALSE(shuffled.is_endless());
+  task.data().training_batch(tokens.data(), targets.data(), 4, 5, 9, 3, true);
+  CHECK((shuffled.training_batch(4, 9, 3).token_bc == tokens));
+  CHECK((shuffled.training_batch(4, 9, 3).token_bc != batch.token_bc));
+  shuffled.set_order("random");
+  CHECK((shuffled.training_batch(4, 9, 3).token_bc == batch.token_bc));
+  task.data().training_batch(tokens.data(), targets.data(), 4, 5, 9, 3);
   const Batch part = part_of(batch, 1, 2);
   CHECK(part.B == 2);
   CHECK((part.token_bc == std::vector<Token>(tokens.begin() + 5, tokens.begin() + 15)));

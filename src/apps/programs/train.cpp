@@ -247,6 +247,7 @@ int train_in(TaskKinds kinds, Processes& processes, int argc, char** argv) {
   request.training = a.training;
   const std::string source = request.source;
   TaskTraining::Started started = a.training_task().start(std::move(request));
+  started.task->set_order(a.training.order);
   const Task& task = *started.task;
   if (goes_on && task.fingerprint() != run.resume->data_fingerprint) {
     throw Error(source + ": expected the data that the run was trained on (" + run.resume->data_fingerprint +
@@ -266,6 +267,7 @@ int train_in(TaskKinds kinds, Processes& processes, int argc, char** argv) {
   print_settings(a, task, memory, writing.positions ? std::optional(sampling.state_bytes) : std::nullopt, other);
   print_unused(flags, idle_flags(a.model));
   print_unused(flags, idle_flags(a.training, a.model.context));
+  if (task.is_endless()) print_unused(flags, {{"order", "--task " + a.task + " has endless examples"}});
   if (has_start) std::cout << one_line("init: from " + source + ", " + started.summary) << "\n" << std::flush;
   require_memory(host_bytes(a.device, memory) + other.data + other.files, other.data, why_no_chunks(a.model).empty());
 

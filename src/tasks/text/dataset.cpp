@@ -5,14 +5,17 @@
 #include "base/error.hpp"
 #include "base/path.hpp"
 #include "base/random.hpp"
+#include "base/shuffle.hpp"
 
 namespace abh {
 namespace {
 
-// floor(bits / 2^64 * n): the probabilities of the n outcomes differ by at most a relative error of n / 2^64.
-Index scale_to(std::uint64_t bits, Index n) {
+// Number below n from words `index` and index + 1: floor(bits / 2^64 * n). The probabilities of the n outcomes differ
+// by at most a relative error of n / 2^64.
+Index uniform_below(Index n, std::uint64_t seed, std::uint64_t index, std::uint32_t step, std::uint32_t site) {
+  const std::uint64_t high = philox_word(seed, index, step, site), low = philox_word(seed, index + 1, step, site);
   __extension__ using Wide = unsigned __int128;
-  return static_cast<Index>((static_cast<Wide>(bits) * static_cast<Wide>(n)) >> 64);
+  return static_cast<Index>((static_cast<Wide>((high << 32) | low) * static_cast<Wide>(n)) >> 64);
 }
 
 }  // namespace
@@ -64,16 +67,22 @@ void Dataset::copy_tokens(Token* to, Index begin, Index count) const {
 }
 
 Index Dataset::training_offset(Index b, Index C, std::uint64_t seed, std::uint32_t step) const {
-  const std::uint64_t index = 2 * static_cast<std::uint64_t>(b);
-  const std::uint64_t high = philox_word(seed, index, step, sites::batch);
-  const std::uint64_t low = philox_word(seed, index + 1, step, sites::batch);
-  return scale_to((high << 32) | low, training_size_ - C);
+  return uniform_below(training_size_ - C, seed, 2 * static_cast<std::uint64_t>(b), step, sites::batch);
+}
+
+Index Dataset::shuffled_offset(Index n, Index C, std::uint64_t seed) const {
+  const Index windows = std::max(training_size_ / C - 1, Index{1});
+  const Index shifts = std::min(C, training_size_ - windows * C);
+  const auto epoch = static_cast<std::uint32_t>(n / windows);
+  constexpr std::uint64_t after_order = std::uint64_t{1} << 63;
+  const Index shift = uniform_below(shifts, seed, after_order, epoch, sites::order);
+  return shift + C * shuffled(n % windows, windows, seed, epoch);
 }
 
 void Dataset::training_batch(Token* tokens_bc, Token* targets_bc, Index B, Index C, std::uint64_t seed,
-                             std::uint32_t step) const {
+                             std::uint32_t step, bool shuffled) const {
   for (Index b = 0; b < B; ++b) {
-    const Index begin = training_offset(b, C, seed, step);
+    const Index begin = shuffled ? shuffled_offset(Index{step} * B + b, C, seed) : training_offset(b, C, seed, step);
     copy_tokens(tokens_bc + b * C, begin, C);
     copy_tokens(targets_bc + b * C, begin + 1, C);
   }

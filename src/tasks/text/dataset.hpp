@@ -57,9 +57,15 @@ class Dataset {
   // (random.hpp). Here and below, C must be at most the context of the constructor.
   Index training_offset(Index b, Index C, std::uint64_t seed, std::uint32_t step) const;
 
+  // Start of window `n` of a run that reads all windows once per epoch, in random order (base/shuffle.hpp). An epoch
+  // has training_size() / C - 1 windows, at least one. They do not overlap, and they are shifted by a random number of
+  // tokens below C, so that other tokens begin the windows of the next epoch. Fewer than 2 C tokens are not read.
+  Index shuffled_offset(Index n, Index C, std::uint64_t seed) const;
+
   // Fills tokens_bc and targets_bc, both (B, C), with the batch of `step`. Targets are the tokens one position later.
-  void training_batch(Token* tokens_bc, Token* targets_bc, Index B, Index C, std::uint64_t seed,
-                      std::uint32_t step) const;
+  // shuffled: windows step B ... step B + B - 1 of shuffled_offset.
+  void training_batch(Token* tokens_bc, Token* targets_bc, Index B, Index C, std::uint64_t seed, std::uint32_t step,
+                      bool shuffled = false) const;
 
   // Validation split as windows of C tokens (lay_windows), with validation_targets() targets in total. The last window
   // may be partial.

@@ -45,7 +45,8 @@ Batch TextTask::empty_batch(Index B) const {
 
 Batch TextTask::training_batch(Index B, std::uint64_t seed, Index step) const {
   Batch batch = empty_batch(B);
-  data_.training_batch(batch.token_bc.data(), batch.target_r.data(), B, C_, seed, static_cast<std::uint32_t>(step));
+  data_.training_batch(batch.token_bc.data(), batch.target_r.data(), B, C_, seed, static_cast<std::uint32_t>(step),
+                       shuffles());
   return batch;
 }
 
