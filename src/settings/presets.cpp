@@ -23,7 +23,6 @@ void apply_preset(const std::string& name, ModelConfig& model, TrainingConfig& t
              .conv_groups = 0,
              .positions = "alibi"};
     training = {.batch = 2,
-                .order = "shuffled",
                 .steps = 6000,
                 .optimizer = "muon",
                 .muon_rounds = 3,
