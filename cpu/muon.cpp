@@ -18,23 +18,38 @@ void for_each_weight(Device& device, Index count, const Body& body) {
   });
 }
 
+// Copies the elements above the diagonal of matrix_ss to their places below it.
+template <class Device, class T>
+void mirror(Device& device, T* matrix_ss, Index S) {
+  parallel_pieces(device, S, 16, [=](Index begin, Index end) {
+    for (Index i = 0; i < end; ++i) {
+      for (Index s = max_of(begin, i + 1); s < end; ++s) matrix_ss[s * S + i] = matrix_ss[i * S + s];
+    }
+  });
+}
+
 // Maps the singular values of x_oi, which are at most 1, to values near 1, by the products of `linear`: forward is x
 // w^T, backward to the input d w, to the weight d^T x. These give x x^T and x^T x without a transposed copy. Both are
-// symmetric, so gram^T gram is gram gram. `other_oi` has the size of x_oi; the result is in one of the two. gram and
-// polynomial are (S, S).
+// symmetric, so gram^T gram is gram gram, and only their upper halves are computed where the products sum all elements
+// in the same order: they sum the last S % lanes columns in another one. `other_oi` has the size of x_oi; the result is
+// in one of the two. gram and polynomial are (S, S).
 template <class Device, class T>
 T* orthogonalize(Device& device, T* x_oi, T* other_oi, T* gram, T* polynomial, Index O, Index I, Index rounds) {
   const bool wide = O <= I;
   const Index S = wide ? O : I;
+  const bool upper = S % 16 == 0;
   for (Index round = 0; round < rounds; ++round) {
     if (wide) {
       linear_forward<Device, T>(  // (muon.5)
-          device, {.out_bco = gram, .in_bci = x_oi, .weight_oi = x_oi, .shape = {.BC = O, .I = I, .O = O}});
+          device,
+          {.out_bco = gram, .in_bci = x_oi, .weight_oi = x_oi, .shape = {.BC = O, .I = I, .O = O, .upper = upper}});
     } else {
       device.set_zero(gram, S * S);       // the gradient of a weight is accumulated
       linear_backward_weight<Device, T>(  // (muon.5)
-          device, {.d_weight_oi = gram, .d_out_bco = x_oi, .in_bci = x_oi, .shape = {.BC = O, .I = I, .O = I}});
+          device,
+          {.d_weight_oi = gram, .d_out_bco = x_oi, .in_bci = x_oi, .shape = {.BC = O, .I = I, .O = I, .upper = upper}});
     }
+    if (upper) mirror(device, gram, S);
     parallel_for(device, S, [=](Index s, Index) {  // (muon.6), the linear and the cubic term
       T* polynomial_s = polynomial + s * S;
       const T* gram_s = gram + s * S;
@@ -44,9 +59,10 @@ T* orthogonalize(Device& device, T* x_oi, T* other_oi, T* gram, T* polynomial, I
     linear_backward_input<Device, T>(device, {.d_in_bci = polynomial,  // (muon.6), the product, added to these terms
                                               .d_out_bco = gram,
                                               .weight_oi = gram,
-                                              .shape = {.BC = S, .I = S, .O = S},
+                                              .shape = {.BC = S, .I = S, .O = S, .upper = upper},
                                               .scale = muon_quintic,
                                               .accumulate = true});
+    if (upper) mirror(device, polynomial, S);
     linear_backward_input<Device, T>(device, {.d_in_bci = other_oi,  // (muon.7)
                                               .d_out_bco = wide ? polynomial : x_oi,
                                               .weight_oi = wide ? x_oi : polynomial,

@@ -21,6 +21,7 @@ inline void column_tiles(const Gemm<float>& g, const ColumnBlock& block, const T
   constexpr int most_copied = a_reads > half_columns ? a_reads : half_columns;
   for (Index n = block.n_begin; n < block.n_end; n += tile_columns) {
     for (Index m = block.m_begin; m < block.m_end; m += tile_rows) {
+      if (is_unused(g, m, n)) break;
       TileTarget target = target_of(m, n);
       TileOperands operands{.a = g.a_mk + m + block.k * g.a_col,
                             .a_stride = g.a_col,
@@ -168,7 +169,9 @@ inline void narrow_part_tiles(const Gemm<float>& g, const ColumnBlock& part) {
         if (packs_a) operands.a_panel = a_panel;
       }
       if (m == part.m_begin) pack_in_passing(operands, b_panel, b_kn + n, g.b_row, g.N - n);
-      multiply_tile<GemmOrder::columns>(column_target(g, m, m + rows, n, part.n_end, part.k == 0), operands);
+      if (!is_unused(g, m, n) || m == part.m_begin || operands.a_panel) {
+        multiply_tile<GemmOrder::columns>(column_target(g, m, m + rows, n, part.n_end, part.k == 0), operands);
+      }
       if (packs_a || a_ends) a_panel += panel_size;
     }
   }

@@ -113,6 +113,7 @@ void row_gemm(Device& device, const Gemm<float>& g) {
           operands.a_stride = a_copy_stride;
         }
         for (Index n = n_begin; n < n_end; n += tile_columns) {
+          if (is_unused(g, m, n) && !packs_rows) continue;
           // Every tile prefetches a row of `a` for later tiles: the hardware prefetcher is late for six new streams.
           const Index next = m + tile_rows + (n - n_begin) / tile_columns;
           operands.ahead = next < min_of(m + 2 * tile_rows, m_end) ? g.a_mk + next * g.a_row + k : operands.a;

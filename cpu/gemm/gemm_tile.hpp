@@ -283,6 +283,13 @@ inline void tile_of_rows(const TileTarget& target, const TileOperands& operands)
   product.template operator()<tile_vectors, false, false>();
 }
 
+// True if a tile with its first element at (m, n) is wholly below the diagonal of a product of which this part is not
+// used.
+template <class T, class Out>
+inline bool is_unused(const Gemm<T, Out>& g, Index m, Index n) {
+  return g.upper && n + tile_columns <= m;
+}
+
 // Smallest product that covers the real part of the tile: an even number of rows, half or all of the columns. It reads
 // this many elements, so smaller operands must be padded.
 template <GemmOrder order>

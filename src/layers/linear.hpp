@@ -22,6 +22,9 @@ namespace abh {
 struct LinearShape {
   Index BC, I, O;
   Index in_stride = 0, out_stride = 0;  // strides of in_bci and d_in_bci, and of out_bco and d_out_bco
+  // True: of a square result, the elements below the diagonal are not used and may have any value. The CPU then skips
+  // their tiles.
+  bool upper = false;
 };
 
 template <class T>

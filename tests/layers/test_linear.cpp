@@ -105,6 +105,48 @@ TEST_CASE("linear of every edge size matches the definition", "[linear]") {
 
 // A row's result depends neither on its place in a tile nor on the number of rows: equal input rows give equal bits,
 // for every place inside and at the edge of a tile.
+// The three products as square matrices of S rows, from sums of K terms. Muon needs only one half of such a product.
+TEST_CASE("linear: with `upper`, the elements from the diagonal on have the same bits", "[linear]") {
+  const auto products = []<class Device>(Device& device, const Values<float>& in, Index S, Index K, bool upper) {
+    Values<float> out(3, Array<float>(static_cast<std::size_t>(S * S), 0.5f));
+    linear_forward<Device, float>(device, {.out_bco = out[0].data(),
+                                           .in_bci = in[0].data(),
+                                           .weight_oi = in[1].data(),
+                                           .shape = {.BC = S, .I = K, .O = S, .upper = upper}});
+    linear_backward_input<Device, float>(device, {.d_in_bci = out[1].data(),
+                                                  .d_out_bco = in[0].data(),
+                                                  .weight_oi = in[1].data(),
+                                                  .shape = {.BC = S, .I = S, .O = K, .upper = upper},
+                                                  .scale = 2,
+                                                  .accumulate = true});
+    linear_backward_weight<Device, float>(device, {.d_weight_oi = out[2].data(),
+                                                   .d_out_bco = in[0].data(),
+                                                   .in_bci = in[1].data(),
+                                                   .shape = {.BC = K, .I = S, .O = S, .upper = upper}});
+    return out;
+  };
+  for (const Index threads : {1, 3}) {
+    for_each_cpu(threads, [&](auto& device, const std::string& isa) {
+      for (const auto& [S, K] : {std::pair<Index, Index>{1, 3}, {13, 20}, {33, 7}, {100, 300}, {224, 40}, {401, 19}}) {
+        CAPTURE(isa, threads, S, K);
+        const Values<float> in = converted<float>(
+            Values<double>{random_values(activation("a", {S, K}), 1, 0), random_values(activation("b", {K, S}), 2, 0)});
+        const Values<float> whole = products(device, in, S, K, false), half = products(device, in, S, K, true);
+        for (std::size_t i = 0; i < 3; ++i) {
+          Index wrong = 0;
+          for (Index m = 0; m < S; ++m) {
+            for (Index n = m; n < S; ++n) {
+              const auto place = static_cast<std::size_t>(m * S + n);
+              wrong += std::bit_cast<std::uint32_t>(whole[i][place]) != std::bit_cast<std::uint32_t>(half[i][place]);
+            }
+          }
+          CHECK(wrong == 0);
+        }
+      }
+    });
+  }
+}
+
 TEST_CASE("linear gives equal rows equal bits", "[linear][gpu]") {
   const LinearCase layer{.BC = 29, .I = 71, .O = 45};
   const Values<float> row =

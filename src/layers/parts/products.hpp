@@ -23,6 +23,7 @@ struct Gemm {
   // GPU: array with the layout of `out` that replaces out_mn as the summand, and its factor.
   const Out* added_mn = nullptr;
   Accum<T> added_scale = Accum<T>(1);
+  bool upper = false;        // CPU: elements with n < m are not used
   Out* row_sum_m = nullptr;  // CPU: row sums of `a`, computed with a column of ones in `b`; only if a_row is 1
   Index batches = 1;         // GPU: batch i has the arrays out_mn + i out_batch, a_mk + i a_batch, b_kn + i b_batch
   Index out_batch = 0, a_batch = 0, b_batch = 0;
@@ -42,7 +43,8 @@ Gemm<T> output_product(const LinearForward<T>& a) {
           .a_col = 1,
           .b_row = 1,
           .b_col = a.shape.I,
-          .scale = Accum<T>(a.scale)};
+          .scale = Accum<T>(a.scale),
+          .upper = a.shape.upper};
 }
 
 template <class T>
@@ -59,7 +61,8 @@ Gemm<T> input_gradient_product(const LinearBackwardInput<T>& a) {
           .b_row = a.shape.I,
           .b_col = 1,
           .scale = Accum<T>(a.scale),
-          .accumulate = a.accumulate};
+          .accumulate = a.accumulate,
+          .upper = a.shape.upper};
 }
 
 template <class T>
@@ -76,7 +79,8 @@ Gemm<T, Accum<T>> weight_gradient_product(const LinearBackwardWeight<T>& a) {
           .b_row = stride_or(a.shape.in_stride, a.shape.I),
           .b_col = 1,
           .scale = Accum<T>(a.scale),
-          .accumulate = true};
+          .accumulate = true,
+          .upper = a.shape.upper};
 }
 
 // Channels per group from which the causal convolution is a matrix product.
