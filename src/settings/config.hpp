@@ -134,11 +134,10 @@ struct ModelConfig {
 
 // Settings of training. Losses are in nats per token.
 struct TrainingConfig {
-  Index batch = 12;              // B
-  std::string order = "random";  // random | shuffled, of training examples
-  Index shards = 1;              // S, micro-batches of gradient accumulation, summed as a binary tree; a power of two
-  Index chunk = 0;               // S, positions per chunk of a sequence (extras/chunks/README.md); 0: no chunks
-  bool truncated = false;        // true: no gradient crosses the border of a chunk
+  Index batch = 12;        // B
+  Index shards = 1;        // S, micro-batches of gradient accumulation, summed as a binary tree; a power of two
+  Index chunk = 0;         // S, positions per chunk of a sequence (extras/chunks/README.md); 0: no chunks
+  bool truncated = false;  // true: no gradient crosses the border of a chunk
   Index steps = 4000;
   std::string optimizer = "adamw";  // adamw | muon, for the matrices of linear maps
   Index muon_rounds = 5;
@@ -155,6 +154,7 @@ struct TrainingConfig {
   double init_std = 0.02;
   std::string type =
       "float";  // type of activations and of inputs of matrix products; bf16 keeps master weights in float
+  std::string order = "random";  // random | shuffled, of training examples
   std::uint64_t seed = 1337;
   Index eval_every = 500;  // 0: only at the end
   Index eval_tokens = 0;   // tokens per evaluation, except the last (Dataset::evaluation_rows); 0: the whole split

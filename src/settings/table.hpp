@@ -131,12 +131,6 @@ template <class Visitor, class Config>
 void visit_training(Visitor&& visit, Config& t) {
   visit(WholeSetting{{"steps", "steps", "STEPS", "optimizer steps", 1, true}, 0, largest_steps}, t.steps);
   visit(WholeSetting{{"batch", "batch", "SEQUENCES", "sequences per step"}, 1, largest_batch}, t.batch);
-  visit(ChoiceSetting{{"order", "order", "",
-                       "training examples of a step; random: drawn independently; shuffled: every example once per "
-                       "epoch, in random order; examples of a text are windows of --context tokens",
-                       unless_default},
-                      {"random", "shuffled"}},
-        t.order);
   visit(WholeSetting{{"shards", "shards", "N",
                       "gradient accumulation: split each batch into N parts, to save memory; a power of two"},
                      1,
@@ -192,6 +186,12 @@ void visit_training(Visitor&& visit, Config& t) {
   visit(ChoiceSetting{{"type", "type", "", "data type of activations and matrix products; bf16 takes half the memory"},
                       {"float", "bf16"}},
         t.type);
+  visit(ChoiceSetting{{"order", "order", "",
+                       "training examples of a step; random: drawn independently; shuffled: every example once per "
+                       "epoch, in random order; examples of a text are windows of --context tokens",
+                       unless_default},
+                      {"random", "shuffled"}},
+        t.order);
   visit(Setting{"seed", "seed", "", "seed of initial weights, batches, dropout and samples"}, t.seed);
   visit(WholeSetting{{"eval_every", "eval-every", "STEPS",
                       "steps between evaluations on the validation split; 0: only at the end", 1, true},
