@@ -1,9 +1,10 @@
-#include "device/peaks.hpp"
+#include "cpu/peaks.hpp"
 
 #include <time.h>
 
 #include "cpu/lanes.hpp"
 #include "cpu/units/gemm_units.hpp"
+#include "device/peaks.hpp"
 
 namespace abh {
 
@@ -20,7 +21,7 @@ constexpr int chains = 12;
 constexpr Index turns = 100000;
 constexpr int tries = 20;
 
-float multiply_add_chains(float factor) {
+float lane_chains(float factor) {
   Wide<float> sums[chains];
   for (int c = 0; c < chains; ++c) sums[c] = splat<Wide<float>>(static_cast<float>(c));
   for (Index turn = 0; turn < turns; ++turn) {
@@ -32,9 +33,9 @@ float multiply_add_chains(float factor) {
   return total;
 }
 
-// Repeats run(factor) on every thread; one run has this many operations.
+// Repeats the chains on every thread.
 template <class Device>
-double rate_of(Device& device, double seconds, double flops_of_run, float (*run)(float)) {
+double rate_of(Device& device, double seconds, const RegisterChains& all) {
   typename Device::Scope scratch(device.workspace);
   const Index threads = device.threads.count();
   float* result = scratch.template take<float>(threads);
@@ -42,8 +43,8 @@ double rate_of(Device& device, double seconds, double flops_of_run, float (*run)
   const double begin = now();
   double flops = 0, spent;
   do {
-    parallel_for(device, threads, [&](Index task, Index) { result[task] = run(factor); });
-    flops += flops_of_run * static_cast<double>(threads);
+    parallel_for(device, threads, [&](Index task, Index) { result[task] = all.run(factor); });
+    flops += all.flops * static_cast<double>(threads);
     spent = now() - begin;
   } while (spent < seconds);
   return flops / spent;
@@ -52,17 +53,27 @@ double rate_of(Device& device, double seconds, double flops_of_run, float (*run)
 }  // namespace
 
 template <class Device>
+RegisterChains multiply_add_chains(const Device&) {
+  return {2.0 * chains * lane_width<float> * static_cast<double>(turns), lane_chains};
+}
+
+template <class Device>
+RegisterChains narrow_product_chains(const Device& device) {
+#if ABH_LANE_BYTES == 64
+  if (device.unit == Isa::avx512_bf16) return {pair_chain_flops, pair_chains};
+  if (device.unit == Isa::amx) return {tile_chain_flops, tile_chains};
+#endif
+  return multiply_add_chains(device);
+}
+
+template <class Device>
 double multiply_add_rate(Device& device, double seconds) {
-  return rate_of(device, seconds, 2.0 * chains * lane_width<float> * static_cast<double>(turns), multiply_add_chains);
+  return rate_of(device, seconds, multiply_add_chains(device));
 }
 
 template <class Device>
 double narrow_product_rate(Device& device, double seconds) {
-#if ABH_LANE_BYTES == 64
-  if (device.unit == Isa::avx512_bf16) return rate_of(device, seconds, pair_chain_flops, pair_chains);
-  if (device.unit == Isa::amx) return rate_of(device, seconds, tile_chain_flops, tile_chains);
-#endif
-  return multiply_add_rate(device, seconds);
+  return rate_of(device, seconds, narrow_product_chains(device));
 }
 
 template <class Device>
@@ -85,6 +96,8 @@ double copy_rate(Device& device, std::size_t bytes) {
   return best;
 }
 
+template decltype(multiply_add_chains<Cpu>) multiply_add_chains<Cpu>;
+template decltype(narrow_product_chains<Cpu>) narrow_product_chains<Cpu>;
 template decltype(multiply_add_rate<Cpu>) multiply_add_rate<Cpu>;
 template decltype(narrow_product_rate<Cpu>) narrow_product_rate<Cpu>;
 template decltype(copy_rate<Cpu>) copy_rate<Cpu>;

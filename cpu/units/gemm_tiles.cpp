@@ -29,7 +29,9 @@ float tile_chains(float factor) {
   for (Index turn = 0; turn < 1000; ++turn) {
     TileRegisters::multiply(sums, row, pairs, steps, pairs, amx_side * steps, steps, turn > 0);
   }
-  return sums[0];
+  Wide<float> total = {};
+  for (Index i = 0; i < row * row; i += lane_width<float>) total += load<Wide<float>>(sums + i);
+  return sum_lanes<Wide<float>>(total);
 }
 
 void add_tile_product(float* sum_mn, const std::uint32_t* a, const std::uint32_t* b) {

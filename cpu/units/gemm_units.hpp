@@ -24,7 +24,7 @@ void gemm_in_tiles(CpuDevice<Isa::avx512>&, const Gemm<bf16, Out>&);
 void attention_in_tiles(CpuDevice<Isa::avx512>&, const AttentionForward<bf16>&);
 void attention_in_tiles(CpuDevice<Isa::avx512>&, const AttentionBackward<bf16>&);
 
-// Chains of these instructions on registers, for the peaks of bench, and their numbers of operations.
+// Chains of these instructions, for narrow_product_chains (cpu/peaks.hpp), and their numbers of operations.
 inline constexpr double pair_chain_flops = 1e5 * 12 * 64, tile_chain_flops = 1e3 * 4 * 4 * 16 * 16 * 64;
 float pair_chains(float factor);
 float tile_chains(float factor);
