@@ -43,17 +43,18 @@ class JoinedLayersBench {
     const Slots slots{{row, weight("weight_dgj", {D, 1, 4}), row}, {row}, {}};
     const CausalConvShape shape{bench_.B(), bench_.C(), D, D, 4};
     const double rows = Bench::bytes_of({row}), weights = Bench::bytes_of({slots.in[1]});
-    bench_.measure(slots,
-                   {{"causal_conv, dropout", "forward", 10 * numbers(), 3 * rows + weights,
-                     [=, this](Arrays& a) {
-                       causal_conv_dropout_forward<Device, T>(
-                           device_, {a.out[0].data(), a.in[0].data(), a.in[2].data(), a.in[1].data(), dropout_, shape});
-                     }},
-                    {"causal_conv, dropout", "backward", 17 * numbers(), 3 * rows + 2 * weights, [=, this](Arrays& a) {
-                       causal_conv_dropout_backward<Device, T>(
-                           device_, {a.d_in[0].data(), a.d_in[1].data(), a.d_out[0].data(), a.in[0].data(),
-                                     a.in[1].data(), dropout_, shape});
-                     }}});
+    const double d_weights = Bench::bytes_of({slots.in[1]}, true);
+    bench_.measure(
+        slots,
+        {{"causal_conv, dropout", "forward", 10 * numbers(), 3 * rows + weights,
+          [=, this](Arrays& a) {
+            causal_conv_dropout_forward<Device, T>(
+                device_, {a.out[0].data(), a.in[0].data(), a.in[2].data(), a.in[1].data(), dropout_, shape});
+          }},
+         {"causal_conv, dropout", "backward", 17 * numbers(), 3 * rows + weights + d_weights, [=, this](Arrays& a) {
+            causal_conv_dropout_backward<Device, T>(device_, {a.d_in[0].data(), a.d_in[1].data(), a.d_out[0].data(),
+                                                              a.in[0].data(), a.in[1].data(), dropout_, shape});
+          }}});
   }
 
   // As in an additive block: out = norm(r), r = residual + dropout(pooled) gate.
@@ -63,14 +64,14 @@ class JoinedLayersBench {
     const auto inputs = [this](Arrays& a) { return GateInputs<T>{a.in[0].data(), a.in[1].data(), 0, dropout_, BC, D}; };
     const double rows = Bench::bytes_of({row}), statistics = Bench::bytes_of({each, each});
     bench_.measure(
-        slots, {{"gate_layernorm", "forward", 10 * numbers(), 5 * rows + statistics,
+        slots, {{"gate_layernorm", "forward", 11 * numbers(), 5 * rows + statistics,
                  [=, this](Arrays& a) {
                    const GateForward<T> gate{a.saved[0].data(), a.in[2].data(), inputs(a)};
                    gate_layernorm_forward<Device, T>(
                        device_,
                        {gate, {a.out[0].data(), a.saved[2].data(), a.saved[3].data(), a.in[3].data(), a.in[4].data()}});
                  }},
-                {"gate_layernorm", "backward", 18 * numbers(), 8 * rows + statistics, [=, this](Arrays& a) {
+                {"gate_layernorm", "backward", 19 * numbers(), 8 * rows + statistics, [=, this](Arrays& a) {
                    const LayernormBackward<T> norm{.d_in_bcd = a.d_in[2].data(),
                                                    .d_weight_d = a.d_in[3].data(),
                                                    .d_bias_d = a.d_in[4].data(),

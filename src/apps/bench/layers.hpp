@@ -155,6 +155,7 @@ class LayerBench {
   static double bytes_of(const std::vector<TensorSpec>& slots, bool gradients = false) {
     std::size_t bytes = 0;
     for (const TensorSpec& slot : slots) {
+      if (gradients && slot.constant) continue;
       const bool wide = slot.wide || (gradients && slot.weight);
       bytes += static_cast<std::size_t>(slot.count()) * (wide ? sizeof(Accum<T>) : sizeof(T));
     }
@@ -197,8 +198,9 @@ class LayerBench {
     StepState* state = copy_of(std::vector<StepState>{{.average_share = 0.5}});  // a learning rate of 0
     const std::vector<TensorSpec> slots = UpdateSlots{count}.saved();
     const double numbers = static_cast<double>(count), gradient = bytes_of({slots[4]});
-    // Every weight, moment and master weight is read and written.
-    const double bytes = 2 * bytes_of({slots[0], slots[1], slots[2], slots[3]}) + gradient;
+    // An update reads and writes the moments and the exact weights. Weights beside a master copy are only written.
+    const double accesses = std::is_same_v<T, Accum<T>> ? 2 : 1;
+    const double bytes = accesses * bytes_of({slots[0]}) + 2 * bytes_of({slots[1], slots[2], slots[3]}) + gradient;
 
     // One matrix of every feed-forward block.
     const Index O = config_.ffn_channels(), I = config_.channels, S = std::min(O, I), longer = std::max(O, I);
@@ -225,7 +227,7 @@ class LayerBench {
                 weight_average_update<Device, T>(device_, a.saved[2].data(), a.saved[4].data(), state, count);
               }},
              {"muon, up", "step", static_cast<double>(config_.layers * 10 * S * S * (2 * longer + S)),
-              2 * bytes_of({up[0], up[1], up[2]}) + bytes_of({up[4]}),
+              accesses * bytes_of({up[0]}) + 2 * bytes_of({up[1], up[2]}) + bytes_of({up[4]}),
               [&](Arrays& a) {
                 muon_update<Device, T>(device_, {.weight = a.saved[0].data(),
                                                  .master = a.saved[1].data(),
