@@ -1,5 +1,6 @@
 // The rows that this feature adds to lists of the core's tests.
 
+#include "tests/harness/bench_rows.hpp"
 #include "tests/harness/config_rows.hpp"
 #include "tests/harness/flag_pairs.hpp"
 #include "tests/harness/network_rows.hpp"
@@ -30,6 +31,10 @@ const Rows<FlagNotes> notes = {{"--mixer leap --attention-window 4 --span 3",
                                {"--mixer metric --attention-window 4 --span 3", {}}};
 
 const Rows<PairedFlags> pairs = {PairedFlags{"--mixer dot --span 4 --ramp 2 --penalty 0.3"}};
+
+const Rows<BenchRowsOf> bench = {[](const BenchSizes& s) {
+  return both_passes(s, "adaptive_span", s.N * s.C, 3, 1, {.weights = s.N, .wide_out = s.N * s.C});
+}};
 
 }  // namespace
 }  // namespace abh

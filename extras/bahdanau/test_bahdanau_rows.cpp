@@ -1,5 +1,6 @@
 // The rows that this feature adds to lists of the core's tests.
 
+#include "tests/harness/bench_rows.hpp"
 #include "tests/harness/flag_pairs.hpp"
 #include "tests/harness/generator_rows.hpp"
 #include "tests/harness/golden_case.hpp"
@@ -38,6 +39,12 @@ const Rows<GeneratorCase, WithinContext> within = {{"bahdanau"}};
 const Rows<GeneratorCase, EndlessText> endless = {{"bahdanau", "sinusoidal", "5"}};
 
 const Rows<PairedFlags> pairs = {PairedFlags{"--mixer bahdanau"}};
+
+const Rows<BenchRowsOf> bench = {[](const BenchSizes& s) {
+  BenchArrays arrays = attention_arrays(s);
+  arrays.weights = s.D;
+  return both_passes(s, "bahdanau_attention", s.B * s.D * s.pairs(), 7, 20, arrays);
+}};
 
 }  // namespace
 }  // namespace abh

@@ -1,5 +1,6 @@
 // The rows that this feature adds to lists of the core's tests.
 
+#include "tests/harness/bench_rows.hpp"
 #include "tests/harness/config_rows.hpp"
 #include "tests/harness/golden_case.hpp"
 
@@ -38,6 +39,9 @@ const Rows<GoldenFault> golden_faults([] {
       {additive_inputs(), "causal=0 window=0 positions=alibi", "--positions: alibi needs causal 1"},
       {pooling, "", "input.slope_n needs metadata causal 1", "", false}};
 });
+
+const Rows<BenchRowsOf> bench = {
+    [](const BenchSizes& s) { return both_passes(s, "pooling_bidirectional", s.rows(), 2, 5, pooling_arrays(s)); }};
 
 }  // namespace
 }  // namespace abh

@@ -1,5 +1,6 @@
 // The rows that this feature adds to lists of the core's tests.
 
+#include "tests/harness/bench_rows.hpp"
 #include "tests/harness/golden_case.hpp"
 #include "tests/harness/network_rows.hpp"
 #include "tests/harness/program_rows.hpp"
@@ -46,6 +47,10 @@ const Rows<GoldenFault> golden_faults([] {
 const Rows<Refusal> refusals = {
     {"train", {"--class-pooling", "cls"}, {"--class-pooling: expected a task with classes, found --task text"}},
     {"train", {"--class-pooling", "mean", "--task", "pairs"}, {"--class-pooling", "found --task pairs"}}};
+
+const Rows<BenchRowsOf> bench = {[](const BenchSizes& s) {
+  return both_passes(s, "masked_mean", s.rows(), 1, 1, {.in = s.rows(), .out = s.B * s.D, .wide_out = s.B});
+}};
 
 }  // namespace
 }  // namespace abh

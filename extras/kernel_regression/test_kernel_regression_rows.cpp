@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "tests/harness/bench_rows.hpp"
 #include "tests/harness/golden_case.hpp"
 #include "tests/harness/program_rows.hpp"
 
@@ -41,6 +42,11 @@ const Rows<GoldenExample> examples([] {
 });
 
 const Rows<std::string, ForHelp> programs = {"regress"};
+
+const Rows<BenchRowsOf> bench = {[](const BenchSizes& s) {
+  return both_passes(s, "kernel_regression", s.C * s.C, 30, 60,
+                     {.in = 3 * s.C, .weights = 1, .out = s.C, .wide_out = 2 * s.C});
+}};
 
 }  // namespace
 }  // namespace abh

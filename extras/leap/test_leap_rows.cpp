@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "tests/harness/bench_rows.hpp"
 #include "tests/harness/catch.hpp"
 #include "tests/harness/config_rows.hpp"
 #include "tests/harness/flag_pairs.hpp"
@@ -89,6 +90,15 @@ const Rows<ShownBlock> shown_blocks = {
      }}};
 
 const Rows<PairedFlags> pairs = {PairedFlags{"--mixer leap --window 3"}};
+
+const Rows<BenchRowsOf> bench = {
+    [](const BenchSizes& s) {
+      return both_passes(s, "leap_logits", s.rows(), 2, 3, {.in = 2 * s.rows(), .wide_out = s.statistics()});
+    },
+    [](const BenchSizes& s) {
+      return both_passes(s, "leap_gate", s.rows(), 4, 10,
+                         {.in = 3 * s.rows(), .wide_in = s.statistics(), .out = s.rows(), .wide_out = s.statistics()});
+    }};
 
 }  // namespace
 }  // namespace abh

@@ -1,5 +1,8 @@
 // The rows that this feature adds to lists of the core's tests.
 
+#include <algorithm>
+
+#include "tests/harness/bench_rows.hpp"
 #include "tests/harness/flag_pairs.hpp"
 #include "tests/harness/golden_case.hpp"
 #include "tests/harness/import_case.hpp"
@@ -27,6 +30,12 @@ const Rows<ModelConfig, ForPython> in_python([] {
 });
 
 const Rows<PairedFlags> pairs = {PairedFlags{"--mixer lsh --lsh-rounds 2 --lsh-buckets 4 --lsh-piece 3"}};
+
+const Rows<BenchRowsOf> bench = {[](const BenchSizes& s) {
+  const double rounds = 2, columns = 4, keys = 2 * std::min(s.C, 64.0);  // of a piece and the one before it
+  return both_passes(s, "lsh_attention", s.rows() * rounds * keys, 4, 10,
+                     {.in = 2 * s.rows(), .out = s.rows() + rounds * s.D * columns, .wide_out = s.statistics()});
+}};
 
 }  // namespace
 }  // namespace abh

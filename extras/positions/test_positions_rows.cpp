@@ -1,5 +1,6 @@
 // The rows that this feature adds to lists of the core's tests.
 
+#include "tests/harness/bench_rows.hpp"
 #include "tests/harness/config_rows.hpp"
 #include "tests/harness/flag_pairs.hpp"
 #include "tests/harness/generator_rows.hpp"
@@ -70,6 +71,16 @@ const Rows<SteppedMixers> stepped([] {
 });
 
 const Rows<PairedFlags> pairs = {PairedFlags{"--mixer dot --positions rotary"}, PairedFlags{"--positions sinusoidal"}};
+
+const Rows<BenchRowsOf> bench = {
+    [](const BenchSizes& s) {
+      return both_passes(s, "rotary", 2 * s.rows(), 3, 3,
+                         {.in = 2 * s.rows(), .out = 2 * s.rows(), .wide_out = s.C * s.K()});
+    },
+    [](const BenchSizes& s) {
+      return both_passes(s, "rescale", 2 * s.rows(), 6, 7,
+                         {.in = 2 * s.rows(), .out = 2 * s.rows(), .wide_out = 2 * s.statistics()});
+    }};
 
 }  // namespace
 }  // namespace abh

@@ -1,6 +1,7 @@
 // The rows that this feature adds to lists of the core's tests.
 
 #include "extras/seq2seq/encoder_case.hpp"
+#include "tests/harness/bench_rows.hpp"
 #include "tests/harness/config_rows.hpp"
 #include "tests/harness/flag_pairs.hpp"
 #include "tests/harness/golden_case.hpp"
@@ -46,6 +47,10 @@ const Rows<GoldenFault> golden_faults([] {
 });
 
 const Rows<PairedFlags> pairs = {PairedFlags{"--reversible 1 --layers 2"}};
+
+const Rows<BenchRowsOf> bench = {[](const BenchSizes& s) {
+  return both_passes(s, "weighted_sum", s.rows(), 3, 2, {.in = 2 * s.rows(), .out = s.rows()});
+}};
 
 }  // namespace
 }  // namespace abh

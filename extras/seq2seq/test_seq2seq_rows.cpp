@@ -1,6 +1,7 @@
 // The rows that this feature adds to lists of the core's tests.
 
 #include "extras/seq2seq/encoder_case.hpp"
+#include "tests/harness/bench_rows.hpp"
 #include "tests/harness/program_rows.hpp"
 
 namespace abh {
@@ -35,6 +36,11 @@ const Rows<FlagNotes> notes = {
     {"--norm post --final-norm 0", {"final-norm: --norm is post"}},
     {"--embeddings separate --cross dot", {"embeddings: there is no source", "cross: there is no source"}},
     {"--task dates --mixer identity --heads 2 --cross bahdanau --embeddings separate", {}}};
+
+const Rows<BenchRowsOf> bench = {[](const BenchSizes& s) {
+  const double count = s.B * s.C * s.F;
+  return both_passes(s, "relu", count, 1, 1, {.in = count, .out = count});
+}};
 
 }  // namespace
 }  // namespace abh

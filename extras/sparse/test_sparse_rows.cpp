@@ -1,5 +1,8 @@
 // The rows that this feature adds to lists of the core's tests.
 
+#include <cmath>
+
+#include "tests/harness/bench_rows.hpp"
 #include "tests/harness/config_rows.hpp"
 #include "tests/harness/flag_pairs.hpp"
 #include "tests/harness/golden_case.hpp"
@@ -60,6 +63,39 @@ const Rows<FlagNotes> notes = {
     {"--mixer metric --pattern strided --stride 3", {"pattern: no layer is dot", "stride: no layer is dot"}}};
 
 const Rows<PairedFlags> pairs = {PairedFlags{"--mixer dot --pattern strided --stride 3"}};
+
+// sees(c, s): position c attends to s, with a stride of 128 and the last 8 positions of a block as its summary.
+template <class Sees>
+std::vector<BenchRow> patterned(const BenchSizes& s, const std::string& layer, const Sees& sees) {
+  double attended = 0;  // pairs of positions
+  for (int c = 0; c < static_cast<int>(s.C); ++c) {
+    for (int from = 0; from <= c; ++from) attended += sees(c, from);
+  }
+  BenchArrays arrays = attention_arrays(s);
+  arrays.wide_out += s.B * s.N * 128 * std::ceil(s.C / 128);  // log-sum-exp of the second part, in whole blocks
+  return both_passes(s, layer, s.B * s.D * attended, 4, 8, arrays);
+}
+
+const Rows<BenchRowsOf> bench = {
+    [](const BenchSizes& s) -> std::vector<BenchRow> {
+      if (s.C <= 128) return {};
+      return patterned(s, "attention, strided",
+                       [](int c, int from) { return c - from < 128 || (c - from) % 128 == 0; });
+    },
+    [](const BenchSizes& s) -> std::vector<BenchRow> {
+      if (s.C <= 128) return {};
+      return patterned(s, "attention, fixed",
+                       [](int c, int from) { return c / 128 == from / 128 || from % 128 >= 120; });
+    },
+    [](const BenchSizes& s) {
+      return both_passes(s, "gather_rows", s.rows(), 1, 1, {.in = s.rows(), .out = s.rows()});
+    },
+    [](const BenchSizes& s) -> std::vector<BenchRow> {
+      // The merge reads the log-sum-exp of each part, overwrites it, and writes the merged one.
+      const double parts = 2;
+      return {{"merge_softmax", "forward", 2 * parts * s.rows(),
+               s.T * (parts + 1) * s.rows() + s.A * (2 * parts + 1) * s.statistics()}};
+    }};
 
 }  // namespace
 }  // namespace abh

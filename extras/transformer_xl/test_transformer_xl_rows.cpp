@@ -1,5 +1,8 @@
 // The rows that this feature adds to lists of the core's tests.
 
+#include <cmath>
+
+#include "tests/harness/bench_rows.hpp"
 #include "tests/harness/flag_pairs.hpp"
 #include "tests/harness/golden_case.hpp"
 #include "tests/harness/import_case.hpp"
@@ -36,6 +39,13 @@ const Rows<ModelConfig, ForPython> in_python([] {
 });
 
 const Rows<PairedFlags> pairs = {PairedFlags{"--mixer transformer_xl --segment 4 --memory 4"}};
+
+const Rows<BenchRowsOf> bench = {[](const BenchSizes& s) {
+  BenchArrays arrays = attention_arrays(s);
+  arrays.in += 2 * std::ceil(s.C / 2) * s.D;  // one row per distance, in a segment and its memory
+  arrays.weights = 2 * s.D;
+  return both_passes(s, "relative_attention", s.B * s.D * s.pairs(), 6, 16, arrays);
+}};
 
 }  // namespace
 }  // namespace abh

@@ -1,5 +1,6 @@
 // The rows that this feature adds to lists of the core's tests.
 
+#include "tests/harness/bench_rows.hpp"
 #include "tests/harness/config_rows.hpp"
 #include "tests/harness/generator_rows.hpp"
 #include "tests/harness/golden_case.hpp"
@@ -128,6 +129,9 @@ const Rows<GeneratorCase, EndlessText> endless = {{"additive", "none", "5"},
 const Rows<std::string, ThreeMixers> three = {"window=5,0,0"};
 
 const Rows<SteppedMixers> stepped = {{"additive", "window=0,4"}, {"average", "window=0,4"}, {"leap", "window=0,4"}};
+
+const Rows<BenchRowsOf> bench = {
+    [](const BenchSizes& s) { return both_passes(s, "pooling_sliding_window", s.rows(), 9, 14, pooling_arrays(s)); }};
 
 }  // namespace
 }  // namespace abh
