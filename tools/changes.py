@@ -24,6 +24,7 @@ from pathlib import Path
 import exercises
 
 ROOT = exercises.ROOT
+BENCH_ROWS = '#include "tests/harness/bench_rows.hpp"'  # features add the rows that bench must print for them
 
 
 def spec_of(names):
@@ -61,7 +62,10 @@ def stems_of(changes, files):
     """Names of the test files that the changes need; empty (all files) if a change names a tag."""
     if not all(change.fails for change in changes):
         return []
-    return sorted({files[name].stem for change in changes for name in change.fails})
+    paths = {files[name] for change in changes for name in change.fails}
+    if any(BENCH_ROWS in path.read_text(encoding="utf-8") for path in paths):
+        paths |= {path for path in exercises.test_files() if BENCH_ROWS in path.read_text(encoding="utf-8")}
+    return sorted({path.stem for path in paths})
 
 
 class Tree:
