@@ -30,9 +30,12 @@ void mirror(Device& device, T* matrix_ss, Index S) {
 
 // Maps the singular values of x_oi, which are at most 1, to values near 1, by the products of `linear`: forward is x
 // w^T, backward to the input d w, to the weight d^T x. These give x x^T and x^T x without a transposed copy. Both are
-// symmetric, so gram^T gram is gram gram, and only their upper halves are computed where the products sum all elements
-// in the same order: they sum the last S % lanes columns in another one. `other_oi` has the size of x_oi; the result is
-// in one of the two. gram and polynomial are (S, S).
+// symmetric, so gram^T gram is gram gram. `other_oi` has the size of x_oi; the result is in one of the two. gram and
+// polynomial are (S, S).
+//
+// If S is a multiple of 16, the largest number of lanes, gram and polynomial are computed as upper halves and mirrored.
+// This changes no bit, because all elements are then summed in the same order. For other S, linear_forward may sum the
+// last S % lanes columns in another order.
 template <class Device, class T>
 T* orthogonalize(Device& device, T* x_oi, T* other_oi, T* gram, T* polynomial, Index O, Index I, Index rounds) {
   const bool wide = O <= I;

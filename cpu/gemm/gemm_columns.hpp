@@ -169,6 +169,7 @@ inline void narrow_part_tiles(const Gemm<float>& g, const ColumnBlock& part) {
         if (packs_a) operands.a_panel = a_panel;
       }
       if (m == part.m_begin) pack_in_passing(operands, b_panel, b_kn + n, g.b_row, g.N - n);
+      // A tile that packs an operand for other tiles is computed in any case.
       if (!is_unused(g, m, n) || m == part.m_begin || operands.a_panel) {
         multiply_tile<GemmOrder::columns>(column_target(g, m, m + rows, n, part.n_end, part.k == 0), operands);
       }

@@ -283,8 +283,7 @@ inline void tile_of_rows(const TileTarget& target, const TileOperands& operands)
   product.template operator()<tile_vectors, false, false>();
 }
 
-// True if a tile with its first element at (m, n) is wholly below the diagonal of a product of which this part is not
-// used.
+// True if the part below the diagonal is not used (Gemm::upper) and contains the whole tile that begins at (m, n).
 template <class T, class Out>
 inline bool is_unused(const Gemm<T, Out>& g, Index m, Index n) {
   return g.upper && n + tile_columns <= m;

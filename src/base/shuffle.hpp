@@ -7,16 +7,17 @@
 
 namespace abh {
 
-// Element `i` of a random order of 0 ... n - 1, for 0 <= i < n. Each (seed, epoch) has another order. It is computed
-// without a table, so that every process, and a resumed run, finds the elements at any place.
+// Element `i` of a random order of the n numbers from 0 on, for 0 <= i < n. Each (seed, epoch) has another order. It is
+// computed without a table: a process or a resumed run can ask for any element.
 //
-// A Feistel network permutes all numbers of 2 H bits: it splits a number in two halves, and each round adds (xor) a
-// random function of one half to the other (Luby, Rackoff, "How to construct pseudorandom permutations from
-// pseudorandom functions", 1988). A result of n or more is permuted again, until it is below n. This permutes 0 ... n -
-// 1 (Black, Rogaway, "Ciphers with arbitrary finite domains", 2002). Word `rounds` half + round of site `order`.
+// A Feistel network permutes all numbers of 2 half_bits bits. It splits a number in two halves. Each round replaces one
+// half by its xor with a random word that depends on the other half: word `rounds` half + round of site `order` (Luby,
+// Rackoff, "How to construct pseudorandom permutations from pseudorandom functions", 1988). A result of n or more is
+// permuted again, until it is below n. This permutes the numbers below n (Black, Rogaway, "Ciphers with arbitrary
+// finite domains", 2002).
 //
-// Two bits per half would do for three elements, but few rounds of so small halves do not reach all orders; four bits
-// are the least. Then at most 256 / n results are computed on average, for n > 64 at most 4.
+// Halves have at least four bits, so that the order of a few numbers depends on many random words. On average a number
+// passes through the network at most 256 / n times for n <= 256, and at most 4 times for larger n.
 inline Index shuffled(Index i, Index n, std::uint64_t seed, std::uint32_t epoch) {
   constexpr std::uint64_t rounds = 8;
   int half_bits = 4;

@@ -52,10 +52,11 @@ class Task {
   // Description of the data in one line.
   virtual std::string summary() const = 0;
 
-  // Batch of a step: B sequences, drawn with the seed, the same in every process. In the order that set_order selects
-  // (TrainingConfig::order), at first random. Endless examples have no epochs, and their order does not change.
+  // Batch of a step: B sequences, drawn with the seed, the same in every process.
   virtual Batch training_batch(Index B, std::uint64_t seed, Index step) const = 0;
+  // True if new examples never end. There are then no epochs, and the order has no effect.
   virtual bool is_endless() const { return false; }
+  // Order of the examples in the batches: a value of TrainingConfig::order; without a call, random.
   void set_order(const std::string& order) { shuffles_ = order == "shuffled"; }
 
   // validation_rows: rows of the validation set, each a sequence with its targets. evaluation_rows: rows of an

@@ -204,7 +204,8 @@ TEST_CASE("config: metadata round trip", "[config]") {
       "learning_rate=0.30000000000000004 schedule=linear dropout=0.3333333333333333 shards=4 weight_average=1000000000 "
       "seed=18446744073709551615",
       Rows<std::string, TrainingConfig>::all());
-  // A key that is written only if its value is not 0, in files of any version: files without it stay unchanged.
+  // Keys that are written only if their value is not the default, in files of any version: files without them stay
+  // unchanged.
   kept["eval_tokens"] = "1000000";
   kept["order"] = "shuffled";
   const TrainingConfig training = TrainingConfig::from_metadata(kept, "file");

@@ -485,12 +485,11 @@ TEST_CASE("programs: every flag of train is accepted and changes the settings", 
       "task=text");
   for (const std::string& flags : Rows<std::string, FeatureFlags>::all()) model.merge(settings(flags));
   Values training = settings(
-      "steps=4 batch=6 order=shuffled shards=2 chunk=5 truncated=1 optimizer=muon muon-rounds=3 learning-rate=0.002 "
-      "warmup=1 "
+      "steps=4 batch=6 shards=2 chunk=5 truncated=1 optimizer=muon muon-rounds=3 learning-rate=0.002 warmup=1 "
       "schedule=linear clip=0.5 beta1=0.8 beta2=0.9 "
       "weight-decay=0.2 weight-average=3 dropout=0.3 "
-      "label-smoothing=0.05 init-std=0.03 seed=18446744073709551615 eval-every=2 eval-tokens=24 checkpoint-every=3 "
-      "keep-checkpoints=2 log-every=1 "
+      "label-smoothing=0.05 init-std=0.03 order=shuffled seed=18446744073709551615 eval-every=2 eval-tokens=24 "
+      "checkpoint-every=3 keep-checkpoints=2 log-every=1 "
       "type=float");
   const std::set<std::string> of_other_tasks = {
       "class-pooling",  "digits",         "labels",     "length", "patch", "reach",
